@@ -1,0 +1,71 @@
+# Every target does the set-up that it needs, and nothing when there is nothing to do.
+# Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours).
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ENGINE := deploy/dev/engine.sh
+# engine.sh's variable looks like a setting and is none; the daemon refuses settings that do not exist.
+WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
+HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
+
+.PHONY: help setup engine images run serve test test-system soak check bench requirements stop clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: images ## start the daemon, validate the examples, show their reports, end the daemon
+	@$(WITH_ENGINE) $(BIN)/python examples/run.py
+
+serve: images ## run the daemon in the foreground on .run/assayd.sock
+	@$(WITH_ENGINE) $(HERE) ASSAYD_LOG__FORMAT=console exec $(BIN)/assayd
+
+test: images ## all tests that need a container engine at most
+	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
+
+test-system: images ## the slow tests, and those that need root or systemd
+	@$(WITH_ENGINE) $(BIN)/pytest -m system
+
+soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
+	@$(WITH_ENGINE) $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),10)
+
+check: setup ## format, lint, types, import directions, unit tests; under a minute
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest -q tests/unit
+
+bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: under 4 minutes)
+	@$(WITH_ENGINE) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench.chart
+
+setup: $(READY) ## the virtual environment, every package checked against its hash
+
+$(READY): requirements/dev.txt pyproject.toml deploy/dev/venv.sh
+	@deploy/dev/venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+engine: ## a container engine: the one that answers, else a private one below .run/engine
+	@$(ENGINE) start
+
+images: setup engine ## build the images and load those that the engine does not have
+	@$(WITH_ENGINE) $(BIN)/assay images build --cache .run/cache/images
+
+requirements: setup ## lock the packages of pyproject.toml anew
+	@$(BIN)/pip-compile --quiet --extra dev --allow-unsafe --strip-extras --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+		-o requirements/dev.txt pyproject.toml
+
+stop: ## end the private engine
+	@$(ENGINE) stop
+
+clean: stop ## stop, and remove everything that these targets made
+	@rm -rf .run $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The benchmark: what an attempt costs, beside what the engine alone costs, in one run."""

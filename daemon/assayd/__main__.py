@@ -1,0 +1,64 @@
+"""`assayd`: run the daemon, or show what it would run with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from assayd import __version__
+from assayd.errors import AssaydError, ConfigError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the daemon until it is told to stop; give the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        return _run(print_config=chosen.print_config, check_config=chosen.check_config)
+    except ConfigError as error:
+        print(f"assayd: {error.message}", file=sys.stderr)
+        return 2
+    except AssaydError as error:
+        print(f"assayd: {error.code}: {error.message}", file=sys.stderr)
+        return 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="assayd",
+        description="Validate untrusted code in throwaway containers, for clients on a Unix socket.",
+        epilog="Settings: /etc/assayd/assayd.toml, or the file named by ASSAYD_CONFIG; then ASSAYD_*.",
+    )
+    parser.add_argument("--version", action="version", version=f"assayd {__version__}")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument(
+        "--print-config", action="store_true", help="show the settings and where each came from"
+    )
+    only.add_argument("--check-config", action="store_true", help="check settings and policies, and leave")
+    return parser
+
+
+def _run(*, print_config: bool, check_config: bool) -> int:
+    from assayd.settings import effective, load_settings
+
+    settings = load_settings()
+    if print_config:
+        print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        return 0
+    if check_config:
+        from assayd import validators
+        from assayd.policies import load_policies
+        from assayd.share import share
+
+        validators.load(settings.validators)
+        bounds, widest = settings.bounds.bounds(), settings.widest_bounds.bounds()
+        load_policies([share("policies"), *settings.policy_folders], bounds=bounds, widest=widest)
+        print("settings and policies are fine")
+        return 0
+    from assayd.daemon import run
+
+    return run(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

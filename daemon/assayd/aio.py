@@ -1,0 +1,81 @@
+"""What our asyncio code shares: one deadline per attempt, and cleanup that cannot be cancelled away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """The moment by which something must be over, which may also be declared to be now.
+
+    One object is passed down through everything that an attempt does. `cancel()` ends every scope that
+    is open, and every one that is opened later.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = self._loop.time() + timeout_s
+        self._scopes: set[asyncio.Timeout] = set()
+        self.cancelled = False
+
+    def restart(self, timeout_s: float) -> None:
+        """Count `timeout_s` seconds from now. No scope may be open."""
+        self._at = self._loop.time() + timeout_s
+
+    def cancel(self) -> None:
+        """Declare that the time is up now."""
+        self.cancelled = True
+        for scope in self._scopes:
+            # One whose time is up already is on its way out, and can't be told again.
+            if not scope.expired():
+                scope.reschedule(self._loop.time())
+
+    @asynccontextmanager
+    async def scope(self) -> AsyncIterator[None]:
+        """Bound the body. Raises: TimeoutError when the time is up or was declared to be."""
+        when = self._loop.time() if self.cancelled else self._at
+        async with asyncio.timeout_at(when) as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """Give a TaskGroup that lets an error of its body through as it is, after its tasks have ended.
+
+    A bare TaskGroup would wrap that error into a group. The body must see to it that its tasks end.
+    """
+    problem: Exception | None = None
+    async with asyncio.TaskGroup() as group:
+        try:
+            yield group
+        except Exception as raised:  # noqa: BLE001 - raised again below
+            problem = raised
+    if problem is not None:
+        raise problem
+
+
+async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
+    """Run cleanup to its end even when the caller is cancelled meanwhile, but not longer than a time.
+
+    Raises: CancelledError after the cleanup, when the caller was cancelled; TimeoutError when the
+    cleanup took too long; whatever the cleanup raises.
+    """
+    task = asyncio.ensure_future(asyncio.wait_for(work, timeout_s))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as request:
+            cancelled = request
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

@@ -1,0 +1,1 @@
+"""Runs static stages in disposable worker processes, since they parse hostile text."""

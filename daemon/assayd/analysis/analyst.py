@@ -1,0 +1,209 @@
+"""Keeps analysis workers warm and gives each one job at a time.
+
+A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
+that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
+own trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from assayd.analysis.messages import ANSWER, EXHAUSTED, POLICY, Answer, remember
+from assayd.errors import AssaydError
+from assayd.guest import frames
+from assayd.model.finding import Finding
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import StageReport, StageStatus
+from assayd.ports.validator import Validator
+
+log = structlog.get_logger()
+
+UNANALYSABLE = "source.unanalysable"
+MAX_ANSWER = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisLimits:
+    """How many workers there are and what one job may use."""
+
+    workers: int = 2
+    memory_bytes: int = 1024 * 2**20
+    cpu_s: float = 10.0
+    wall_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The static stages of a submission, and its payload in the form in which it is planned and judged."""
+
+    stages: tuple[StageReport, ...]
+    payload: BaseModel
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether a stage failed."""
+        return any(stage.status is StageStatus.FAILED for stage in self.stages)
+
+
+class WorkerDied(Exception):
+    """A source was too much for a worker: it met a limit. Never leaves `analysis`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: Process
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    policies: dict[str, None] = field(default_factory=dict)
+    decoder: frames.Decoder = field(default_factory=frames.Decoder)
+
+    async def frames(self) -> AsyncIterator[tuple[frames.Header, bytes]]:
+        while data := await self.stdout.read(1 << 16):
+            try:
+                for frame in self.decoder.feed(data):
+                    yield frame
+            except frames.FrameError as problem:
+                raise _broken("an analysis worker talks nonsense") from problem
+        status = await self.process.wait()
+        if status < 0 or status == EXHAUSTED:
+            raise WorkerDied(f"the worker ended with {status}")
+        raise _broken(f"an analysis worker ended with {status}; its reason is on the daemon's standard error")
+
+
+class Analyst:
+    """The one way to static stage reports. Use as an async context manager through `running()`."""
+
+    def __init__(self, limits: AnalysisLimits, enabled: Sequence[str] = ()) -> None:
+        self._limits = limits
+        self._enabled = tuple(enabled)
+        self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
+        self.alive: set[_Worker] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Analyst]:
+        """Keep workers while the body runs."""
+        workers = await asyncio.gather(*(self._start() for _ in range(self._limits.workers)))
+        for worker in workers:
+            self._free.put_nowait(worker)
+        try:
+            yield self
+        finally:
+            await asyncio.gather(*(self._end(w) for w in list(self.alive)))
+
+    async def check(self, validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> Checked:
+        """Run the static stages of one submission.
+
+        Raises: AssaydError when a worker can't be started.
+        """
+        worker = await self._free.get()
+        try:
+            if worker is not None and worker.process.returncode is not None:
+                # It died while nobody asked it anything, which no source is to blame for.
+                dead, worker = worker, None
+                await self._end(dead)
+            worker = worker or await self._start()
+            async with asyncio.timeout(self._limits.wall_s):
+                answer = await _ask(worker, validator.kind, payload, policy)
+            return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
+        except (WorkerDied, TimeoutError, BrokenPipeError, ConnectionResetError) as problem:
+            log.warning("analysis.worker_lost", kind=validator.kind, problem=str(problem) or "timeout")
+            lost, worker = worker, None
+            await self._end(lost)
+            return Checked(stages=unanalysable(validator), payload=payload)
+        except BaseException:
+            # Half a conversation may be in its pipes; the next job must not get the answer to this one.
+            lost, worker = worker, None
+            await self._end(lost)
+            raise
+        finally:
+            self._free.put_nowait(worker)
+
+    async def _start(self) -> _Worker:
+        limits = self._limits
+        arguments = (str(limits.memory_bytes), str(limits.cpu_s), *self._enabled)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "assayd.analysis.worker", *arguments, stdin=PIPE, stdout=PIPE
+            )
+        except OSError as problem:
+            raise AssaydError("analysis.unavailable", "no analysis worker can be started") from problem
+        stdin, stdout = process.stdin, process.stdout
+        if stdin is None or stdout is None:
+            raise AssaydError("analysis.unavailable", "an analysis worker has no pipes")
+        worker = _Worker(process, stdin, stdout)
+        self.alive.add(worker)
+        async for header, _ in worker.frames():
+            if header["type"] == "ready":
+                return worker
+        raise AssaydError("analysis.unavailable", "the analysis worker did not start")
+
+    async def _end(self, worker: _Worker | None) -> None:
+        if worker is None or worker not in self.alive:
+            return
+        self.alive.discard(worker)
+        with suppress(ProcessLookupError):
+            worker.process.kill()
+        await worker.process.wait()
+
+
+async def _ask(worker: _Worker, kind: str, payload: BaseModel, policy: ExecutionPolicy) -> Answer:
+    if policy.digest not in worker.policies:
+        header: frames.Header = {"type": "policy", "digest": policy.digest}
+        worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
+        remember(worker.policies, policy.digest, None)
+    parts = list(frames.chunks(payload.model_dump_json().encode()))
+    for part in parts[:-1]:
+        worker.stdin.write(frames.encode({"type": "part"}, part))
+    last: frames.Header = {"type": "check", "kind": kind, "policy": policy.digest}
+    worker.stdin.write(frames.encode(last, parts[-1]))
+    await worker.stdin.drain()
+    return await _answer(worker)
+
+
+async def _answer(worker: _Worker) -> Answer:
+    answer = bytearray()
+    async for header, part in worker.frames():
+        answer += part
+        if len(answer) > MAX_ANSWER:
+            raise _broken("the answer of an analysis worker is too long")
+        if header.get("last") is True:
+            break
+    try:
+        return ANSWER.validate_json(bytes(answer))
+    except ValidationError as problem:
+        raise _broken("the answer of an analysis worker has another form") from problem
+
+
+def _prepared(validator: Validator, payload: BaseModel, answer: Answer) -> BaseModel:
+    if answer.prepared is None:
+        return payload
+    try:
+        return validator.payload.model_validate(answer.prepared)
+    except ValidationError as problem:
+        raise _broken("a prepared payload is none") from problem
+
+
+def _broken(message: str) -> AssaydError:
+    return AssaydError("analysis.broken", message)
+
+
+def unanalysable(validator: Validator) -> tuple[StageReport, ...]:
+    """Give the stage reports of a source at which a worker died."""
+    first, *rest = validator.stages
+    finding = Finding(
+        rule=UNANALYSABLE,
+        category="syntax",
+        message="The source cannot be analysed: reading it exceeded time or memory.",
+        suggestion="Submit smaller and less deeply nested source.",
+    )
+    failed = StageReport(name=first.name, status=StageStatus.FAILED, findings=(finding,))
+    return (failed, *(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in rest))

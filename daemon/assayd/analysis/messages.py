@@ -1,0 +1,42 @@
+"""What daemon and analysis worker say to each other, as JSON over frames.
+
+The worker has read hostile text: its answer is validated like any other input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import StageReport
+
+T = TypeVar("T")
+
+POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a worker says: how each static stage ended, and the prepared payload, if it is another one."""
+
+    stages: tuple[StageReport, ...]
+    prepared: dict[str, object] | None
+
+
+ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+
+EXHAUSTED = 86
+"""Exit status of a worker that a source has driven out of memory or too deep."""
+
+POLICIES_REMEMBERED = 64
+"""How many policies a worker keeps, newest first sent; the daemon counts along."""
+
+
+def remember(known: dict[str, T], digest: str, value: T) -> None:
+    """Add a policy to those known and forget the oldest beyond the limit; same rule on both sides."""
+    known[digest] = value
+    if len(known) > POLICIES_REMEMBERED:
+        del known[next(iter(known))]

@@ -1,0 +1,115 @@
+"""An analysis worker: reads jobs from standard input, runs static stages, writes stage reports.
+
+Started as `python -m assayd.analysis.worker`. Confines itself before the first job; when a job exceeds
+its limits the process dies, and takes only that job with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from pydantic import BaseModel
+
+from assayd import validators
+from assayd.analysis.messages import ANSWER, EXHAUSTED, POLICY, Answer, remember
+from assayd.guest import frames
+from assayd.model.finding import has_errors
+from assayd.model.merge import status_of
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import StageReport, StageStatus
+from assayd.ports.validator import OnFail, Validator
+
+_READ_BYTES = 1 << 16
+
+
+def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> Answer:
+    """Run the static stages, and prepare the payload when none of them failed."""
+    stages = run_stages(validator, payload, policy)
+    if any(stage.status is StageStatus.FAILED for stage in stages):
+        return Answer(stages=stages, prepared=None)
+    prepared = validator.prepare(payload)
+    return Answer(stages=stages, prepared=None if prepared == payload else prepared.model_dump(mode="json"))
+
+
+def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
+    """Run the static stages in order; those after a stopping failure are skipped."""
+    reports: list[StageReport] = []
+    stopped = False
+    for stage in validator.stages:
+        if stopped:
+            reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
+            continue
+        began = time.perf_counter()
+        findings = tuple(stage.check(payload, policy))
+        took = time.perf_counter() - began
+        reports.append(
+            StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)
+        )
+        stopped = has_errors(findings) and stage.on_fail is OnFail.STOP
+    return tuple(reports)
+
+
+def confine(memory_bytes: int) -> None:
+    """Give up what a parser needs least: memory beyond a cap, files, processes, core dumps."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    with contextlib.suppress(OSError):
+        os.nice(5)
+
+
+def allow_cpu(seconds: float) -> None:
+    """Let this process use so much more processor time; the kernel ends it then."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(usage.ru_utime + usage.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, enabled: Sequence[str]) -> None:
+    """Answer jobs until the input ends."""
+    kinds = validators.load(enabled)
+    policies: dict[str, ExecutionPolicy] = {}
+    decoder = frames.Decoder()
+    body = bytearray()
+    sink.write(frames.encode({"type": "ready"}))
+    sink.flush()
+    while data := os.read(source.fileno(), _READ_BYTES):
+        for header, part in decoder.feed(data):
+            if header["type"] == "policy":
+                remember(policies, str(header["digest"]), POLICY.validate_json(part))
+                continue
+            body += part
+            if header["type"] != "check":
+                continue
+            allow_cpu(cpu_s)
+            kind = kinds[str(header["kind"])]
+            payload = kind.payload.model_validate_json(bytes(body))
+            body.clear()
+            _reply(sink, ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])])))
+
+
+def _reply(sink: BinaryIO, answer: bytes) -> None:
+    parts = list(frames.chunks(answer))
+    sink.writelines(frames.encode({"type": "stages", "last": p is parts[-1]}, p) for p in parts)
+    sink.flush()
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+    confine(memory_bytes)
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
+    except (MemoryError, RecursionError):
+        os._exit(EXHAUSTED)
+
+
+if __name__ == "__main__":
+    main()

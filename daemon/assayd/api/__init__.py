@@ -1,0 +1,7 @@
+"""The daemon's HTTP interface on its Unix socket: who may ask, what is asked, how it is answered."""
+
+from assayd.api.app import create_app, server_config
+from assayd.api.call import ApiLimits
+from assayd.api.peer import Access, Caller
+
+__all__ = ["Access", "ApiLimits", "Caller", "create_app", "server_config"]

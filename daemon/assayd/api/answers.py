@@ -1,0 +1,83 @@
+"""Which answers each route gives, as the reference shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from assayd.api import schemas
+
+Responses = dict[int | str, dict[str, Any]]
+"""The framework's own type for descriptions of answers."""
+
+
+def _json(model: type[BaseModel], description: str) -> dict[str, Any]:
+    return {"model": model, "description": description}
+
+
+def _raw(media_type: str, description: str) -> dict[str, Any]:
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {"description": description, "content": content}
+
+
+ERRORS: Responses = {
+    status: _json(schemas.Error, description)
+    for status, description in {
+        400: "Malformed request",
+        403: "Peer not allowed",
+        404: "Not found, or somebody else's",
+        422: "Invalid value",
+        500: "Our own trouble",
+    }.items()
+}
+_LOCATED = {"headers": {"Location": {"description": "The attempt's own path.", "schema": {"type": "string"}}}}
+SUBMITTED: Responses = {
+    200: {**_json(schemas.Attempt, "The finished attempt, or the one accepted before"), **_LOCATED},
+    202: {**_json(schemas.Attempt, "Accepted; not finished yet"), **_LOCATED},
+    409: _json(schemas.Error, "The id or key belongs to another submission"),
+    413: _json(schemas.Error, "Body or source too large"),
+    429: _json(schemas.Error, "Queue or quota full; see Retry-After"),
+    503: _json(schemas.Error, "Not ready; see Retry-After"),
+}
+ATTEMPT: Responses = {200: _json(schemas.Attempt, "The attempt")}
+ATTEMPT_PAGE: Responses = {200: _json(schemas.AttemptPage, "A page of attempts")}
+CANCELLED: Responses = {
+    202: _json(schemas.Attempt, "It will end"),
+    409: _json(schemas.Error, "It is finished"),
+}
+EVENTS: Responses = {
+    200: {
+        "description": "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`; the data is JSON.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+ARTIFACT_LIST: Responses = {200: _json(schemas.ArtifactList, "The files of the bundle")}
+ARTIFACT: Responses = {200: _raw("application/octet-stream", "The file")}
+BUNDLE: Responses = {200: _raw("application/x-tar", "All files")}
+KIND_LIST: Responses = {200: _json(schemas.KindList, "The kinds")}
+KIND: Responses = {200: _json(schemas.Kind, "The kind")}
+POLICY_LIST: Responses = {200: _json(schemas.PolicyList, "The profiles")}
+POLICY: Responses = {
+    200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
+}
+EXAMINATION: Responses = {
+    200: _json(schemas.Examination, "What was found"),
+    429: _json(schemas.Error, "Somebody is being told already; see Retry-After"),
+}
+ALIVE: Responses = {200: _json(schemas.Status, "The daemon answers")}
+READY: Responses = {
+    200: _json(schemas.Status, "Attempts can be run"),
+    503: _json(schemas.Error, "They can't, and why"),
+}
+METRICS: Responses = {
+    200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+SUBMISSION_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubmissionBody"}}},
+    }
+}
+"""Read by `wire`, not by the framework, which therefore has to be told."""

@@ -1,0 +1,76 @@
+"""Put the application together: routes, errors, the gate for peers, and the server's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from assayd import __version__
+from assayd.api import discovery, routes
+from assayd.api.call import ApiLimits
+from assayd.api.errors import install_errors
+from assayd.api.peer import Access, PeerGate, PeerHttpTools
+from assayd.ports.service import Service
+from assayd.wire import SubmissionBody
+
+_USUAL = ApiLimits()
+
+GRACE_S = 5
+"""How long, at the end, an answer may take to reach a client that is slow to read it."""
+
+
+class Api(FastAPI):
+    """An application whose reference also describes the body that it reads by itself."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Give the OpenAPI document, made once."""
+        if self.openapi_schema is None:
+            document = get_openapi(title=self.title, version=self.version, routes=self.routes)
+            _, models = models_json_schema(
+                [(SubmissionBody, "validation")], ref_template="#/components/schemas/{model}"
+            )
+            document["components"]["schemas"].update(models["$defs"])
+            self.openapi_schema = document
+        return self.openapi_schema
+
+
+def create_app(service: Service, *, access: Access, limits: ApiLimits = _USUAL) -> FastAPI:
+    """Create the application for a daemon."""
+    app = Api(
+        title="assayd",
+        version=__version__,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.state.access = access
+    app.state.limits = limits
+    app.state.examining = False
+    app.include_router(routes.router)
+    app.include_router(discovery.router)
+    install_errors(app)
+    app.add_middleware(PeerGate, access=access)
+    return app
+
+
+def server_config(app: FastAPI, *, connections: int = 256) -> uvicorn.Config:
+    """Give the server's settings; the daemon binds the socket and handles signals itself."""
+    return uvicorn.Config(
+        app,
+        http=PeerHttpTools,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        limit_concurrency=connections,
+    )

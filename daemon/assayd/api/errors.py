@@ -1,0 +1,104 @@
+"""The one table from error codes to HTTP statuses, and the one form that all errors have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from assayd.errors import AssaydError, EngineError, RequestError, StoreError
+from assayd.wire import compact, error_document
+
+STATUS: Mapping[str, int] = {
+    "malformed": 400,
+    "peer.not_allowed": 403,
+    "not_found": 404,
+    "artifact.missing": 404,
+    "method_not_allowed": 405,
+    "conflict": 409,
+    "attempt.finished": 409,
+    "too_large": 413,
+    "invalid": 422,
+    "kind.unknown": 422,
+    "policy.unknown": 422,
+    "policy.unenforceable": 422,
+    "override.wider": 422,
+    "repair.unavailable": 422,
+    "queue.full": 429,
+    "quota.full": 429,
+    "doctor.busy": 429,
+    "not_ready": 503,
+}
+"""A RequestError that is not listed is 422; what is not the request's fault is 503 or 500."""
+RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
+
+
+def status_of(error: AssaydError) -> int:
+    """Give the HTTP status of an error."""
+    if error.code in STATUS:
+        return STATUS[error.code]
+    if isinstance(error, RequestError):
+        return HTTPStatus.UNPROCESSABLE_ENTITY
+    return HTTPStatus.SERVICE_UNAVAILABLE if error.retryable else HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with an error."""
+    status = status_of(error)
+    retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
+    return Response(
+        compact(error_document(_presentable(error))),
+        status_code=status,
+        headers={**(headers or {}), **retry},
+        media_type="application/json",
+    )
+
+
+def install_errors(app: FastAPI) -> None:
+    """Give every error of an application the one form, those of the framework included."""
+    app.add_exception_handler(AssaydError, _on_ours)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_parameters)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def _presentable(error: AssaydError) -> AssaydError:
+    """Keep an engine's or a disk's own words inside: they may name paths, images and hosts."""
+    if isinstance(error, RequestError) or error.code in STATUS:
+        return error
+    part = {EngineError: "the container engine", StoreError: "the store"}.get(type(error), "the daemon")
+    return RequestError(
+        error.code, f"{part} is in trouble; `assay doctor` tells more", retryable=error.retryable
+    )
+
+
+async def _on_ours(_: Request, error: Exception) -> Response:
+    if isinstance(error, AssaydError):
+        return error_response(error)
+    raise error
+
+
+async def _on_http(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    known = {404: ("not_found", "there is nothing here"), 405: ("method_not_allowed", "not with this method")}
+    code, message = known.get(error.status_code, ("malformed", "the request cannot be read"))
+    return error_response(RequestError(code, message), headers=error.headers)
+
+
+async def _on_parameters(_: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    faults: Sequence[Mapping[str, object]] = error.errors()
+    place = faults[0]["loc"]
+    field = str(place[1]) if isinstance(place, tuple) and len(place) > 1 else None
+    return error_response(RequestError("invalid", f"{field}: {faults[0]['msg']}", field=field))
+
+
+async def _on_unexpected(_: Request, error: Exception) -> Response:
+    # The server raises it again after this answer, so that it reaches the log.
+    return error_response(AssaydError("internal", str(type(error))))

@@ -1,0 +1,65 @@
+"""Server-sent events: one attempt's events as a stream that can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NoReturn
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from assayd.ports.store import Event
+from assayd.wire import compact, event_document, event_id
+
+
+class EventStream(Response):
+    """An answer that lasts until the events end or the client has gone.
+
+    A comment every `heartbeat_s` shows that a silent stream lives.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[Event, None], *, heartbeat_s: float) -> None:
+        super().__init__(headers={"Cache-Control": "no-store"})
+        del self.headers["content-length"]
+        self._events = events
+        self._heartbeat_s = heartbeat_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events and heartbeats side by side."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(self._send_events(send))
+            beating = group.create_task(self._send_heartbeats(send))
+            leaving = group.create_task(_wait_for_disconnect(receive))
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (sending, beating, leaving):
+                task.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_events(self, send: Send) -> None:
+        async with aclosing(self._events) as events:
+            async for event in events:
+                await send(_chunk(_message(event)))
+
+    async def _send_heartbeats(self, send: Send) -> NoReturn:
+        while True:
+            await send(_chunk(b": still here\n\n"))
+            await asyncio.sleep(self._heartbeat_s)
+
+
+def _message(event: Event) -> bytes:
+    data = compact(event_document(event))  # one line: JSON escapes every line break
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id(event).encode(), event.kind.encode(), data)
+
+
+def _chunk(body: bytes) -> dict[str, object]:
+    return {"type": "http.response.body", "body": body, "more_body": True}
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

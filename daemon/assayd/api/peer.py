@@ -1,0 +1,187 @@
+"""Who is at the other end of a connection, as the kernel says, and what they may see."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from assayd.api.errors import error_response
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
+from assayd.model.submission import Peer
+
+SO_PEERGROUPS = 59
+"""Supplementary groups of the peer; Linux, not named by the socket module."""
+MAX_HEAD_BYTES = 64 * 2**10
+"""Request line and headers together; trailers after a body as well."""
+HEAD_S = 30.0
+"""How long the headers of a request may take."""
+OTHERS_SHARE = 8
+"""One user leaves an eighth of all connections to others."""
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request: its credentials when it connected, and all groups that it was in."""
+
+    peer: Peer
+    groups: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may use the socket, and who sees everybody's attempts.
+
+    With neither uids nor gids listed, whoever can open the socket may use it. Root and the daemon's
+    own user, `own_uid`, always may.
+    """
+
+    uids: frozenset[int] = frozenset()
+    gids: frozenset[int] = frozenset()
+    operators_gid: int | None = None
+    own_uid: int | None = None
+
+    def admits(self, caller: Caller) -> bool:
+        """Tell whether this caller may use the API at all."""
+        if not (self.uids or self.gids) or self.is_operator(caller):
+            return True
+        if caller.peer.uid in self.uids or caller.peer.uid == self.own_uid:
+            return True
+        return not self.gids.isdisjoint(caller.groups)
+
+    def is_operator(self, caller: Caller) -> bool:
+        """Tell whether this caller sees all attempts."""
+        return caller.peer.uid == 0 or self.operators_gid in caller.groups
+
+    def sees(self, caller: Caller, attempt: Attempt) -> bool:
+        """Tell whether this caller may know of the attempt."""
+        return attempt.peer.uid == caller.peer.uid or self.is_operator(caller)
+
+
+class PeerGate:
+    """Turn away every request of a caller who is not admitted, whatever it asks for."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 403, or hand the request on."""
+        if scope["type"] == "http":
+            caller = scope.get("state", {}).get("caller")
+            if not isinstance(caller, Caller) or not self._access.admits(caller):
+                refusal = RequestError("peer.not_allowed", "this user may not use the daemon")
+                await error_response(refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def read_caller(transport: asyncio.BaseTransport) -> Caller | None:
+    """Ask the kernel who opened a connection; None when it is not a Unix socket."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family != socket.AF_UNIX:
+        return None
+    # A duplicate, because an event loop hands out only a view of its socket.
+    with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as own:
+        pid, uid, gid = struct.unpack("3i", own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return Caller(peer=Peer(uid=uid, gid=gid, pid=pid), groups=_groups(own) | {gid})
+
+
+def _groups(connection: socket.socket) -> frozenset[int]:
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024)
+    except OSError:  # more than 256 groups: those beyond the primary one don't count
+        return frozenset()
+    return frozenset(struct.unpack(f"{len(packed) // 4}I", packed))
+
+
+class PeerHttpTools(HttpToolsProtocol):
+    """uvicorn's fast protocol, which knows its caller and refuses endless and very slow headers."""
+
+    _head_bytes = 0
+    _head_due: asyncio.TimerHandle | None = None
+    _caller: Caller | None = None
+
+    @property
+    def uid(self) -> int | None:
+        """Tell which user connected."""
+        return self._caller.peer.uid if self._caller else None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note the caller in the state of every request of this connection."""
+        super().connection_made(transport)
+        self._caller = read_caller(transport)
+        self.app_state = {**self.app_state, "caller": self._caller}
+        if self._crowds_others_out():
+            transport.write(_TOO_MANY)
+            transport.close()
+            return
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Count what arrives before the headers end; the parser itself has no bound."""
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The headers are too large.")
+
+    def on_message_begin(self) -> None:
+        """Give the headers of a further request their time."""
+        self._expect_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Count anew; a body may follow, and headers again after it."""
+        self._head_bytes = 0
+        self._stop_expecting()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Count anew: the body has a bound of its own."""
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Count anew: the next request of this connection begins."""
+        self._head_bytes = 0
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._stop_expecting()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        self._stop_expecting()
+        self._head_due = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _stop_expecting(self) -> None:
+        if self._head_due is not None:
+            self._head_due.cancel()
+            self._head_due = None
+
+    def _crowds_others_out(self) -> bool:
+        """Tell whether this caller's connections leave too few to all other users."""
+        if self._caller is None or self.limit_concurrency is None:
+            return False
+        uid = self._caller.peer.uid
+        same = [c for c in self.connections if isinstance(c, PeerHttpTools) and c.uid == uid]
+        return len(same) > self.limit_concurrency - self.limit_concurrency // OTHERS_SHARE
+
+
+class PeerH11(H11Protocol):
+    """uvicorn's pure Python protocol, which bounds headers itself."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note the caller in the state of every request of this connection."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "caller": read_caller(transport)}

@@ -1,0 +1,205 @@
+"""What can be asked about attempts. Each route: who may see it, one call of the service, one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from pydantic import AwareDatetime
+from starlette.responses import Response, StreamingResponse
+
+from assayd.api import answers
+from assayd.api.call import Call, CallDep, json_response, read_body
+from assayd.api.events import EventStream
+from assayd.errors import RequestError
+from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.report import Verdict
+from assayd.model.submission import Submission
+from assayd.ports.store import Query as AttemptQuery
+from assayd.wire import artifact_document, attempt_document, read_event_id, read_submission
+
+MAX_WAIT_S = 600
+LARGE_BODY_BYTES = 64 * 2**10
+"""Above this, a body is read in a thread, so that others are served meanwhile."""
+IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
+ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
+
+router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.ERRORS)
+
+Id = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
+WaitS = Annotated[
+    float,
+    Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
+]
+
+
+@router.post("", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
+async def post_attempt(
+    request: Request,
+    call: CallDep,
+    wait_s: WaitS = 0,
+    idempotency_key: Annotated[
+        str | None, Header(description="The same key with the same body gives the same attempt.")
+    ] = None,
+) -> Response:
+    """Submit code for validation."""
+    if idempotency_key is not None and not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
+        message = "Idempotency-Key has 1 to 128 visible ASCII characters"
+        raise RequestError("invalid", message, field="Idempotency-Key")
+    submission = await _read(request, call)
+    accepted = await call.service.submit(submission, peer=call.caller.peer, idempotency_key=idempotency_key)
+    return await _answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
+
+
+@router.put("/{id}", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
+async def put_attempt(
+    request: Request,
+    call: CallDep,
+    attempt_id: Annotated[str, Path(alias="id", pattern=ULID, description="A ULID of the caller's choice.")],
+    wait_s: WaitS = 0,
+) -> Response:
+    """Submit code under an id from outside; sending it again gives the same attempt."""
+    submission = await _read(request, call)
+    accepted = await call.service.submit(submission, peer=call.caller.peer, attempt_id=attempt_id)
+    if not call.access.sees(call.caller, accepted.attempt):
+        raise RequestError("conflict", "this id is taken", field="id")
+    return await _answer_submitted(call, accepted.attempt, wait_s, pending=202)
+
+
+@router.get("", responses=answers.ATTEMPT_PAGE)
+async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
+    call: CallDep,
+    *,
+    state: Annotated[State | None, Query(description="Only attempts in this state.")] = None,
+    verdict: Annotated[Verdict | None, Query(description="Only attempts with this verdict.")] = None,
+    kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
+    batch: Annotated[str | None, Query(description="Only attempts of this batch.")] = None,
+    label: Annotated[
+        list[str] | None, Query(description="Only attempts with this label, as `key=value`; may be repeated.")
+    ] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
+    cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="How many attempts a page has.")] = 50,
+) -> Response:
+    """List attempts, newest first; reports are left out."""
+    query = AttemptQuery(
+        state=state,
+        verdict=verdict,
+        kind=kind,
+        batch_id=batch,
+        labels=tuple(_read_label(text) for text in label or ()),
+        since=since,
+        uid=None if call.access.is_operator(call.caller) else call.caller.peer.uid,
+        cursor=cursor,
+        limit=limit,
+    )
+    page = await call.service.list(query)
+    attempts = [attempt_document(attempt) for attempt in page.attempts]
+    return json_response({"attempts": attempts, "next_cursor": page.next_cursor})
+
+
+@router.get("/{id}", responses=answers.ATTEMPT)
+async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
+    """Give one attempt, with its report once it is finished."""
+    attempt = await _wait(call, await call.attempt(attempt_id), wait_s)
+    return await call.attempt_response(attempt)
+
+
+@router.post("/{id}/cancel", status_code=202, responses=answers.CANCELLED)
+async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
+    """Ask an attempt to end; its verdict becomes `cancelled` unless another came first."""
+    attempt = await call.attempt(attempt_id)
+    if attempt.state is State.FINISHED:
+        raise RequestError("attempt.finished", "the attempt has its verdict")
+    await call.service.cancel(attempt.id)
+    return await call.attempt_response(await call.attempt(attempt_id), status=202)
+
+
+@router.get("/{id}/events", responses=answers.EVENTS)
+async def follow_attempt(
+    call: CallDep,
+    attempt_id: Id,
+    last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
+) -> Response:
+    """Follow an attempt as server-sent events, up to `finished`."""
+    if last_event_id is not None:
+        read_event_id(last_event_id)
+    attempt = await call.attempt(attempt_id)
+    events = call.service.events(attempt.id, after=last_event_id)
+    return EventStream(events, heartbeat_s=call.limits.heartbeat_s)
+
+
+@router.get("/{id}/artifacts", responses=answers.ARTIFACT_LIST)
+async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
+    """List the files of an attempt's bundle."""
+    attempt = await call.attempt(attempt_id)
+    return json_response({"artifacts": [artifact_document(artifact) for artifact in attempt.artifacts]})
+
+
+@router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT)
+async def get_artifact(
+    call: CallDep,
+    attempt_id: Id,
+    name: Annotated[str, Path(description="The file's name, as the list of artifacts has it.")],
+) -> Response:
+    """Give one file of an attempt's bundle."""
+    attempt = await call.attempt(attempt_id)
+    artifact = _find_artifact(attempt, name)
+    content = await call.service.artifact(attempt, artifact.name)
+    headers = {
+        "ETag": f'"{artifact.sha256}"',
+        "Content-Disposition": "attachment",  # what a guest wrote is never rendered
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(content, headers=headers, media_type=artifact.media_type)
+
+
+@router.get("/{id}/bundle", responses=answers.BUNDLE)
+async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
+    """Give all files of an attempt as a tar archive."""
+    attempt = await call.attempt(attempt_id)
+    if attempt.bundle is None:
+        raise RequestError("not_found", "the attempt has no bundle yet")
+    headers = {"Content-Disposition": f'attachment; filename="{attempt.id}.tar"'}
+    return StreamingResponse(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
+
+
+async def _read(request: Request, call: Call) -> Submission:
+    body = await read_body(request, max_bytes=call.limits.body_bytes)
+    read = partial(read_submission, body, call.service.kinds, max_source_bytes=call.limits.source_bytes)
+    submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
+    if submission.parent_id is not None:
+        parent = await call.service.get(submission.parent_id)
+        if parent is None or not call.access.sees(call.caller, parent):
+            raise RequestError("invalid", "there is no such attempt", field="parent_id")
+    return submission
+
+
+async def _answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
+    attempt = await _wait(call, attempt, wait_s)
+    status = 200 if attempt.state is State.FINISHED else pending
+    location = {"Location": f"/v1/attempts/{attempt.id}"}
+    return await call.attempt_response(attempt, status=status, headers=location)
+
+
+async def _wait(call: Call, attempt: Attempt, wait_s: float) -> Attempt:
+    if attempt.state is State.FINISHED or wait_s <= 0:
+        return attempt
+    return await call.service.wait(attempt.id, wait_s)
+
+
+def _read_label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise RequestError("invalid", "a label filter is written key=value", field="label")
+    return key, value
+
+
+def _find_artifact(attempt: Attempt, name: str) -> Artifact:
+    for artifact in attempt.artifacts:
+        if artifact.name == name:
+            return artifact
+    raise RequestError("not_found", f"the attempt has no artifact {name[:200]!r}")

@@ -1,0 +1,1 @@
+"""Checks: pure functions from source text, or from bytes of a guest, to findings."""

@@ -1,0 +1,26 @@
+"""Hard numbers that checks and judges keep to. Source: CONTRACT section 7."""
+
+from __future__ import annotations
+
+SOURCE_BYTES = 2**20
+"""One source text, in UTF-8."""
+SYNTAX_NODES = 200_000
+"""Nodes of one syntax tree."""
+
+SAMPLE_PATHS = 100
+SAMPLE_PATH_CHARS = 4096
+
+FINDINGS = 500
+"""Findings of one check."""
+RETRY_FINDINGS = 5
+"""Findings that a retry context spells out; the rest is counted."""
+RETRY_CONTEXT_BYTES = 32 * 2**10
+
+SNIPPET_CHARS = 200
+MESSAGE_CHARS = 1000
+TRACEBACK_CHARS = 8000
+
+
+def shorten(text: str, chars: int = MESSAGE_CHARS) -> str:
+    """Cut a text to so many characters, with a mark where it was cut."""
+    return text if len(text) <= chars else text[: chars - 1] + "…"

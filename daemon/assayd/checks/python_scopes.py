@@ -1,0 +1,263 @@
+"""Tells, for every name in a tree, where it may have been bound: Python's scoping, without running anything.
+
+Decides nothing about what is allowed. Errs to the safe side: where Python decides at run time (a class
+body, a module-level name read before it is bound), all possibilities are given.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class ScopeKind(Enum):
+    """What opens a scope."""
+
+    MODULE = "module"
+    """The text; a name that is not bound here may be a builtin."""
+    FUNCTION = "function"
+    """A function or lambda; a name bound here is never anything else."""
+    COMPREHENSION = "comprehension"
+    """As a function, but for the walrus, which binds outside."""
+    CLASS = "class"
+    """A class body: read only by itself, and a name may still be found outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What an import binds: a module, or (`name`) something of it."""
+
+    module: str
+    name: str | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Scope:
+    """One scope with what is bound in it anywhere."""
+
+    kind: ScopeKind
+    parent: Scope | None = None
+    class_name: str | None = None
+    bound: set[str] = field(default_factory=set)
+    imports: dict[str, set[Origin]] = field(default_factory=dict)
+    declared_global: set[str] = field(default_factory=set)
+    declared_nonlocal: set[str] = field(default_factory=set)
+
+    def bind(self, name: str, origin: Origin | None = None) -> None:
+        """Record that a name is bound here."""
+        name = self.mangle(name)
+        self.bound.add(name)
+        if origin is not None:
+            self.imports.setdefault(name, set()).add(origin)
+
+    def mangle(self, name: str) -> str:
+        """Give the name as the compiler stores it: private names of a class carry the class's."""
+        if self.class_name is None or not name.startswith("__") or name.endswith("__"):
+            return name
+        owner = self.class_name.lstrip("_")
+        return f"_{owner}{name}" if owner else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a name may stand for. `origins` are those bindings that come from imports."""
+
+    origins: frozenset[Origin]
+    may_be_builtin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node with its parent and the scope that its names are looked up in."""
+
+    node: ast.AST
+    parent: ast.AST | None
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopedTree:
+    """All nodes of a tree, parents before children."""
+
+    sites: tuple[Site, ...]
+    parents: Mapping[ast.AST, ast.AST | None]
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """Give the node that holds this one."""
+        return self.parents.get(node)
+
+
+def scoped(tree: ast.Module) -> ScopedTree:
+    """Walk a tree without recursion and find out what is bound where."""
+    module = Scope(kind=ScopeKind.MODULE)
+    scopes = {module: None}
+    sites: list[Site] = []
+    pending = [Site(tree, None, module)]
+    while pending:
+        site = pending.pop()
+        sites.append(site)
+        _bind(site.node, site.scope)
+        children = list(_children(site))
+        scopes.update(dict.fromkeys(child.scope for child in children))
+        pending.extend(reversed(children))
+    for scope in scopes:
+        _hand_over(scope, module)
+    return ScopedTree(sites=tuple(sites), parents={site.node: site.parent for site in sites})
+
+
+def resolve(name: str, scope: Scope) -> Resolution:
+    """Give everything that a name may stand for when it is read in a scope."""
+    name = scope.mangle(name)
+    origins: set[Origin] = set()
+    for place in _lookup(name, scope):
+        origins |= place.imports.get(name, set())
+        if name in place.bound and place.kind in (ScopeKind.FUNCTION, ScopeKind.COMPREHENSION):
+            return Resolution(origins=frozenset(origins), may_be_builtin=False)
+    return Resolution(origins=frozenset(origins), may_be_builtin=True)
+
+
+def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
+    """Give the scopes in which a name is looked for, innermost first."""
+    current: Scope | None = scope
+    to_module = False
+    while current is not None:
+        to_module = to_module or name in current.declared_global
+        is_module = current.kind is ScopeKind.MODULE
+        hidden = current.kind is ScopeKind.CLASS and current is not scope
+        if is_module or not (to_module or hidden or name in current.declared_nonlocal):
+            yield current
+        current = current.parent
+
+
+def _hand_over(scope: Scope, module: Scope) -> None:
+    """Give what a scope binds for global and nonlocal names to the scope that owns them."""
+    for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
+        owner = module if name in scope.declared_global else _owner(name, scope.parent)
+        if owner is not None:
+            owner.bound.add(name)
+            owner.imports.setdefault(name, set()).update(scope.imports.get(name, set()))
+
+
+def _owner(name: str, scope: Scope | None) -> Scope | None:
+    """Give the function that a nonlocal name belongs to."""
+    while scope is not None:
+        if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
+            return scope
+        scope = scope.parent
+    return None
+
+
+def _bind(node: ast.AST, scope: Scope) -> None:
+    """Record what a node itself binds or declares."""
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            _bind_imports(node, scope)
+        case ast.Global():
+            scope.declared_global.update(map(scope.mangle, node.names))
+        case ast.Nonlocal():
+            scope.declared_nonlocal.update(map(scope.mangle, node.names))
+        case _:
+            name = _bound_name(node)
+            if name is not None:
+                scope.bind(name)
+
+
+def _bind_imports(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            package = alias.name.partition(".")[0]
+            scope.bind(alias.asname or package, Origin(module=alias.name if alias.asname else package))
+        elif node.module is not None and not node.level:
+            scope.bind(alias.asname or alias.name, Origin(module=node.module, name=alias.name))
+
+
+def _bound_name(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(ctx=ast.Store() | ast.Del()):
+            return node.id
+        case ast.arg():
+            return node.arg
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return node.name
+        case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+            return node.name
+        case ast.MatchMapping():
+            return node.rest
+        case _:
+            return None
+
+
+def _children(site: Site) -> Iterator[Site]:
+    """Give a node's children, each with the scope that Python evaluates it in."""
+    node, scope = site.node, site.scope
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            yield from _function_children(node, scope)
+        case ast.ClassDef():
+            inner = Scope(kind=ScopeKind.CLASS, parent=scope, class_name=node.name)
+            yield from _split_children(node, scope, inner)
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+            inner = Scope(kind=ScopeKind.COMPREHENSION, parent=scope, class_name=scope.class_name)
+            for child in ast.iter_child_nodes(node):
+                yield Site(child, node, inner)
+        case ast.comprehension():
+            yield from _comprehension_children(node, site)
+        case ast.NamedExpr():
+            yield Site(node.target, node, _outside_comprehensions(scope))
+            yield Site(node.value, node, scope)
+        case ast.arguments() | ast.arg():
+            return
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield Site(child, node, scope)
+
+
+def _function_children(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
+) -> Iterator[Site]:
+    """Decorators, defaults and annotations belong outside; parameters and body inside."""
+    inner = Scope(kind=ScopeKind.FUNCTION, parent=scope, class_name=scope.class_name)
+    spec = node.args
+    parameters = [
+        *spec.posonlyargs,
+        *spec.args,
+        *spec.kwonlyargs,
+        *(p for p in (spec.vararg, spec.kwarg) if p is not None),
+    ]
+    yield Site(spec, node, inner)
+    for parameter in parameters:
+        yield Site(parameter, spec, inner)
+        if parameter.annotation is not None:
+            yield Site(parameter.annotation, parameter, scope)
+    for default in (*spec.defaults, *spec.kw_defaults):
+        if default is not None:
+            yield Site(default, spec, scope)
+    for child in _split_children(node, scope, inner):
+        if child.node is not spec:
+            yield child
+
+
+def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[Site]:
+    """Give the body in one scope and everything else in the other."""
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield Site(child, node, inside if name == "body" else outside)
+
+
+def _comprehension_children(node: ast.comprehension, site: Site) -> Iterator[Site]:
+    """The first iterable of a comprehension is evaluated outside of it."""
+    holder, outer = site.parent, site.scope.parent
+    generators = getattr(holder, "generators", [])
+    first = bool(generators) and generators[0] is node
+    for child in ast.iter_child_nodes(node):
+        outside = first and child is node.iter and outer is not None
+        yield Site(child, node, outer if outside and outer is not None else site.scope)
+
+
+def _outside_comprehensions(scope: Scope) -> Scope:
+    while scope.kind is ScopeKind.COMPREHENSION and scope.parent is not None:
+        scope = scope.parent
+    return scope

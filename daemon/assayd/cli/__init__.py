@@ -1,0 +1,52 @@
+"""`assay`: the daemon's client for people and scripts. What a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; an error of ours is one line on standard error."""
+    from assayd.cli.exits import INTERRUPTED, exit_code
+    from assayd.errors import AssaydError
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
+            stream.reconfigure(errors="replace")
+    try:
+        return _run(_socket_first(list(sys.argv[1:] if arguments is None else arguments)))
+    except AssaydError as error:
+        from assayd.cli.terminal import plain
+
+        print(f"assay: {plain(error.message)}", file=sys.stderr)
+        return exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments in (["version"], ["--version"]):
+        from assayd import __version__
+
+        print(f"assay {__version__}")
+        return 0
+    from assayd.cli.app import app
+
+    try:
+        app(arguments, prog_name="assay")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _socket_first(arguments: list[str]) -> list[str]:
+    """Let `--socket` stand anywhere on the line, although it belongs to the program and not to a command."""
+    for place, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument == "--socket" and place + 1 < len(arguments):
+            return arguments[place : place + 2] + arguments[:place] + arguments[place + 2 :]
+        if argument.startswith("--socket="):
+            return [argument, *arguments[:place], *arguments[place + 1 :]]
+    return arguments

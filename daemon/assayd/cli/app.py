@@ -1,0 +1,323 @@
+"""The commands of `assay`: what each is called, what it takes, and which part does it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from assayd.client import Client
+
+app = typer.Typer(
+    help="Validate untrusted code in throwaway containers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
+images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+app.add_typer(policy_app, name="policy", rich_help_panel=None)
+app.add_typer(images_app, name="images", rich_help_panel=None)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def start(
+    context: typer.Context,
+    socket: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The daemon's socket; else ASSAY_SOCKET.")
+    ] = None,
+) -> None:
+    """Validate untrusted code in throwaway containers."""
+    context.obj = socket
+
+
+@app.command()
+def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(help="What it is, e.g. extractor.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]…", help="Files or folders; - is standard input.")
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", metavar="F.json", help="Inputs, as a JSON object.")
+    ] = None,
+    sample_path: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="A path to try the code on.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(metavar="NAME", help="Profile; else the kind's own.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=V", help="Tighten a limit, e.g. resources.timeout_s=5."),
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Mark the attempt.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
+    ] = None,
+    repair: Annotated[
+        str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Validate files and show the report."""
+    from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.validate import Request, build_submission, run
+    from assayd.errors import RequestError
+
+    if repair is not None:
+        raise RequestError("repair.unavailable", "--repair is not available yet")
+    submission = build_submission(
+        Request(
+            kind=kind,
+            files=files or (),
+            input=input_file,
+            sample_paths=sample_path or (),
+            policy=policy,
+            settings=setting or (),
+            labels=label or (),
+            options=option or (),
+        )
+    )
+    with _client(context) as client:
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not as_json)
+    _print_attempt(attempt, as_json=as_json)
+    raise typer.Exit(OF_VERDICT[attempt["verdict"]])
+
+
+@app.command("list")
+def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    verdict: Annotated[str | None, typer.Option(help="Only with this verdict.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only with this label.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only from this time on (RFC 3339).")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List attempts, newest first."""
+    from assayd.cli.listing import ATTEMPT_HEADS, attempt_row, print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        page = client.attempts(state=state, verdict=verdict, kind=kind, label=label, since=since, limit=limit)
+    if as_json:
+        print_json(page)
+    else:
+        print_table(out(), ATTEMPT_HEADS, [attempt_row(attempt) for attempt in page["attempts"]])
+
+
+@app.command()
+def show(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+    """Show an attempt and its report."""
+    with _client(context) as client:
+        attempt = client.attempt(attempt_id)
+    _print_attempt(attempt, as_json=as_json)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    attempt_id: Id,
+    stream: Annotated[str, typer.Option(metavar="stdout|stderr|both", help="Which output.")] = "both",
+) -> None:
+    """Print what the code wrote; of an attempt that runs, as it is written."""
+    from assayd.cli.artifacts import logs as read_logs
+    from assayd.cli.terminal import plain
+    from assayd.errors import RequestError
+
+    if stream not in {"stdout", "stderr", "both"}:
+        raise RequestError("usage", "--stream is stdout, stderr or both")
+    wanted = ("stdout", "stderr") if stream == "both" else (stream,)
+    with _client(context) as client:
+        attempt = client.attempt(attempt_id)
+        if attempt["state"] != "finished":
+            texts = (
+                event.body.get("text", "") for event in client.events(attempt_id) if event.kind in wanted
+            )
+        else:
+            texts = (read_logs(client, attempt, name).decode("utf-8", "replace") for name in wanted)
+        for text in texts:
+            sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+
+
+@app.command()
+def events(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+    """Follow what happens to an attempt, up to its verdict."""
+    import json
+
+    from assayd.cli.listing import event_line
+    from assayd.cli.terminal import out
+
+    console = out()
+    with _client(context) as client:
+        for event in client.events(attempt_id):
+            if as_json:
+                print(json.dumps({"id": event.id, "kind": event.kind, "at": event.at, "body": event.body}))
+            else:
+                console.print(event_line(event))
+
+
+@app.command()
+def cancel(context: typer.Context, attempt_id: Id) -> None:
+    """Stop an attempt."""
+    with _client(context) as client:
+        client.cancel(attempt_id)
+
+
+@app.command()
+def artifacts(
+    context: typer.Context,
+    attempt_id: Id,
+    extract: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write them into a new or empty folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the files of an attempt's bundle, or fetch them."""
+    from assayd.cli.artifacts import extract as write_all
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        attempt = client.attempt(attempt_id)
+        if extract is not None:
+            for path in write_all(client, attempt, extract):
+                print(path)
+            return
+    if as_json:
+        print_json(attempt["artifacts"])
+        return
+    rows = [[a["name"], str(a["bytes"]), a["media_type"], a["sha256"]] for a in attempt["artifacts"]]
+    print_table(out(), ("name", "bytes", "type", "sha256"), rows)
+
+
+@policy_app.command("list")
+def list_policies(context: typer.Context, as_json: Json = False) -> None:
+    """List the daemon's profiles."""
+    from assayd.cli.listing import POLICY_HEADS, policy_row, print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        policies = client.policies()["policies"]
+    if as_json:
+        print_json(policies)
+    else:
+        print_table(out(), POLICY_HEADS, [policy_row(policy) for policy in policies])
+
+
+@policy_app.command("show")
+def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
+    """Show a profile with its effective values."""
+    from assayd.cli.listing import flatten, print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        policy = client.policy(name)
+    if as_json:
+        print_json(policy)
+    else:
+        print_table(out(), ("field", "value"), flatten(policy))
+
+
+@policy_app.command("check")
+def check_policy(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A profile, as TOML; else all that are in use.")
+    ] = None,
+) -> None:
+    """Check a profile, or all of them, without the daemon; each problem with its line."""
+    from assayd.cli.exits import FAILED
+    from assayd.cli.policies import check
+
+    problems = check(file)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        raise typer.Exit(FAILED)
+    print(f"{file or 'all profiles'}: fine")
+
+
+@app.command()
+def doctor(context: typer.Context, as_json: Json = False) -> None:
+    """Examine the daemon: engine, images, limits, canary, permissions."""
+    from assayd.cli.exits import TROUBLE
+    from assayd.cli.listing import CHECK_HEADS, check_row, print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        checks = client.doctor()["checks"]
+    if as_json:
+        print_json(checks)
+    else:
+        print_table(out(), CHECK_HEADS, [check_row(check) for check in checks])
+    if any(check["status"] == "fail" for check in checks):
+        raise typer.Exit(TROUBLE)
+
+
+@images_app.command("build")
+def build(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="All, if none is named.")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
+    ] = None,
+) -> None:
+    """Build images and load them into the engine."""
+    from assayd.cli.images import build_images
+
+    build_images(names or (), cache)
+
+
+@images_app.command("list")
+def list_engine_images() -> None:
+    """List the images that are needed, and whether the engine has them."""
+    from assayd.cli.images import list_images
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out
+
+    print_table(out(), ("image", "digest", "size"), list_images())
+
+
+@app.command()
+def metrics(context: typer.Context) -> None:
+    """Print the daemon's metrics."""
+    with _client(context) as client:
+        sys.stdout.write(client.metrics().decode())
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from assayd import __version__
+
+    print(f"assay {__version__}")
+
+
+def _client(context: typer.Context) -> Client:
+    from assayd.client import Client
+
+    return Client(context.find_root().obj)
+
+
+def _print_attempt(attempt: dict[str, object], *, as_json: bool) -> None:
+    from assayd.cli.report import render
+    from assayd.cli.terminal import out, print_json
+
+    if as_json:
+        print_json(attempt)
+        return
+    console = out()
+    for line in render(attempt):
+        console.print(line)

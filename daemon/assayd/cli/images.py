@@ -1,0 +1,90 @@
+"""`assay images`: build what containers are made of, and show what the engine has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import assayd
+from assayd.errors import EngineError
+from assayd.ports.engine import Engine, ImageFacts
+
+
+def build_images(names: Sequence[str], cache: Path | None = None) -> None:
+    """Build images, all of them when none is named, and load those that the engine has not got."""
+    from assayd.imaging import build, list_recipes
+    from assayd.share import share
+
+    recipes = share("images")
+    guest = Path(assayd.__file__).parent / "guest"
+    for name in names or [recipe.name for recipe in list_recipes(recipes)]:
+        archive = build(name, recipes=recipes, guest=guest, cache=cache or _cache(), progress=_say)
+        facts = asyncio.run(_load_if_new(name, archive))
+        print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
+
+
+def list_images() -> list[list[str]]:
+    """Give a row per image: name, digest, size; an image that is missing says so."""
+    from assayd.imaging import list_recipes
+    from assayd.share import share
+
+    return asyncio.run(_rows([recipe.name for recipe in list_recipes(share("images"))]))
+
+
+async def _load_if_new(name: str, archive: Path) -> ImageFacts:
+    from assayd.imaging import image_id
+
+    engine = _engine()
+    try:
+        present = await _find(engine, name)
+        if present is not None and present.digest == image_id(archive):
+            return present
+        return await engine.load_image(archive)
+    finally:
+        await engine.close()
+
+
+async def _rows(names: Sequence[str]) -> list[list[str]]:
+    engine = _engine()
+    try:
+        return [await _row(engine, name) for name in names]
+    finally:
+        await engine.close()
+
+
+async def _row(engine: Engine, name: str) -> list[str]:
+    facts = await _find(engine, name)
+    if facts is None:
+        return [name, "missing", f"build it: assay images build {name}"]
+    return [name, facts.digest, f"{facts.size_bytes / 2**20:.0f} MiB"]
+
+
+async def _find(engine: Engine, name: str) -> ImageFacts | None:
+    try:
+        return await engine.image(f"assayd/{name}")
+    except EngineError as error:
+        if error.code == "image.missing":
+            return None
+        raise
+
+
+def _engine() -> Engine:
+    from assayd.engines.docker import DockerEngine
+    from assayd.settings import load_settings
+
+    settings = load_settings()
+    return DockerEngine(base_url=settings.engine.url, timeout_s=settings.engine.timeout_s)
+
+
+def _cache() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/cache/assayd/images")
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "assayd" / "images"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,41 @@
+"""Consoles, and the one filter between what a guest wrote and a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+from rich.console import Console
+
+WIDTH_WHEN_PIPED = 100
+
+# Control characters but tab and newline, and the marks that reorder text: a guest could otherwise
+# rewrite the screen, or show a source line as another.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    """Make foreign text harmless to show: what acts on a terminal is shown as its code."""
+    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut text to so many characters, in one line."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def out() -> Console:
+    """Give the console for results."""
+    return Console(width=None if sys.stdout.isatty() else WIDTH_WHEN_PIPED, highlight=False, soft_wrap=True)
+
+
+def err() -> Console:
+    """Give the console for progress and remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(document: object) -> None:
+    """Print a document; on a terminal in ASCII, since results may hold anything."""
+    print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()))

@@ -1,0 +1,156 @@
+"""`assay validate`: from files to a submission, and from there to its verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.cli.exits import CANCELLED
+from assayd.client import Client, ClientError, Document
+from assayd.errors import RequestError
+from assayd.ports.validator import STDIN, FileOptions
+
+WAIT_S = 600.0
+MAX_FILES_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line says."""
+
+    kind: str
+    files: Sequence[Path]
+    input: Path | None
+    sample_paths: Sequence[str]
+    policy: str | None
+    settings: Sequence[str]
+    labels: Sequence[str]
+    options: Sequence[str]
+
+
+def build_submission(request: Request) -> dict[str, object]:
+    """Build the submission that the command line means.
+
+    Raises: RequestError, naming the option or file at fault.
+    """
+    from assayd.validators import load
+
+    validators = load(())
+    if request.kind not in validators:
+        known = ", ".join(sorted(validators))
+        raise RequestError("kind.unknown", f"there is no kind {request.kind!r}; there are {known}")
+    options = FileOptions(
+        sample_paths=tuple(request.sample_paths),
+        input=_read_input(request.input),
+        extra=dict(_pair(text, "--option") for text in request.options),
+    )
+    submission: dict[str, object] = {
+        "kind": request.kind,
+        "payload": dict(validators[request.kind].from_files(read_files(request.files), options)),
+    }
+    if request.policy is not None:
+        submission["policy"] = request.policy
+    if request.settings:
+        submission["overrides"] = read_settings(request.settings)
+    if request.labels:
+        submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
+    return submission
+
+
+def run(client: Client, submission: Mapping[str, object], *, show_progress: bool) -> Document:
+    """Submit, wait, and give the finished attempt; an interrupt from the keyboard cancels it."""
+    attempt = client.submit(submission)
+    try:
+        if show_progress:
+            from assayd.cli.progress import follow
+            from assayd.cli.terminal import err
+
+            follow(client, attempt, err())
+        while attempt["state"] != "finished":
+            attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
+    except KeyboardInterrupt as interrupt:
+        with suppress(ClientError):  # it was finished meanwhile
+            client.cancel(attempt["id"])
+        print(f"assay: {attempt['id']} is cancelled", file=sys.stderr)
+        raise SystemExit(CANCELLED) from interrupt
+    return attempt
+
+
+def read_files(paths: Sequence[Path]) -> dict[str, bytes]:
+    """Read files by their names; a folder stands for all files in it, `-` for standard input."""
+    files: dict[str, bytes] = {}
+    for name, path in _walk(paths):
+        if name in files:
+            raise RequestError("file.twice", f"two files are called {name}")
+        files[name] = _read(path)
+        if sum(map(len, files.values())) > MAX_FILES_BYTES:
+            raise RequestError(
+                "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
+            )
+    return files
+
+
+def read_settings(settings: Sequence[str]) -> dict[str, object]:
+    """Read ``resources.timeout_s=5`` and the like as one nested object."""
+    overrides: dict[str, object] = {}
+    for text in settings:
+        dotted, value = _pair(text, "--set")
+        *tables, key = dotted.split(".")
+        place = overrides
+        for table in tables:
+            inner = place.setdefault(table, {})
+            if not isinstance(inner, dict):
+                raise RequestError("usage", f"--set {dotted}: {table} has a value already")
+            place = inner
+        place[key] = _read_value(value)
+    return overrides
+
+
+def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    for path in paths:
+        if path.is_dir():
+            found = (inner for inner in sorted(path.rglob("*")) if inner.is_file())
+            yield from ((inner.relative_to(path).as_posix(), inner) for inner in found)
+        else:
+            yield (STDIN if path == Path("-") else path.name), path
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read(MAX_FILES_BYTES + 1) if path == Path("-") else path.read_bytes()
+    except OSError as error:
+        raise RequestError("file.unreadable", f"{path}: {error.strerror}") from error
+
+
+def _read_input(path: Path | None) -> Mapping[str, object] | None:
+    if path is None:
+        return None
+    from assayd.wire import read_json
+
+    content = _read(path)
+    try:
+        value = read_json(content)
+    except RequestError as error:
+        raise RequestError(error.code, f"{path}: {error.message}") from error
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{path}: the input is not a JSON object")
+    return {**value}
+
+
+def _read_value(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return value
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise RequestError("usage", f"{option} is written key=value, not {text!r}")
+    return key, value

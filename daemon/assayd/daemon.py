@@ -1,0 +1,164 @@
+"""The daemon's life: take the state directory and the socket, serve, and stop in order.
+
+Stop order: refuse new work, drain what is under way until a deadline, cancel the rest, end the API,
+empty the pool, sweep, close the store. A second signal skips the draining.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from pathlib import Path
+
+import sdnotify
+import structlog
+import uvicorn
+import uvloop
+
+from assayd import __version__
+from assayd.assembly import Assembly, build
+from assayd.errors import ConfigError
+from assayd.listening import listen, passed_by_systemd
+from assayd.log import configure
+from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.settings import Settings
+
+log = structlog.get_logger()
+
+DRAIN_S = 30.0
+SWITCH_S = 0.0005
+"""How long a thread keeps the interpreter when others want it; those that flush and commit are waited for."""
+
+
+def run(settings: Settings, checkpoint: Checkpoint = unobserved) -> int:
+    """Run the daemon until it is told to stop; give the exit code.
+
+    Raises: ConfigError, StoreError when it can't start.
+    """
+    configure(settings.log.level, settings.log.format)
+    sys.setswitchinterval(SWITCH_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main(settings, checkpoint))
+    return 0
+
+
+async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
+    with _state_lock(settings.state_dir):
+        server_socket = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
+        try:
+            async with AsyncExitStack() as stack:
+                parts = await build(settings, stack, checkpoint)
+                await Daemon(parts).serve(server_socket)
+        finally:
+            server_socket.close()
+            if not passed_by_systemd():
+                settings.socket.unlink(missing_ok=True)
+    log.info("daemon.stopped")
+
+
+@contextmanager
+def _state_lock(state_dir: Path) -> Iterator[None]:
+    """Hold the state directory for this process alone."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise ConfigError("state.unusable", f"cannot use {state_dir}: {problem.strerror}") from problem
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as problem:
+        raise ConfigError("state.taken", f"another daemon uses {state_dir}") from problem
+    finally:
+        os.close(handle)
+
+
+class Daemon:
+    """All parts, and the order in which they stop."""
+
+    def __init__(self, parts: Assembly) -> None:
+        self._parts = parts
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._notifier = sdnotify.SystemdNotifier()
+
+    async def serve(self, server_socket: socket.socket) -> None:
+        """Serve until a signal says stop; then stop in order."""
+        server = _Server(self._parts.api)
+        self._watch_signals()
+        async with asyncio.TaskGroup() as tasks:
+            api = tasks.create_task(server.serve(sockets=[server_socket]), name="api")
+            sweeping = tasks.create_task(self._parts.reaper.keep_sweeping(), name="sweep")
+            removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
+            preparing = tasks.create_task(self._prepare(), name="prepare")
+            await self._stop.wait()
+            log.info("daemon.stopping")
+            self._notifier.notify("STOPPING=1")
+            preparing.cancel()
+            await self._drain()
+            self._parts.scheduler.let_go()
+            server.should_exit = True
+            await asyncio.wait({api})
+            sweeping.cancel()
+            removing.cancel()
+
+    async def _prepare(self) -> None:
+        """Become ready, take up what an earlier life has left, say so, and stay ready."""
+        self._notifier.notify("STATUS=waiting for the container engine")
+        # Asked before anything can be accepted: nothing of this life may be among it.
+        left = await self._parts.service.left_over()
+        await self._parts.house.prepare()
+        await self._parts.service.take_up(left)
+        self._notifier.notify("READY=1\nSTATUS=serving")
+        origin = self._parts.origin
+        log.info(
+            "daemon.ready",
+            version=__version__,
+            daemon_id=origin.daemon_id,
+            generation=origin.generation,
+        )
+        await self._parts.house.keep_ready()
+
+    async def _drain(self) -> None:
+        """Let what is under way end, for a while; a second signal ends the patience."""
+        drained = asyncio.ensure_future(self._parts.scheduler.drain(DRAIN_S))
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not drained.done() or not drained.result():
+            log.warning("daemon.cancels_attempts", count=self._parts.scheduler.active)
+            await self._parts.scheduler.cancel_all()
+        drained.cancel()
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._on_reload_signal)
+
+    def _on_stop_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    def _on_reload_signal(self) -> None:
+        try:
+            self._parts.policies.reload()
+        except ConfigError as problem:
+            log.error("policies.reload_failed", problem=problem.message)
+        else:
+            log.info("policies.reloaded", names=list(self._parts.policies.names))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers of its own."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave signals to the daemon."""
+        return nullcontext()

@@ -1,0 +1,226 @@
+"""What a container is, in the engine's words: one document to ask for it, one comparison to check it.
+
+All flags are constants of this file or numbers of the spec; there is no way in for anything else. The engine
+gives back at inspection what it was given at creation, so that the same document serves for both.
+
+Source: SECURITY "Container"; Engine API 1.41, ContainerCreate and ContainerInspect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from assayd.engines.docker.api import Document
+from assayd.ports.engine import ContainerSpec
+
+WORK_DIRECTORY = "/sandbox"
+_UID = 10001
+_SHM_BYTES = 64 * 1024
+_NANO = 1_000_000_000
+_MASKED_PATHS = [
+    "/dev/mqueue",
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/irq",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/kernel",
+]
+_READONLY_PATHS = ["/proc/sys"]
+_MISSING = object()
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the document depends on beside the spec: the runtime's name, and whether swappiness exists."""
+
+    runtime: str
+    swappiness: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSettings:
+    """What a container takes over from its image."""
+
+    environment: list[str]
+    entrypoint: list[str]
+    command: list[str]
+    directory: str
+    labels: Mapping[str, str]
+
+
+def creation(spec: ContainerSpec, host: Host) -> dict[str, object]:
+    """Write the document that asks for a container."""
+    return {**_process(spec), "HostConfig": _isolation(spec, host)}
+
+
+def differences(inspected: Document, spec: ContainerSpec, host: Host, image: ImageSettings) -> list[str]:
+    """List in which ways an inspected container, not yet started, is not what `creation` asked for.
+
+    A key that was asked for and is absent is a difference, and so is anything set that was not asked for.
+    """
+    process = {**_process(spec), **_inherited(spec, image)}
+    settings = _section(inspected, "NetworkSettings")
+    networks = sorted(_section(settings, "Networks"))
+    found = [
+        *_compare("Image", inspected.get("Image", _MISSING), spec.image_digest),
+        *_compare("State.Status", _section(inspected, "State").get("Status", _MISSING), "created"),
+        *_compare("Mounts", inspected.get("Mounts", _MISSING), []),
+        *_compare("ExecIDs", inspected.get("ExecIDs", _MISSING), []),
+        *_compare("NetworkSettings.Networks", networks, ["none"]),
+        *_compare_section("Config", inspected.get("Config"), process),
+        *_compare_section("HostConfig", inspected.get("HostConfig"), _isolation(spec, host)),
+    ]
+    # Empty where the kernel has no AppArmor.
+    profile = inspected.get("AppArmorProfile")
+    if not isinstance(profile, str) or profile == "unconfined":
+        found.append("AppArmorProfile is unconfined")
+    return found
+
+
+def _process(spec: ContainerSpec) -> dict[str, object]:
+    return {
+        "Image": spec.image_digest,
+        "User": f"{_UID}:{_UID}",
+        "Hostname": "sandbox",
+        "Tty": False,
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Volumes": {},
+        "Healthcheck": {"Test": ["NONE"]},
+        "Labels": dict(spec.labels),
+    }
+
+
+def _inherited(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
+    return {
+        "Env": image.environment,
+        "Entrypoint": image.entrypoint,
+        "Cmd": image.command,
+        "WorkingDir": image.directory,
+        "Labels": {**image.labels, **spec.labels},
+    }
+
+
+def _isolation(spec: ContainerSpec, host: Host) -> dict[str, object]:
+    return {
+        **_walls(spec, host),
+        **_resources(spec, host),
+        **_writable_places(spec),
+        "Init": False,
+        "AutoRemove": False,
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "LogConfig": {"Type": "none", "Config": {}},
+    }
+
+
+def _walls(spec: ContainerSpec, host: Host) -> dict[str, object]:
+    return {
+        "Runtime": host.runtime,
+        "Privileged": False,
+        "CapAdd": [],
+        "CapDrop": ["ALL"],
+        "GroupAdd": [],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={spec.seccomp}"],
+        "NetworkMode": "none",
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        # Empty = of its own; the engine has no word for it here.
+        "PidMode": "",
+        "UTSMode": "",
+        "UsernsMode": "",
+        "CgroupParent": "",
+        "PublishAllPorts": False,
+        "PortBindings": {},
+        "Devices": [],
+        "DeviceRequests": [],
+        "DeviceCgroupRules": [],
+    }
+
+
+def _resources(spec: ContainerSpec, host: Host) -> dict[str, object]:
+    resources: dict[str, object] = {
+        "Memory": spec.memory_bytes,
+        "MemorySwap": spec.memory_bytes,
+        "NanoCpus": round(spec.cpus * _NANO),
+        "PidsLimit": spec.pids,
+        "OomScoreAdj": 0,
+        "Ulimits": [
+            _ulimit("core", 0),
+            _ulimit("fsize", spec.work_bytes),
+            _ulimit("msgqueue", 0),
+            _ulimit("nofile", spec.open_files),
+        ],
+    }
+    if host.swappiness:
+        resources["MemorySwappiness"] = 0
+    return resources
+
+
+def _writable_places(spec: ContainerSpec) -> dict[str, object]:
+    bounds = f"size={spec.work_bytes},nr_inodes={spec.work_files}"
+    access = f"uid={_UID},gid={_UID},mode=0700,nosuid,nodev,noexec"
+    return {
+        "ReadonlyRootfs": True,
+        "Binds": [],
+        "VolumesFrom": [],
+        "Tmpfs": {WORK_DIRECTORY: f"{bounds},{access}"},
+        "ShmSize": _SHM_BYTES,
+        "MaskedPaths": _MASKED_PATHS,
+        "ReadonlyPaths": _READONLY_PATHS,
+    }
+
+
+def _ulimit(name: str, value: int) -> dict[str, object]:
+    return {"Name": name, "Soft": value, "Hard": value}
+
+
+def _compare_section(path: str, got: object, want: Document) -> Iterator[str]:
+    if not isinstance(got, Mapping):
+        yield f"{path} is missing"
+        return
+    for key, value in want.items():
+        yield from _compare(f"{path}.{key}", got.get(key, _MISSING), value)
+    yield from (f"{path}.{key} was not asked for" for key in got if key not in want and not _empty(got[key]))
+
+
+def _compare(path: str, got: object, want: object) -> Iterator[str]:
+    if got is _MISSING:
+        yield f"{path} is missing"
+    elif got is None and want in ("", [], {}):
+        return
+    elif type(got) is not type(want) or got != want:
+        yield f"{path} is {_shown(got)}, asked for {_shown(want)}"
+
+
+def _empty(value: object) -> bool:
+    """Tell whether a value sets nothing; ``ConsoleSize`` is ``[0, 0]``."""
+    return not value or (isinstance(value, list) and not any(value))
+
+
+def _section(document: Document, key: str) -> Document:
+    section = document.get(key)
+    return section if isinstance(section, Mapping) else {}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

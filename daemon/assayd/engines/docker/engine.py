@@ -1,0 +1,256 @@
+"""`ports.engine.Engine` over the Docker API: as few calls as each step needs, and no thread that waits.
+
+What a container may do is decided in `document`; how errors read, in `calls`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
+
+from assayd.engines.docker import document, host, images
+from assayd.engines.docker.api import Closable, DockerApi, Document
+from assayd.engines.docker.calls import Calls
+from assayd.engines.docker.document import Host, ImageSettings
+from assayd.engines.docker.stream import AttachedStream
+from assayd.errors import ConfigError, EngineError
+from assayd.ports.engine import (
+    LABEL_CONTAINER,
+    LABEL_DAEMON,
+    Capabilities,
+    ContainerRef,
+    ContainerSpec,
+    EndFacts,
+    EngineInfo,
+    ImageFacts,
+    OwnedContainer,
+)
+
+_DEFAULT_URL = "unix:///var/run/docker.sock"
+_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+_TRANSFER_TIMEOUT_S = 600.0
+_REMOVAL_TIMEOUT_S = 15.0
+_GONE = 404
+_CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class _Attachment:
+    """A connection that is ours, and the SDK's response, which would close it when collected."""
+
+    connection: socket.socket
+    response: Closable
+
+    def drop(self) -> None:
+        self.connection.close()
+        self.response.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """A container that was made, and by whom, in case nobody waits for it any more."""
+
+    client: DockerApi
+    engine_id: str
+
+    def undo(self) -> None:
+        # Where that fails too, the reaper finds the container by its labels.
+        with suppress(DockerException, RequestException, OSError):
+            _remove(self.client, engine_id=self.engine_id)
+
+
+class DockerEngine:
+    """A Docker engine on this host, or another that serves its API.
+
+    Args:
+        base_url: ``unix://…`` or ``tcp://…``; None = DOCKER_HOST, else the default socket.
+        threads: how many calls may be under way at once.
+        timeout_s: bound of every call but those that move whole images.
+
+    Raises:
+        ConfigError: ``engine.address``, when the address is of another scheme.
+    """
+
+    def __init__(self, *, base_url: str | None, threads: int = 8, timeout_s: float = 20.0) -> None:
+        url = base_url or os.environ.get("DOCKER_HOST") or _DEFAULT_URL
+        if not url.startswith(("unix://", "tcp://")):
+            raise ConfigError("engine.address", "the engine's address must begin with unix:// or tcp://")
+        self._calls = Calls(url, threads=threads, timeout_s=timeout_s)
+        self._streams: dict[str, AttachedStream] = {}
+        self._host: Host | None = None
+        self._image_settings: dict[str, ImageSettings] = {}
+
+    async def info(self) -> EngineInfo:
+        """Ask the engine who it is."""
+        info, version = await self._calls(lambda client: (client.info(), client.version()))
+        self._host = host.host(info)
+        return host.engine_info(info, version)
+
+    def capabilities(self) -> Capabilities:
+        """Tell how Docker with runc behaves, from version 20.10 on."""
+        return Capabilities(
+            seccomp=True,
+            tmpfs_owner=True,
+            tmpfs_inodes=True,
+            private_cgroup=True,
+            facts_after_exit=True,
+            pid1_immune=True,
+        )
+
+    async def create(self, spec: ContainerSpec) -> ContainerRef:
+        """Create a container named after its ULID; it does not run yet."""
+        ulid = spec.labels[LABEL_CONTAINER]
+        wanted = document.creation(spec, await self._known_host())
+        create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
+        made = await self._calls(create, discard=_Creation.undo)
+        return ContainerRef(engine_id=made.engine_id, ulid=ulid)
+
+    async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
+        """Compare what was created with what was asked."""
+        image = await self._settings_of(spec.image_digest)
+        inspected = await self._inspect(ref)
+        found = document.differences(inspected, spec, await self._known_host(), image)
+        if found:
+            message = "the engine did not make the container that was asked for: " + "; ".join(found)
+            raise EngineError("engine.mismatch", message)
+
+    async def start(self, ref: ContainerRef) -> AttachedStream:
+        """Attach, then start; nothing that the runner says is lost."""
+        attachment = await self._calls(
+            partial(_attach_and_start, engine_id=ref.engine_id), discard=_Attachment.drop
+        )
+        try:
+            stream = await AttachedStream.open(attachment.connection, attachment.response.close)
+        except asyncio.CancelledError:
+            attachment.drop()
+            raise
+        self._streams[ref.engine_id] = stream
+        return stream
+
+    async def kill(self, ref: ContainerRef) -> None:
+        """End the container now, closing its stream first where the caller has not."""
+        await self._close_stream(ref)
+        await self._calls(partial(_kill, engine_id=ref.engine_id))
+
+    async def remove(self, ref: ContainerRef) -> None:
+        """Remove the container, running or not; when this returns it is gone."""
+        await self._close_stream(ref)
+        await self._calls(partial(_remove, engine_id=ref.engine_id))
+
+    async def facts(self, ref: ContainerRef) -> EndFacts:
+        """Ask how a container ended; it says nothing of one that never ran or still runs."""
+        state = cast("Document", (await self._inspect(ref))["State"])
+        running = bool(state["Running"])
+        ended = not running and state["Status"] != "created"
+        return EndFacts(
+            running=running,
+            exit_code=cast("int", state["ExitCode"]) if ended else None,
+            oom_killed=bool(state["OOMKilled"]) if ended else None,
+        )
+
+    async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
+        """List every container that carries our daemon's label, running or not."""
+        filters = {"label": f"{LABEL_DAEMON}={daemon_id}"}
+        rows = await self._calls(lambda client: client.containers(all=True, filters=filters))
+        return [
+            OwnedContainer(
+                engine_id=cast("str", row["Id"]),
+                labels=cast("dict[str, str]", row["Labels"]),
+                running=row["State"] == "running",
+            )
+            for row in rows
+        ]
+
+    async def image(self, name: str) -> ImageFacts:
+        """Look an image up by name or digest."""
+        inspected = await self._calls(lambda client: client.inspect_image(name))
+        return images.facts(name, inspected)
+
+    async def load_image(self, archive: Path) -> ImageFacts:
+        """Load an image archive as `imaging` packs it."""
+        load = partial(images.load, archive=archive)
+        return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
+
+    async def export_image(self, name: str, target: Path) -> None:
+        """Write the image's root filesystem as a tar file."""
+        export = partial(images.export, name=name, target=target)
+        await self._calls(export, timeout_s=_TRANSFER_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """Close the streams that are still open, and give back connections and threads."""
+        for stream in list(self._streams.values()):
+            await stream.close()
+        self._streams.clear()
+        self._calls.close()
+
+    async def _inspect(self, ref: ContainerRef) -> Document:
+        return await self._calls(lambda client: client.inspect_container(ref.engine_id))
+
+    async def _known_host(self) -> Host:
+        if self._host is None:
+            self._host = host.host(await self._calls(lambda client: client.info()))
+        return self._host
+
+    async def _settings_of(self, digest: str) -> ImageSettings:
+        # A digest names content, so that what it says once it says for ever.
+        if digest not in self._image_settings:
+            inspected = await self._calls(lambda client: client.inspect_image(digest))
+            self._image_settings[digest] = images.settings(inspected)
+        return self._image_settings[digest]
+
+    async def _close_stream(self, ref: ContainerRef) -> None:
+        # While an attached stream is full and unread, the engine answers neither kill nor remove.
+        stream = self._streams.pop(ref.engine_id, None)
+        if stream is not None:
+            await stream.close()
+
+
+def _create(client: DockerApi, *, wanted: Document, name: str) -> _Creation:
+    made = client.create_container_from_config(wanted, name=name)
+    return _Creation(client, str(made["Id"]))
+
+
+def _attach_and_start(client: DockerApi, *, engine_id: str) -> _Attachment:
+    attached = client.attach_socket(engine_id, params=dict(_ATTACH))
+    attachment = _Attachment(socket.socket(fileno=os.dup(attached.fileno())), attached._response)
+    try:
+        client.start(engine_id)
+    except BaseException:
+        attachment.drop()
+        raise
+    return attachment
+
+
+def _kill(client: DockerApi, *, engine_id: str) -> None:
+    try:
+        client.kill(engine_id)
+    except APIError as problem:
+        if problem.status_code not in {_GONE, _CONFLICT}:
+            raise
+
+
+def _remove(client: DockerApi, *, engine_id: str) -> None:
+    try:
+        client.remove_container(engine_id, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as problem:
+        if problem.status_code != _CONFLICT:
+            raise
+        # Somebody else is removing it, which is no proof that it is gone.
+        _await_removal(client, engine_id)
+
+
+def _await_removal(client: DockerApi, engine_id: str) -> None:
+    with suppress(NotFound):
+        client.wait(engine_id, timeout=_REMOVAL_TIMEOUT_S, condition="removed")

@@ -1,0 +1,73 @@
+"""Images in the engine's words: what one holds, how one comes in, how one goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+from assayd.engines.docker.api import DockerApi, Document
+from assayd.engines.docker.document import ImageSettings
+from assayd.errors import EngineError
+from assayd.ports.engine import ImageFacts
+
+_LOADED = ("Loaded image: ", "Loaded image ID: ")
+
+
+def facts(name: str, inspected: Document) -> ImageFacts:
+    """Read an inspected image."""
+    return ImageFacts(
+        name=name,
+        digest=cast("str", inspected["Id"]),
+        size_bytes=cast("int", inspected["Size"]),
+        labels=settings(inspected).labels,
+    )
+
+
+def settings(inspected: Document) -> ImageSettings:
+    """Read what a container of this image takes over."""
+    config = cast("Document", inspected["Config"])
+    return ImageSettings(
+        environment=cast("list[str]", config.get("Env") or []),
+        entrypoint=cast("list[str]", config.get("Entrypoint") or []),
+        command=cast("list[str]", config.get("Cmd") or []),
+        directory=cast("str", config.get("WorkingDir") or ""),
+        labels=cast("dict[str, str]", config.get("Labels") or {}),
+    )
+
+
+def load(client: DockerApi, *, archive: Path) -> str:
+    """Send an archive to the engine and give the name under which it knows the image.
+
+    Raises: EngineError ``image.archive_refused``, when the engine names no image at the end.
+    """
+    if not archive.is_file():
+        raise EngineError(
+            "image.archive_missing", f"there is no image archive {archive.name}; build it first"
+        )
+    with archive.open("rb") as stream:
+        names = list(_loaded(client.load_image(stream)))
+    if not names:
+        raise EngineError(
+            "image.archive_refused", f"the engine could not load {archive.name}; build it again"
+        )
+    return names[0]
+
+
+def export(client: DockerApi, *, name: str, target: Path) -> None:
+    """Write an image's root filesystem, through a container that never runs."""
+    wanted = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
+    container = str(client.create_container_from_config(wanted)["Id"])
+    try:
+        with target.open("wb") as stream:
+            stream.writelines(client.export(container))
+    finally:
+        client.remove_container(container, force=True, v=True)
+
+
+def _loaded(progress: Iterable[Document]) -> Iterable[str]:
+    for step in progress:
+        text = str(step.get("stream", ""))
+        for prefix in _LOADED:
+            if text.startswith(prefix):
+                yield text.removeprefix(prefix).strip()

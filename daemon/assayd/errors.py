@@ -1,0 +1,52 @@
+"""Our own trouble, as exceptions.
+
+Submitted code that fails is never one of these: it is a Finding or a Cause.
+
+    AssaydError
+    ├── ConfigError     settings, policy files and image recipes that cannot be used
+    ├── RequestError    a request that is refused; carries the field that is at fault
+    ├── EngineError     the container engine failed, hung, or did not do what was asked
+    ├── StoreError      the database or the artifact directory failed
+    └── ProviderError   a repair provider failed
+
+`code` is stable snake_case with a dot for the area; `retryable` tells whether the same call may go
+through later. HTTP status and exit code are mapped from `code` in `api` and `cli`, one table each.
+"""
+
+
+class AssaydError(Exception):
+    """Base of all that this project raises.
+
+    Args:
+        code: stable identifier, e.g. ``engine.unreachable``.
+        message: one sentence for a person, with the remedy where there is one.
+        field: the request or file field at fault, e.g. ``payload.code``.
+        retryable: whether trying the same again later can succeed.
+    """
+
+    def __init__(self, code: str, message: str, *, field: str | None = None, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.field = field
+        self.retryable = retryable
+
+
+class ConfigError(AssaydError):
+    """A settings value, policy file or recipe cannot be used."""
+
+
+class RequestError(AssaydError):
+    """A request is refused; nothing was accepted."""
+
+
+class EngineError(AssaydError):
+    """The container engine failed or did not do what was asked."""
+
+
+class StoreError(AssaydError):
+    """The database or the artifact directory failed."""
+
+
+class ProviderError(AssaydError):
+    """A repair provider failed."""

@@ -1,0 +1,41 @@
+"""The built-in names that guest code sees: all, or all but those that reach beyond the language.
+
+Source: seed 000 names what must go; what must stay was found by running ordinary code (a class statement
+needs ``__build_class__``, an import statement ``__import__``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable
+
+_UNSAFE = frozenset({"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit"})
+_HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
+
+
+def guest_builtins(kind: str, guarded_import: Callable[..., object]) -> dict[str, object]:
+    """Give a fresh set of built-in names with a guarded importer.
+
+    Args:
+        kind: ``safe`` or ``full``.
+        guarded_import: what an import statement calls.
+
+    Raises: ValueError for another kind.
+    """
+    if kind not in {"safe", "full"}:
+        raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
+    left_out = _HIDDEN | _UNSAFE if kind == "safe" else _HIDDEN
+    names = {name: value for name, value in vars(builtins).items() if name not in left_out}
+    names["__import__"] = _opaque(guarded_import)
+    return names
+
+
+def _opaque(function: Callable[..., object]) -> Callable[..., object]:
+    """Wrap a function so that its module and closure are not among its attributes.
+
+    A cache of size 0 calls through and keeps nothing.
+    """
+    wrapper = functools.lru_cache(maxsize=0)(function)
+    del wrapper.__wrapped__
+    return wrapper

@@ -1,0 +1,35 @@
+"""One output stream of a unit: how much there was, its head as it comes, its tail at the end."""
+
+from __future__ import annotations
+
+
+class Capture:
+    """Counts all, hands the first half of `kept_bytes` through and keeps the last half.
+
+    The tail never repeats what was in the head.
+    """
+
+    def __init__(self, kept_bytes: int) -> None:
+        self.total_bytes = 0
+        self._head_room = kept_bytes // 2
+        self._tail_room = kept_bytes // 2
+        self._tail = bytearray()
+
+    def feed(self, content: bytes) -> bytes:
+        """Take what was read and give the part of it that belongs to the head."""
+        self.total_bytes += len(content)
+        head = content[: self._head_room]
+        self._head_room -= len(head)
+        self._tail += content[len(head) :]
+        # Trimming moves bytes, so it waits until there is as much to drop as to keep.
+        if len(self._tail) > 2 * self._tail_room:
+            self._trim()
+        return head
+
+    def tail(self) -> bytes:
+        """Give what was kept of the rest."""
+        self._trim()
+        return bytes(self._tail)
+
+    def _trim(self) -> None:
+        del self._tail[: max(len(self._tail) - self._tail_room, 0)]

@@ -1,0 +1,78 @@
+"""What the kernel counts for this container: kills for memory, refused forks, memory in use and at most."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+ROOT = "/sys/fs/cgroup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Counters that only grow; a unit's share is the difference of two readings."""
+
+    oom_kills: int
+    pids_refused: int
+
+
+class Cgroup:
+    """The container's own control group, version 1 or 2; 0 where the files are not there.
+
+    The files are opened once and read again and again, as they are asked for twice per unit.
+    """
+
+    def __init__(self, root: str = ROOT) -> None:
+        if os.path.exists(f"{root}/cgroup.controllers"):
+            self.version = 2
+            names = ("memory.events", "pids.events", "memory.current", "memory.peak")
+        else:
+            memory = (
+                "memory/memory.oom_control",
+                "memory/memory.usage_in_bytes",
+                "memory/memory.max_usage_in_bytes",
+            )
+            names = (memory[0], "pids/pids.events", *memory[1:])
+            self.version = 1 if os.path.exists(f"{root}/memory/memory.usage_in_bytes") else 0
+        self._oom, self._pids, self._current, self._peak = (_open(f"{root}/{name}") for name in names)
+
+    def counters(self) -> Counters:
+        """Read both counters now."""
+        return Counters(oom_kills=_field(self._oom, b"oom_kill"), pids_refused=_field(self._pids, b"max"))
+
+    def memory_bytes(self) -> int:
+        """Tell how much memory is charged now."""
+        return _number(_read(self._current))
+
+    def peak_memory_bytes(self) -> int:
+        """Tell the most that was ever charged."""
+        return _number(_read(self._peak))
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _read(descriptor: int | None) -> bytes:
+    if descriptor is None:
+        return b""
+    try:
+        return os.pread(descriptor, 4096, 0)
+    except OSError:
+        return b""
+
+
+def _field(descriptor: int | None, name: bytes) -> int:
+    for line in _read(descriptor).splitlines():
+        key, _, value = line.partition(b" ")
+        if key == name:
+            return _number(value)
+    return 0
+
+
+def _number(text: bytes) -> int:
+    text = text.strip()
+    return int(text) if text.isdigit() else 0

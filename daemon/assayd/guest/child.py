@@ -1,0 +1,161 @@
+"""What happens between the fork and the first line of guest code, and after the last.
+
+Takes away what a child must not have, in the only order that works: descriptors and signals first, then
+rlimits, /proc, the system call filter, and the Python audit hook last.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from . import kernel, private
+from .policy import RuntimePolicy
+from .programs import Context, Program, Record
+from .reporter import Reporter
+from .requests import Attempt, Limits
+from .seccomp import build_filter
+
+private.isolate(globals())
+
+_REPORT = 3
+_BROKEN = 70
+"""Exit status when our own part of the child fails; its traceback is then on standard error."""
+_MOST_KILLABLE = b"1000"
+_RECURSION_LIMIT = 1000
+
+_exit = os._exit
+_set_recursion_limit = sys.setrecursionlimit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptors:
+    """What the child gets of the runner's descriptors. All are above 3."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    report: int
+    work: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What holds for every child of an attempt, made ready before the first fork."""
+
+    rlimits: tuple[tuple[int, int], ...]
+    policy: RuntimePolicy
+    reporter: Reporter
+    system_call_filter: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one child is to do."""
+
+    confinement: Confinement
+    program: Program
+    arguments: bytes
+
+
+def confine(attempt: Attempt, work_path: str) -> Confinement:
+    """Make ready what confines the children of an attempt."""
+    reporter = Reporter(_REPORT)
+    return Confinement(
+        rlimits=tuple(_rlimits(attempt.limits)),
+        policy=RuntimePolicy(attempt, work_path, reporter),
+        reporter=reporter,
+        system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+    )
+
+
+def become(plan: Plan, descriptors: Descriptors) -> NoReturn:
+    """Turn this fork of the runner into the unit's process and run its program. Never returns."""
+    status = _BROKEN
+    try:
+        _separate(descriptors)
+        status = _run(plan)
+    except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into the runner's code
+        os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
+    finally:
+        _exit(status)
+
+
+def _run(plan: Plan) -> int:
+    confinement = plan.confinement
+    for kind, value in confinement.rlimits:
+        resource.setrlimit(kind, (value, value))
+    _make_killable()
+    if plan.program.IN_PYTHON:
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    arguments = json.loads(plan.arguments)
+    kernel.forbid_new_privileges()
+    kernel.load_filter(confinement.system_call_filter)
+    confinement.policy.install()
+    gc.enable()
+    record = plan.program.run(arguments, Context(policy=confinement.policy))
+    return _finish(record, confinement.reporter)
+
+
+def _separate(descriptors: Descriptors) -> None:
+    """Leave the runner's session, descriptors, directory and signal settings."""
+    os.setsid()
+    os.fchdir(descriptors.work)
+    sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, descriptors.report)
+    for target, source in enumerate(sources):
+        os.dup2(source, target, inheritable=target != _REPORT)
+    os.closerange(_REPORT + 1, os.sysconf("SC_OPEN_MAX"))
+    os.umask(0o022)
+    # The runner has all others at default already; CPython ignores these two.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
+    """Give each rlimit with its value, which may not be above what this process has."""
+    for kind, value in (
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_FSIZE, limits.work_bytes),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        yield kind, value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def _make_killable() -> None:
+    """Let the kernel, when memory runs out, take this process before the runner.
+
+    A process that is not dumpable may not write its own file, hence the moment in which it is.
+    """
+    kernel.set_dumpable(True)
+    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    os.write(descriptor, _MOST_KILLABLE)
+    os.close(descriptor)
+    kernel.set_dumpable(False)
+
+
+def _finish(record: Record, reporter: Reporter) -> int:
+    # The guest may have left a recursion limit in which nothing works any more.
+    _set_recursion_limit(_RECURSION_LIMIT)
+    for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        _flush(stream)
+    reporter.result(record)
+    return 0 if record["status"] == "returned" else 1
+
+
+def _flush(stream: str) -> None:
+    """Flush what the guest has left under the name of an output stream; what it loses is its own loss."""
+    try:
+        getattr(sys, stream).flush()
+    except BaseException:  # noqa: BLE001 - the guest may have put anything there
+        return

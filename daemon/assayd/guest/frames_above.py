@@ -1,0 +1,64 @@
+"""Where an act comes from: guest code itself, or a library that it called; and from which submitted line.
+
+Code counts as a library's when its file lies where libraries lie; all else counts as the guest's. To get
+such a file name into a code object guest code has to compile, load or construct one, which is an event.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from types import FrameType
+
+from . import private
+
+private.isolate(globals())
+
+_IMPORT_SYSTEM = "<frozen importlib"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the frames above an act tell.
+
+    `direct`: guest code did it itself, with no library in between. `importing`: it was done while a
+    module was being loaded. `line`: in the submitted file, when that is on the stack.
+    """
+
+    direct: bool
+    importing: bool
+    line: int | None
+
+
+class Places:
+    """Knows guest code from library code."""
+
+    def __init__(self, work_path: str) -> None:
+        self.submitted: set[str] = set()
+        self.work = work_path.rstrip("/") + "/"
+        self.libraries = tuple(_library_folders(self.work))
+        self._trusted = ("<frozen ", *self.libraries)
+
+    def locate(self, frame: FrameType | None) -> Place:
+        """Judge the frames from this one upwards."""
+        direct, importing = True, False
+        while frame is not None and frame.f_code.co_filename.startswith(self._trusted):
+            direct = False
+            importing = importing or frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)
+            frame = frame.f_back
+        return Place(direct and frame is not None, importing, self._line(frame))
+
+    def _line(self, frame: FrameType | None) -> int | None:
+        while frame is not None:
+            if frame.f_code.co_filename in self.submitted:
+                return frame.f_lineno
+            frame = frame.f_back
+        return None
+
+
+def _library_folders(work: str) -> list[str]:
+    ours = os.path.dirname(os.path.abspath(__file__))
+    folders = [os.path.dirname(os.__file__), ours, *sys.path]
+    found = {os.path.abspath(folder) + "/" for folder in folders if os.path.isabs(folder)}
+    return sorted(folder for folder in found if not folder.startswith(work) and folder != "/")

@@ -1,0 +1,219 @@
+"""The audit hook: judges what reaches beyond the interpreter, and what looks inside it.
+
+Four questions are asked of an event: is it judged at all; who did it (`frames_above`); does the policy
+allow it; is it refused or only recorded.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import O_ACCMODE, O_RDONLY, getcwd
+from sys import _getframe
+
+from . import private
+from .frames_above import Place, Places
+from .reporter import Reporter
+from .values import is_a, type_name
+
+private.isolate(globals())
+
+Arguments = tuple[object, ...]
+
+_CODE = frozenset({"exec", "compile", "code.__new__", "function.__new__", "marshal.loads", "marshal.load"})
+_INTROSPECTION = frozenset(
+    {
+        "sys._getframe", "sys._current_frames", "sys._current_exceptions", "sys.addaudithook", "sys.settrace",
+        "sys.setprofile", "gc.get_objects", "gc.get_referrers", "gc.get_referents",
+    }
+)  # fmt: skip
+_FRAME_ATTRIBUTES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+_PROGRAMS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pty.spawn"})
+_FORKS = frozenset({"os.fork", "os.forkpty"})
+_NATIVE = frozenset(
+    {
+        "ctypes.dlopen", "ctypes.dlsym", "ctypes.dlsym/handle", "ctypes.call_function", "ctypes.cdata",
+        "ctypes.string_at", "ctypes.wstring_at", "sqlite3.enable_load_extension", "sqlite3.load_extension",
+    }
+)  # fmt: skip
+_FILES = frozenset({"open", "sqlite3.connect"})
+_NAME_LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
+_ADDRESSED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
+
+_AF_OF_DESCRIPTOR, _AF_UNIX = -1, 1
+_LOOPBACK = frozenset({"", "localhost", "127.0.0.1", "::1"})
+_DEVICES = frozenset(
+    {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"}
+)
+_SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - where multiprocessing keeps its locks
+_READ_BY_ANYONE = ("/usr/share/zoneinfo/", "/etc/localtime")
+"""Time zones; the library that reads them is written in C, so it looks like its caller."""
+_READ_BY_LIBRARIES = (
+    "/usr/lib/",
+    "/usr/share/",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/ssl/",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRules:
+    """What the policy allows, as far as the hook asks."""
+
+    enforce: bool
+    allow_exec: bool
+    allow_fork: bool
+    allow_inet: bool
+    allow_native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A judged event: what is told of it, and whether the policy allows it."""
+
+    kind: str
+    detail: str
+    allowed: bool
+
+
+class AuditHook:
+    """A callable for ``sys.addaudithook``. Raises PermissionError for what is refused."""
+
+    def __init__(self, rules: HookRules, places: Places, reporter: Reporter) -> None:
+        self._rules = rules
+        self._places = places
+        self._reporter = reporter
+        self._busy: set[int] = set()
+        self._judges = self._table()
+
+    def __call__(self, event: str, arguments: Arguments) -> None:
+        """Judge one event."""
+        judge = self._judges.get(event)
+        thread = get_ident()
+        # Looking at frames raises events of its own.
+        if judge is None or thread in self._busy:
+            return
+        self._busy.add(thread)
+        try:
+            self._judge(judge, event, arguments, self._places.locate(_getframe(1)))
+        finally:
+            self._busy.discard(thread)
+
+    def _judge(self, judge: _Judge, event: str, arguments: Arguments, place: Place) -> None:
+        act = judge(event, arguments, place)
+        if act is None:
+            return
+        refused = self._rules.enforce and not act.allowed
+        self._reporter.event(act.kind, act.detail, allowed=act.allowed, enforced=refused, line=place.line)
+        if refused:
+            raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
+
+    def _table(self) -> Mapping[str, _Judge]:
+        judges: dict[str, _Judge] = {}
+        for events, judge in (
+            (_CODE | _INTROSPECTION, self._inside),
+            ({"object.__getattr__", "object.__setattr__"}, self._attribute),
+            (_PROGRAMS, self._program),
+            (_FORKS, self._fork),
+            (_NATIVE, self._native),
+            (_FILES, self._file),
+            (_NAME_LOOKUPS, self._lookup),
+            (_ADDRESSED, self._address),
+            ({"socket.__new__"}, self._socket),
+        ):
+            judges.update(dict.fromkeys(events, judge))
+        return judges
+
+    def _inside(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        """Judge code made at run time and looks at frames: refused to guest code itself."""
+        return Act(event, event, False) if place.direct else None
+
+    def _attribute(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        name = _text(arguments[1])
+        judged = name == "__code__" if event == "object.__setattr__" else name in _FRAME_ATTRIBUTES
+        return Act(event, name, False) if judged and place.direct else None
+
+    def _program(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        return Act(event, _text(arguments[0]), self._rules.allow_exec)
+
+    def _fork(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        return Act(event, event, self._rules.allow_fork)
+
+    def _native(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        """Judge calls into C, but for those that modules make while they are loaded (ctypes itself does)."""
+        if place.importing:
+            return None
+        named = event.startswith("ctypes.dl") and arguments
+        return Act(
+            event,
+            _text(arguments[-1 if "dlsym" in event else 0]) if named else event,
+            self._rules.allow_native,
+        )
+
+    def _file(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        """Judge a path as it is written: inside the work directory, a harmless device, or outside."""
+        if type(arguments[0]) is int:
+            return None
+        path = _text(arguments[0])
+        if event == "sqlite3.connect" and path in {"", ":memory:"}:
+            return None
+        full = _resolve(path)
+        if full in _DEVICES or f"{full}/".startswith(self._places.work):
+            return None
+        reads = event == "open" and type(arguments[2]) is int and arguments[2] & O_ACCMODE == O_RDONLY
+        if reads and full.startswith(_READ_BY_ANYONE):
+            return None
+        fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
+        return None if not place.direct and full.startswith(fine) else Act(event, full, False)
+
+    def _lookup(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        port = arguments[1] if event == "socket.getaddrinfo" else None
+        return self._network(arguments[0], port)
+
+    def _address(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        address = arguments[1]
+        if not is_a(address, tuple) or tuple.__len__(address) < 2:
+            return None
+        return self._network(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
+
+    def _socket(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        family = arguments[1]
+        if type(family) is not int:
+            family = int.__index__(family) if is_a(family, int) else 0
+        if family in {_AF_OF_DESCRIPTOR, _AF_UNIX} or self._rules.allow_inet:
+            return None
+        return Act("network", f"socket family {family}", False)
+
+    def _network(self, host: object, port: object) -> Act | None:
+        """Judge one destination. With an allowlist, guest code reaches the proxy and nothing else."""
+        name = "" if host is None else _text(host)
+        if self._rules.allow_inet and name in _LOOPBACK:
+            return None
+        return Act("network", name if port is None else f"{name}:{_text(port)}", False)
+
+
+_Judge = Callable[[str, Arguments, Place], Act | None]
+
+
+def _text(value: object) -> str:
+    """Give a text for a value of any type without running code of its class."""
+    if is_a(value, str):
+        return str.__str__(value)
+    if is_a(value, bytes):
+        return bytes.decode(value, "utf-8", "backslashreplace")
+    if is_a(value, int):
+        return int.__repr__(value) if -(10**12) < int.__index__(value) < 10**12 else "a large number"
+    return f"a {type_name(value)}"
+
+
+def _resolve(path: str) -> str:
+    """Make a path absolute and plain by its text alone; links are not followed."""
+    parts: list[str] = []
+    for part in (path if path.startswith("/") else f"{getcwd()}/{path}").split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/" + "/".join(parts)

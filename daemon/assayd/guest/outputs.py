@@ -1,0 +1,150 @@
+"""Declared outputs: which files of the work directory leave the container, and what was left behind and why.
+
+Runs after the children are dead. Names and files are the guest's, so both are checked and capped.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_DEPTH = 16
+_MAX_ENTRIES = 20_000
+_MAX_REASONS = 100
+_MAX_PATH = 1024
+_TIME_LIMIT_S = 10.0
+_PIECE_BYTES = 2**18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a file that leaves; `truncated` tells that there was no room for the whole file."""
+
+    path: str
+    content: bytes
+    append: bool
+    truncated: bool
+
+
+class Collector:
+    """One pass over the work directory.
+
+    Args:
+        root: descriptor of the work directory.
+        patterns: relative paths; ``*``, ``?`` and ``[…]`` stay within a name, ``**`` as a whole name
+            crosses directories.
+        max_files: how many files may leave.
+        max_bytes: how many bytes may leave in all.
+    """
+
+    def __init__(self, root: int, patterns: tuple[str, ...], *, max_files: int, max_bytes: int) -> None:
+        self.dropped: list[str] = []
+        self._root = root
+        self._wanted = [_Pattern(pattern) for pattern in patterns]
+        self._files_left = max_files
+        self._bytes_left = max_bytes
+        self._entries_left = _MAX_ENTRIES
+        self._end = time.monotonic() + _TIME_LIMIT_S
+
+    def collect(self) -> Iterator[Piece]:
+        """Give the files that match, in the order of their names, piece by piece."""
+        if self._wanted:
+            os.fchmod(self._root, 0o700)
+            yield from self._walk(os.dup(self._root), "", 0)
+
+    def _walk(self, folder: int, prefix: str, depth: int) -> Iterator[Piece]:
+        """Look at one directory; takes its descriptor over."""
+        try:
+            for name in sorted(os.listdir(folder)):
+                if not self._may_go_on(prefix):
+                    return
+                yield from self._look_at(folder, name, prefix + name, depth)
+        finally:
+            os.close(folder)
+
+    def _look_at(self, folder: int, name: str, path: str, depth: int) -> Iterator[Piece]:
+        mode = os.lstat(name, dir_fd=folder).st_mode
+        if stat.S_ISDIR(mode):
+            if depth >= _MAX_DEPTH:
+                self._drop(path, "is too deep")
+                return
+            os.chmod(name, 0o700, dir_fd=folder)
+            yield from self._walk(os.open(name, _DIRECTORY, dir_fd=folder), f"{path}/", depth + 1)
+        elif any(pattern.matches(path) for pattern in self._wanted):
+            if (problem := self._problem(path, mode)) is not None:
+                self._drop(path, problem)
+            else:
+                yield from self._read(folder, name, path)
+
+    def _problem(self, path: str, mode: int) -> str | None:
+        if not stat.S_ISREG(mode):
+            return "is not a regular file"
+        if not path.isprintable() or len(os.fsencode(path)) > _MAX_PATH:
+            return "has a name that is not plain text"
+        if self._files_left <= 0:
+            return "is one file too many"
+        return None
+
+    def _read(self, folder: int, name: str, path: str) -> Iterator[Piece]:
+        """Read what there is room for; a file that is larger, or sparse and larger, is cut."""
+        os.chmod(name, 0o600, dir_fd=folder)
+        with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            wanted = min(size, self._bytes_left)
+            self._files_left -= 1
+            self._bytes_left -= wanted
+            for start in range(0, max(wanted, 1), _PIECE_BYTES):
+                content = stream.read(min(wanted - start, _PIECE_BYTES))
+                yield Piece(path=path, content=content, append=start > 0, truncated=wanted < size)
+
+    def _may_go_on(self, prefix: str) -> bool:
+        self._entries_left -= 1
+        if self._entries_left < 0 or time.monotonic() > self._end:
+            self._drop(prefix or ".", "was not searched to its end: too many files")
+            return False
+        return True
+
+    def _drop(self, path: str, reason: str) -> None:
+        if len(self.dropped) < _MAX_REASONS:
+            self.dropped.append(f"{path[:200]!a} {reason}")
+
+
+class _Pattern:
+    """A declared path, part by part; ``**`` as a part stands for any number of directories.
+
+    Matching walks all alternatives at once, so no pattern makes it slow.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        parts = pattern.split("/")
+        self._parts = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
+
+    def matches(self, path: str) -> bool:
+        """Tell whether the whole path matches."""
+        reached = self._past_stars({0})
+        for name in path.split("/"):
+            reached = self._past_stars({at for position in reached for at in self._step(position, name)})
+        return len(self._parts) in reached
+
+    def _step(self, position: int, name: str) -> Iterator[int]:
+        if position < len(self._parts):
+            part = self._parts[position]
+            if part is None:
+                yield position
+            elif part.match(name):
+                yield position + 1
+
+    def _past_stars(self, positions: set[int]) -> set[int]:
+        reached = set(positions)
+        for position in positions:
+            while position < len(self._parts) and self._parts[position] is None:
+                position += 1  # noqa: PLW2901 - walks on from where the loop stands
+                reached.add(position)
+        return reached

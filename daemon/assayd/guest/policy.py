@@ -1,0 +1,51 @@
+"""The runtime policy of a child: the guarded importer and the audit hook, as one thing to install.
+
+Feedback and audit trail, not a wall: what it sees can fail a submission, never pass one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import private
+from .builtins_safe import guest_builtins
+from .frames_above import Places
+from .hook import AuditHook, HookRules
+from .importer import ImportGuard
+from .reporter import Reporter
+from .requests import Attempt
+
+private.isolate(globals())
+
+
+class RuntimePolicy:
+    """What guest code may do in this process, as far as Python can see it."""
+
+    def __init__(self, attempt: Attempt, work_path: str, reporter: Reporter) -> None:
+        self._places = Places(work_path)
+        self._imports = ImportGuard(attempt.imports, self._places, reporter)
+        rules = HookRules(
+            enforce=attempt.imports.enforce,
+            allow_exec=attempt.allow_exec,
+            allow_fork=attempt.limits.max_processes > 1,
+            allow_inet=attempt.allow_inet,
+            allow_native=self._imports.allows("ctypes"),
+        )
+        self._hook = AuditHook(rules, self._places, reporter)
+        self._builtins = {kind: guest_builtins(kind, self._imports.guarded) for kind in ("safe", "full")}
+
+    def install(self) -> None:
+        """Put the audit hook in place; it cannot be removed."""
+        sys.addaudithook(self._hook)
+
+    def builtins(self, kind: str, submitted: str) -> dict[str, object]:
+        """Give the built-in names for a submitted file, with the guarded importer.
+
+        They were put together before the fork: doing that here would write to every page that holds one.
+
+        Args:
+            kind: ``safe`` or ``full``.
+            submitted: the file name that the text is compiled under; events give its lines.
+        """
+        self._places.submitted.add(submitted)
+        return self._builtins[kind]

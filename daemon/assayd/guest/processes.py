@@ -1,0 +1,122 @@
+"""All processes below the runner: how they are reaped, counted and killed.
+
+As PID 1 of a container that is everything in its namespace. Elsewhere (tests) the runner is a subreaper
+and finds its descendants in /proc, so that it ends the same processes and no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import kernel
+
+_REAP_LIMIT_S = 5.0
+_REAP_TURN_S = 0.02
+_DEAD = frozenset("ZX")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """One process that was reaped, with what it used."""
+
+    pid: int
+    status: int
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+class ProcessesRemain(RuntimeError):
+    """Killed processes did not go away in time."""
+
+
+class Processes:
+    """The descendants of this process."""
+
+    def __init__(self) -> None:
+        self._is_init = os.getpid() == 1
+        if not self._is_init:
+            kernel.become_subreaper()
+
+    def reap(self) -> Iterator[Ended]:
+        """Give every descendant that has ended and is ours to wait for. Never waits."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := _wait(os.WNOHANG)) is not None:
+                yield ended
+
+    def none_left(self) -> bool:
+        """Tell whether nothing is left, neither running nor unreaped."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+    def count(self) -> int:
+        """Tell how many descendants run (stopped ones included)."""
+        return 0 if self.none_left() else len(self._running())
+
+    def kill_all(self) -> Iterator[Ended]:
+        """Kill and reap until nothing is left; give what was reaped.
+
+        SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
+        """
+        end = time.monotonic() + _REAP_LIMIT_S
+        while not self.none_left():
+            self._kill()
+            yield from self.reap()
+            signal.sigtimedwait({signal.SIGCHLD}, _REAP_TURN_S)
+            if time.monotonic() > end:
+                raise ProcessesRemain(f"{self.count()} processes do not go away")
+
+    def _kill(self) -> None:
+        if self._is_init:
+            # One call reaches them all: a fork on its way fails when the signal is pending.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+            return
+        for pid in self._running():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _running(self) -> set[int]:
+        parents = {pid: parent for pid, parent, state in _processes() if state not in _DEAD}
+        if self._is_init:
+            return set(parents) - {1}
+        return _below(os.getpid(), parents)
+
+
+def _below(root: int, parents: dict[int, int]) -> set[int]:
+    found: set[int] = set()
+    generation = {root}
+    while generation:
+        generation = {pid for pid, parent in parents.items() if parent in generation}
+        found |= generation
+    return found
+
+
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """Give pid, parent and state of every process in sight."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+            # The name in parentheses is the process's own choice; the last one closes it.
+            state, parent, *_ = stat.read().rpartition(b")")[2].split()
+            yield int(name), int(parent), state.decode()
+
+
+def _wait(options: int) -> Ended | None:
+    pid, status, usage = os.wait4(-1, options)
+    if pid == 0:
+        return None
+    return Ended(
+        pid=pid,
+        status=status,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        peak_memory_bytes=usage.ru_maxrss * 1024,
+    )

@@ -1,0 +1,56 @@
+"""What programs that run a submitted Python text share: reading it, compiling it, running it as a module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import TypeVar
+
+from .. import private
+from ..policy import RuntimePolicy
+
+private.isolate(globals())
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A submitted text, and what it is to see."""
+
+    source: str
+    filename: str
+    builtins: str
+
+    def compile(self) -> CodeType:
+        """Compile the text. Raises what the compiler raises, MemoryError and RecursionError included."""
+        return compile(self.source, self.filename, "exec", dont_inherit=True)
+
+    def module(self, name: str, policy: RuntimePolicy, namespace: Mapping[str, object]) -> ModuleType:
+        """Make the module that the text is to run in; ``__main__`` means it as well."""
+        module = ModuleType(name)
+        module.__dict__.update(namespace)
+        module.__dict__["__builtins__"] = policy.builtins(self.builtins, self.filename)
+        module.__dict__["__file__"] = self.filename
+        sys.modules[name] = sys.modules["__main__"] = module
+        sys.argv = [self.filename]
+        return module
+
+
+def read_text(arguments: Mapping[str, object]) -> Text:
+    """Read the fields that every Python program has."""
+    return Text(
+        source=argument(arguments, "source", str),
+        filename=argument(arguments, "filename", str),
+        builtins=argument(arguments, "builtins", str),
+    )
+
+
+def argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
+    """Give an argument that has exactly this type. Raises: TypeError."""
+    value = arguments.get(name)
+    if type(value) is not kind:
+        raise TypeError(f"argument {name} is not a {kind.__name__}")
+    return value

@@ -1,0 +1,53 @@
+"""`call`: compile a text, run it as a module, call one function of it, give back its value.
+
+Arguments: source, filename, function, args, kwargs, builtins. Record: see docs/guest-protocol.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+
+from .. import private
+from ..failures import not_compiled, raised
+from ..reporter import Record
+from ..values import render
+from . import Context
+from ._text import argument, read_text
+
+private.isolate(globals())
+
+IN_PYTHON = True
+_MODULE = "submission"
+
+
+def run(arguments: Mapping[str, object], context: Context) -> Record:
+    """Run the program in this process."""
+    text = read_text(arguments)
+    name = argument(arguments, "function", str)
+    args, kwargs = argument(arguments, "args", list), argument(arguments, "kwargs", dict)
+    module = text.module(_MODULE, context.policy, {})
+    try:
+        code = text.compile()
+    except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
+        return not_compiled(problem)
+    phase = "import"
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
+        function = module.__dict__.get(name)
+        if not callable(function):
+            return {"status": "no_function"}
+        phase = "call"
+        started = perf_counter()
+        value = function(*args, **kwargs)
+        duration_s = perf_counter() - started
+    except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
+        return raised(problem, filename=text.filename, source=text.source, phase=phase)
+    found = render(value)
+    return {
+        "status": "returned",
+        "value": found.value,
+        "value_type": found.value_type,
+        "notes": found.notes,
+        "duration_s": duration_s,
+    }

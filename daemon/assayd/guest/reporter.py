@@ -1,0 +1,75 @@
+"""The child's end of its report pipe: writes the result and policy events.
+
+Guest code lives in the same process and may replace what it can reach; nothing here looks a name up that
+it could have replaced (`private`). Forging a report stays possible, and changes nothing: see SECURITY.
+"""
+
+from __future__ import annotations
+
+from _json import encode_basestring_ascii
+from _json import make_encoder as _make_encoder
+from _thread import RLock
+from collections.abc import Mapping
+from os import write
+
+from . import private
+
+private.isolate(globals())
+
+Record = Mapping[str, object]
+
+MAX_DETAIL = 200
+"""Keeps an event below 4 KiB when every character is escaped, so that its write is one piece."""
+_BODY_BYTES = 2**20
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"not JSON: {type(value)}")
+
+
+class Reporter:
+    """Writes frames to a pipe. Safe to call from any thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = RLock()
+        self._seen: set[tuple[str, str, int | None]] = set()
+        self._closed = False
+        self._encode = _make_encoder(
+            None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False
+        )
+
+    def event(self, kind: str, detail: str, *, allowed: bool, enforced: bool, line: int | None) -> None:
+        """Tell of a policy event, once per kind, detail and line."""
+        detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
+        key = (kind, detail, line)
+        with self._lock:
+            if self._closed or key in self._seen:
+                return
+            self._seen.add(key)
+            self._write(
+                f'{{"type":"event","kind":{encode_basestring_ascii(kind)},'
+                f'"detail":{encode_basestring_ascii(detail)},'
+                f'"allowed":{_flag(allowed)},"enforced":{_flag(enforced)},'
+                f'"line":{"null" if line is None else line}}}'.encode(),
+                b"",
+            )
+
+    def result(self, record: Record) -> None:
+        """Write the result record; nothing is reported after it."""
+        content = "".join(self._encode(record, 0)).encode()
+        with self._lock:
+            self._closed = True
+            for start in range(0, len(content), _BODY_BYTES):
+                last = start + _BODY_BYTES >= len(content)
+                head = b'{"type":"result","last":' + _flag(last).encode() + b"}"
+                self._write(head, content[start : start + _BODY_BYTES])
+
+    def _write(self, head: bytes, body: bytes) -> None:
+        rest = memoryview(len(head).to_bytes(4, "big") + len(body).to_bytes(4, "big") + head + body)
+        while rest:
+            rest = rest[write(self._descriptor, rest) :]
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,98 @@
+"""The runner's end of the pipe on which a child reports: results and policy events, all of it hostile.
+
+Counts, caps and passes on. Whether a result means anything is for the daemon to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .frames import Decoder, FrameError, Header
+
+MAX_EVENTS = 200
+_EVENTS_FOR_ALLOWED = 150
+"""So many events may tell of allowed things; the others are kept for what was not allowed."""
+_RESULTS_PASSED = 2
+"""A second result is shown to the daemon, since it decides the verdict; more add nothing."""
+_OVERHEAD_BYTES = 2**20
+_MAX_KIND = 64
+_MAX_DETAIL = 512
+_MAX_LINE = 10**7
+_EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "line")
+
+
+class Reports:
+    """Reads one child's pipe."""
+
+    def __init__(self, unit: int, result_bytes: int) -> None:
+        self.results = 0
+        self.malformed: str | None = None
+        self.events_dropped = 0
+        self.overflow = False
+        self._unit = unit
+        self._cap = result_bytes
+        self._decoder = Decoder()
+        self._read_bytes = 0
+        self._result_bytes = 0
+        self._events = 0
+        self._in_result = False
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
+        """Take what was read and give the frames that the daemon is to get."""
+        self._read_bytes += len(data)
+        self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
+        if self._broken:
+            return
+        try:
+            for header, body in self._decoder.feed(data):
+                yield from self._take(header, body)
+        except FrameError as problem:
+            self._broken = True
+            self.malformed = self.malformed or str(problem)
+
+    def finish(self) -> Iterator[tuple[Header, bytes]]:
+        """Take the end of the pipe; gives the frame that closes a result which the child did not close."""
+        if self.malformed is None and (self._decoder.pending or self._in_result):
+            self.malformed = "the report ends in the middle of a frame or result"
+        if self._in_result and self.results < _RESULTS_PASSED:
+            yield {"type": "result", "unit": self._unit, "index": self.results, "last": True}, b""
+
+    def _take(self, header: Header, body: bytes) -> Iterator[tuple[Header, bytes]]:
+        match header:
+            case {"type": "result", "last": bool(last)}:
+                yield from self._take_result(last, body)
+            case {"type": "event"} if not body and _is_event(header):
+                yield from self._take_event({name: header[name] for name in _EVENT_FIELDS})
+            case _:
+                raise FrameError(f"not a frame of a child: {str(header.get('type'))[:_MAX_KIND]!a}")
+
+    def _take_result(self, last: bool, body: bytes) -> Iterator[tuple[Header, bytes]]:
+        index = self.results
+        self._result_bytes += len(body)
+        if self._result_bytes > self._cap:
+            self.overflow = True
+            return
+        self._in_result = not last
+        self.results += last
+        if index > 0:
+            self.malformed = self.malformed or "more than one result"
+        if index < _RESULTS_PASSED:
+            yield {"type": "result", "unit": self._unit, "index": index, "last": last}, body
+
+    def _take_event(self, event: Header) -> Iterator[tuple[Header, bytes]]:
+        room = _EVENTS_FOR_ALLOWED if event["allowed"] else MAX_EVENTS
+        if self._events >= room:
+            self.events_dropped += 1
+            return
+        self._events += 1
+        yield {"type": "event", "unit": self._unit, **event}, b""
+
+
+def _is_event(header: Header) -> bool:
+    match header:
+        case {"kind": str(kind), "detail": str(detail), "allowed": bool(), "enforced": bool(), "line": line}:
+            placed = line is None or (type(line) is int and 0 <= line <= _MAX_LINE)
+            return placed and len(kind) <= _MAX_KIND and len(detail) <= _MAX_DETAIL
+        case _:
+            return False

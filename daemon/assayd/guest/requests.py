@@ -1,0 +1,154 @@
+"""What the daemon asks of the runner, read from frame headers.
+
+The daemon is trusted, a broken stream is not: whatever has another shape than docs/guest-protocol.md
+says is a Fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from .frames import Header
+
+_T = TypeVar("_T")
+_MAX_PATH = 1024
+_MAX_NAME = 255
+_MAX_DEPTH = 16
+
+
+class Fault(Exception):
+    """The runner cannot do what it was asked; the conversation ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Caps of one attempt, as `begin` gives them."""
+
+    max_processes: int
+    open_files: int
+    output_kept_bytes: int
+    output_read_bytes: int
+    unit_result_bytes: int
+    outputs_files: int
+    outputs_bytes: int
+    work_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRules:
+    """Which modules guest code may import, as `begin` gives them."""
+
+    enforce: bool
+    allowed: frozenset[str]
+    denied: frozenset[str]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What `begin` says: holds for all units that follow."""
+
+    limits: Limits
+    imports: ImportRules
+    allow_inet: bool
+    allow_exec: bool
+    collect: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitRequest:
+    """What `unit` says, apart from the arguments in its body."""
+
+    index: int
+    name: str
+    program: str
+    deadline_s: float
+    fresh_cwd: bool
+
+
+def read_attempt(header: Header) -> Attempt:
+    """Read a `begin` header. Raises: Fault."""
+    limits = mapping(header, "limits")
+    network = mapping(header, "network")
+    return Attempt(
+        limits=Limits(**{field.name: _positive(limits, field.name) for field in fields(Limits)}),
+        imports=_read_imports(mapping(header, "imports")),
+        allow_inet=_choice(network, "mode", "blocked", "allowlist") == "allowlist",
+        allow_exec=get(header, "allow_exec", bool),
+        collect=texts(header, "collect"),
+    )
+
+
+def read_unit(header: Header) -> UnitRequest:
+    """Read a `unit` header. Raises: Fault."""
+    deadline = header.get("deadline_s")
+    if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
+        raise Fault("deadline_s is not a positive number")
+    return UnitRequest(
+        index=get(header, "unit", int),
+        name=get(header, "name", str),
+        program=get(header, "program", str),
+        deadline_s=float(deadline),
+        fresh_cwd=get(header, "fresh_cwd", bool),
+    )
+
+
+def read_path(header: Header) -> str:
+    """Read the path of a `file` header: relative, plain, and inside. Raises: Fault."""
+    path = get(header, "path", str)
+    parts = path.split("/")
+    if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
+        raise Fault("a file's path is too long")
+    if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
+        raise Fault(f"not a relative path inside the work directory: {path!a}")
+    if any(len(part.encode()) > _MAX_NAME for part in parts):
+        raise Fault("a file's name is too long")
+    return path
+
+
+def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
+    """Give a field that has exactly this type. Raises: Fault."""
+    value = header.get(name)
+    if type(value) is not kind:
+        raise Fault(f"{name} is not a {kind.__name__}")
+    return value
+
+
+def mapping(header: Mapping[str, object], name: str) -> dict[str, object]:
+    """Give a field that is an object. Raises: Fault."""
+    return get(header, name, dict)
+
+
+def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
+    """Give a field that is an array of strings. Raises: Fault."""
+    values: list[object] = get(header, name, list)
+    found = tuple(value for value in values if isinstance(value, str))
+    if len(found) != len(values):
+        raise Fault(f"{name} is not a list of strings")
+    return found
+
+
+def _read_imports(imports: Mapping[str, object]) -> ImportRules:
+    enforce_forbidden = get(imports, "enforce_forbidden", bool)
+    return ImportRules(
+        enforce=_choice(imports, "mode", "enforce", "observe") == "enforce",
+        allowed=frozenset(texts(imports, "allowed")),
+        denied=frozenset(texts(imports, "denied") if enforce_forbidden else ()),
+        exact=_choice(imports, "submodules", "inherit", "exact") == "exact",
+    )
+
+
+def _positive(header: Mapping[str, object], name: str) -> int:
+    value = get(header, name, int)
+    if value < 1:
+        raise Fault(f"{name} is not positive")
+    return value
+
+
+def _choice(header: Mapping[str, object], name: str, *choices: str) -> str:
+    value = get(header, name, str)
+    if value not in choices:
+        raise Fault(f"{name} is none of {', '.join(choices)}")
+    return value

@@ -1,0 +1,165 @@
+"""The guest runner: PID 1 of the container, one thread, one selector loop.
+
+It talks frames with the daemon (docs/guest-protocol.md) and runs one unit at a time. It has no signal
+handlers, is not dumpable and holds no secret, so that nothing in the container can stop it, look into it
+or gain by it. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import sys
+from typing import NoReturn
+
+from . import kernel
+from .cgroup import Cgroup
+from .frames import PROTOCOL, Decoder, FrameError, Header, encode
+from .processes import Processes, ProcessesRemain
+from .programs import find_programs
+from .requests import Fault, get, read_attempt, read_unit, texts
+from .session import Session
+from .startup import (
+    hide_our_modules,
+    open_shared_memory,
+    preload,
+    reset_signals,
+    settle_memory,
+    take_standard_streams,
+)
+from .unit import Surroundings, Unit
+from .workdir import NotEmptied, WorkDirectory
+
+WORK = "/sandbox"
+_FAULT_EXIT = 70
+_READ_BYTES = 256 * 1024
+
+
+def main(work: str = WORK) -> NoReturn:
+    """Serve the daemon on standard input and output, and exit."""
+    kernel.set_dumpable(False)
+    reset_signals()
+    os.environ.clear()
+    sys.dont_write_bytecode = True
+    source, sink = take_standard_streams()
+    os._exit(Runner(source, sink, work).serve())
+
+
+class Runner:
+    """One conversation with the daemon."""
+
+    def __init__(self, source: int, sink: int, work: str) -> None:
+        self._source = source
+        self._sink = sink
+        self._decoder = Decoder()
+        self._children = kernel.child_signals()
+        self._programs = find_programs()
+        hide_our_modules()
+        self._around = Surroundings(
+            selector=selectors.DefaultSelector(),
+            processes=Processes(),
+            cgroup=Cgroup(),
+            work=WorkDirectory(work),
+            shared=open_shared_memory() if os.getpid() == 1 else (),
+            send=self._send,
+        )
+        self._greeted = False
+        self._session: Session | None = None
+        self._unit: Unit | None = None
+        self._exit: int | None = None
+
+    def serve(self) -> int:
+        """Run the conversation to its end and give the exit status."""
+        selector = self._around.selector
+        selector.register(self._source, selectors.EVENT_READ, self._read_frames)
+        selector.register(self._children, selectors.EVENT_READ, self._drain_signals)
+        try:
+            while self._exit is None:
+                self._turn()
+        except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
+            self._exit = _FAULT_EXIT
+            with contextlib.suppress(OSError):
+                self._send({"type": "fault", "message": f"{type(problem).__name__}: {problem}"[:1000]}, b"")
+        with contextlib.suppress(ProcessesRemain):
+            list(self._around.processes.kill_all())
+        return self._exit
+
+    def _turn(self) -> None:
+        wait_s = self._unit.wait_s() if self._unit is not None else None
+        for key, _ in self._around.selector.select(wait_s):
+            # A callback may have closed the pipe of one that was ready in the same round.
+            if key.fd in self._around.selector.get_map():
+                key.data()
+        if self._unit is not None and self._unit.turn():
+            self._unit = None
+
+    def _read_frames(self) -> None:
+        content = os.read(self._source, _READ_BYTES)
+        if not content:
+            self._exit = 0
+        for header, body in self._decoder.feed(content):
+            self._take(header, body)
+
+    def _drain_signals(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._children, 4096)
+
+    def _take(self, header: Header, body: bytes) -> None:
+        kind = header["type"]
+        if self._unit is not None:
+            raise Fault(f"{kind} while a unit runs")
+        if not self._greeted:
+            self._expect(kind, "hello")
+            self._greet(header)
+        elif self._session is None:
+            self._expect(kind, "begin")
+            self._session = Session(read_attempt(header), self._programs, self._around)
+        else:
+            self._serve_attempt(self._session, header, body)
+
+    def _serve_attempt(self, session: Session, header: Header, body: bytes) -> None:
+        match header["type"]:
+            case "file":
+                session.add_file(header, body)
+            case "stdin":
+                session.add_stdin(body)
+            case "arguments":
+                session.add_arguments(body)
+            case "unit":
+                self._unit = session.start(read_unit(header), body)
+            case "finish":
+                self._say_goodbye(session)
+            case other:
+                raise Fault(f"{other} was not expected")
+
+    def _greet(self, header: Header) -> None:
+        if (theirs := get(header, "protocol", int)) != PROTOCOL:
+            raise Fault(f"this runner speaks protocol {PROTOCOL}, not {theirs}")
+        wanted = texts(header, "preload")
+        failed = [name for name in wanted if not preload(name)]
+        settle_memory()
+        self._greeted = True
+        ready: Header = {
+            "type": "ready",
+            "protocol": PROTOCOL,
+            "python": ".".join(map(str, sys.version_info[:3])),
+        }
+        ready |= {"preloaded": len(wanted) - len(failed), "preload_failed": failed}
+        ready |= {"cgroup": self._around.cgroup.version, "memory_bytes": self._around.cgroup.memory_bytes()}
+        self._send(ready, b"")
+
+    def _say_goodbye(self, session: Session) -> None:
+        dropped = session.send_outputs()
+        peak = self._around.cgroup.peak_memory_bytes()
+        self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")
+        self._exit = 0
+
+    def _send(self, header: Header, body: bytes) -> None:
+        rest = memoryview(encode(header, body))
+        while rest:
+            rest = rest[os.write(self._sink, rest) :]
+
+    def _expect(self, kind: object, wanted: str) -> None:
+        if kind != wanted:
+            raise Fault(f"{kind} where {wanted} was expected")

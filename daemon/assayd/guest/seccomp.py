@@ -1,0 +1,175 @@
+"""The system calls that guest code is refused: a filter for the child alone, as BPF instructions.
+
+It stands inside the engine's own filter and takes away what the runner needs and guest code does not.
+Refused calls fail with EPERM (ENOSYS where callers fall back on that); none kills. Signals are not
+filtered: PID 1 has no handlers, so the kernel itself drops what its namespace sends it.
+
+Kept out for a reason that is not plain:
+
+- prlimit64, sched_*, setpriority, ioprio_set on another process: the runner has the same user, and a
+  slowed runner enforces its deadlines late.
+- shmget, msgget, semget, mq_open: what they make outlives the process, so it would reach the next unit.
+- memfd_create: a file that can be executed, where the only writable place is mounted noexec.
+- socket: refused, except for AF_INET where the network mode is `allowlist`. socketpair of AF_UNIX stays:
+  asyncio wakes itself through one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32_BIT = 0x40000000
+
+_NR, _ARCH, _ARGUMENTS = 0, 4, 16
+_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+
+_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
+"""CLONE_NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWNS."""
+_PRIO_PROCESS = 0
+_IOPRIO_WHO_PROCESS = 1
+
+# Number on x86_64, number on aarch64 (None: there is no such call).
+_REFUSED: dict[str, tuple[int, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "fanotify_init": (300, 262),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "mq_open": (240, 180),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "modify_ldt": (154, None),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+}
+_ABSENT: dict[str, tuple[int, int | None]] = {
+    "clone3": (435, 435),
+    "pidfd_open": (434, 434),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+_EXECUTE: dict[str, tuple[int, int | None]] = {"execve": (59, 221), "execveat": (322, 281)}
+_JUDGED: dict[str, tuple[int, int | None]] = {
+    "clone": (56, 220),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+}
+
+
+def build_filter(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> bytes:
+    """Give the filter for a child, as the kernel's instructions.
+
+    Raises: ValueError when the machine's system calls are not known here.
+    """
+    machine = machine or os.uname().machine
+    if machine not in _AUDIT_ARCH:
+        raise ValueError(f"no system call numbers for {machine}")
+    column = list(_AUDIT_ARCH).index(machine)
+    program = _head(_AUDIT_ARCH[machine])
+    refused = _REFUSED if allow_exec else {**_REFUSED, **_EXECUTE}
+    for table, number in ((refused, errno.EPERM), (_ABSENT, errno.ENOSYS)):
+        for call in table.values():
+            if (nr := call[column]) is not None:
+                program += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(number)
+    for name, block in _judgements(allow_inet).items():
+        nr = _JUDGED[name][column]
+        judged = block + _step(_LOAD, _NR)
+        program += _step(_JUMP_EQUAL, nr or 0, skip_if_not=len(judged) // 8) + judged
+    return program + _step(_RETURN, _ALLOW)
+
+
+def _head(architecture: int) -> bytes:
+    """Refuse the calls of another architecture (32 bit, x32), whose numbers mean other things."""
+    return (
+        _step(_LOAD, _ARCH)
+        + _step(_JUMP_EQUAL, architecture, skip_if=1)
+        + _fail(errno.ENOSYS)
+        + _step(_LOAD, _NR)
+        + _step(_JUMP_GREATER_EQUAL, _X32_BIT, skip_if_not=1)
+        + _fail(errno.ENOSYS)
+    )
+
+
+def _judgements(allow_inet: bool) -> dict[str, bytes]:
+    """Give the block that judges the arguments of each call that is neither free nor refused."""
+    own_only = _unless_equal(0, 0)
+    return {
+        "clone": _load(0) + _step(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1) + _fail(errno.EPERM),
+        "socket": _unless_equal(0, socket.AF_INET) if allow_inet else _fail(errno.EPERM),
+        "socketpair": _unless_equal(0, socket.AF_UNIX),
+        "prlimit64": own_only,
+        "sched_setaffinity": own_only,
+        "sched_setscheduler": own_only,
+        "sched_setparam": own_only,
+        "sched_setattr": own_only,
+        "setpriority": _unless_equal(0, _PRIO_PROCESS) + _unless_equal(1, 0),
+        "ioprio_set": _unless_equal(0, _IOPRIO_WHO_PROCESS) + _unless_equal(1, 0),
+    }
+
+
+def _unless_equal(argument: int, value: int) -> bytes:
+    return _load(argument) + _step(_JUMP_EQUAL, value, skip_if=1) + _fail(errno.EPERM)
+
+
+def _load(argument: int) -> bytes:
+    """Load the lower half of an argument; those judged here are all C ints (little-endian machines)."""
+    return _step(_LOAD, _ARGUMENTS + 8 * argument)
+
+
+def _fail(number: int) -> bytes:
+    return _step(_RETURN, _ERRNO | number)
+
+
+def _step(code: int, operand: int, *, skip_if: int = 0, skip_if_not: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, skip_if, skip_if_not, operand)

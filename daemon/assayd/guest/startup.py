@@ -1,0 +1,93 @@
+"""What the runner does once, before the first fork: all that would cost each child time."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import sys
+from typing import IO
+
+_FIRST_FREE_DESCRIPTOR = 4
+_NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
+_IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+def preload(name: str) -> bool:
+    """Import a module for the children to find; False when that fails."""
+    try:
+        importlib.import_module(name)
+    except Exception:  # noqa: BLE001 - a module may fail to import in any way; the daemon is told
+        return False
+    return True
+
+
+def hide_our_modules() -> None:
+    """Take our modules out of the reach of an import in guest code; what runs holds them by reference."""
+    for name in list(sys.modules):
+        if f"{name}.".startswith(f"{__package__}."):
+            del sys.modules[name]
+
+
+def open_shared_memory() -> tuple[int, ...]:
+    """Open the folder of POSIX shared memory, where the container has one."""
+    try:
+        return (os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),)  # noqa: S108 - as it is called
+    except FileNotFoundError:
+        return ()
+
+
+def settle_memory() -> None:
+    """Leave collected objects where they are: moving them would copy pages that forks share."""
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+
+
+def reset_signals() -> None:
+    """Put every signal at its default, whatever the runner was started with.
+
+    As PID 1 that makes it deaf to all that its namespace sends.
+    """
+    for number in signal.valid_signals() - _NOT_RESETTABLE - _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def take_standard_streams() -> tuple[int, int]:
+    """Move the conversation away from 0 and 1; what imported modules print goes to standard error.
+
+    The descriptors up to 3 are what a child gets; none of ours may be among them.
+    """
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    while null < _FIRST_FREE_DESCRIPTOR - 1:
+        null = os.dup(null)
+    source, sink, errors = os.dup(0), os.dup(1), os.dup(2)
+    _renew_text_streams()
+    for target, origin in enumerate((null, errors, errors)):
+        os.dup2(origin, target)
+    return source, sink
+
+
+def _renew_text_streams() -> None:
+    """Make the text streams that children will use, which takes too long to be done in each.
+
+    They remember what they were made for, so 0, 1 and 2 are pipes for that moment, as in a child.
+    """
+    reading, writing = os.pipe()
+    for target, origin in ((0, reading), (1, writing), (2, writing)):
+        os.dup2(origin, target)
+    os.close(reading)
+    os.close(writing)
+    for name, stream in (
+        ("stdin", _text_stream(0, "r", "surrogateescape")),
+        ("stdout", _text_stream(1, "w", "backslashreplace")),
+        ("stderr", _text_stream(2, "w", "backslashreplace")),
+    ):
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _text_stream(descriptor: int, mode: str, errors: str) -> IO[str]:
+    # By lines, so that what was printed before a kill is kept.
+    return open(descriptor, mode, 1, encoding="utf-8", errors=errors, closefd=False)

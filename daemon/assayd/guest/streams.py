@@ -1,0 +1,140 @@
+"""What a child writes: standard output, standard error and reports, drained as they come and capped.
+
+And what it reads: its standard input is written as fast as it takes it, and given up when it does not.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Callable
+
+from .capture import Capture
+from .frames import Header, chunks
+from .reports import Reports
+from .requests import Limits
+
+_READ_BYTES = 64 * 1024
+
+Send = Callable[[Header, bytes], None]
+
+
+class Streams:
+    """The four pipes of one unit: one end of each for the child, the others watched here."""
+
+    def __init__(
+        self, unit: int, limits: Limits, stdin: bytes, selector: selectors.BaseSelector, send: Send
+    ) -> None:
+        self.reports = Reports(unit, limits.unit_result_bytes)
+        self.stdout = Capture(limits.output_kept_bytes)
+        self.stderr = Capture(limits.output_kept_bytes)
+        self._unit = unit
+        self._output_cap = limits.output_read_bytes
+        self._selector = selector
+        self._send = send
+        self._takers: dict[int, Callable[[bytes], None]] = {}
+        self._feeding: int | None = None
+        self._unfed = memoryview(stdin)
+        self._ends = [
+            self._open_stdin(),
+            self._open(lambda content: self._take_output("stdout", self.stdout, content)),
+            self._open(lambda content: self._take_output("stderr", self.stderr, content)),
+            self._open(self._take_report),
+        ]
+
+    @property
+    def ends(self) -> tuple[int, int, int, int]:
+        """The child's ends: standard input, output and error, reports."""
+        stdin, stdout, stderr, report = self._ends
+        return stdin, stdout, stderr, report
+
+    @property
+    def exceeded(self) -> str | None:
+        """Which limit the child has gone over, as the end of a unit is called."""
+        if self.stdout.total_bytes + self.stderr.total_bytes > self._output_cap:
+            return "output_limit"
+        return "result_limit" if self.reports.overflow else None
+
+    def close_ends(self) -> None:
+        """Give up the child's ends, once it has them."""
+        for pipe in self._ends:
+            os.close(pipe)
+
+    def finish(self) -> None:
+        """Read what is still there, send the tails, close. Nobody may be writing any more."""
+        for pipe in list(self._takers):
+            while self._read(pipe):
+                pass
+            self._close(pipe)
+        self._stop_feeding()
+        for header, body in self.reports.finish():
+            self._send(header, body)
+        for name, capture in (("stdout", self.stdout), ("stderr", self.stderr)):
+            if tail := capture.tail():
+                self._send_output(name, "tail", tail)
+
+    def _open(self, take: Callable[[bytes], None]) -> int:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reading, False)
+        self._takers[reading] = take
+        self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_or_close(reading))
+        return writing
+
+    def _open_stdin(self) -> int:
+        if not self._unfed:
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        reading, self._feeding = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._feeding, False)
+        self._selector.register(self._feeding, selectors.EVENT_WRITE, self._feed)
+        self._feed()
+        return reading
+
+    def _feed(self) -> None:
+        """Write what the pipe takes now; close it after the last byte, or when nobody reads."""
+        if self._feeding is None:
+            return
+        try:
+            while self._unfed:
+                self._unfed = self._unfed[os.write(self._feeding, self._unfed) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            pass
+        self._stop_feeding()
+
+    def _stop_feeding(self) -> None:
+        if self._feeding is not None:
+            self._selector.unregister(self._feeding)
+            os.close(self._feeding)
+            self._feeding = None
+
+    def _read_or_close(self, pipe: int) -> None:
+        if not self._read(pipe):
+            self._close(pipe)
+
+    def _read(self, pipe: int) -> bool:
+        """Read once; False at the end of the stream, or when a drained pipe has nothing more."""
+        try:
+            content = os.read(pipe, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if content:
+            self._takers[pipe](content)
+        return bool(content)
+
+    def _close(self, pipe: int) -> None:
+        self._selector.unregister(pipe)
+        del self._takers[pipe]
+        os.close(pipe)
+
+    def _take_output(self, name: str, capture: Capture, content: bytes) -> None:
+        if head := capture.feed(content):
+            self._send_output(name, "head", head)
+
+    def _take_report(self, content: bytes) -> None:
+        for header, body in self.reports.feed(content):
+            self._send(header, body)
+
+    def _send_output(self, name: str, part: str, content: bytes) -> None:
+        for chunk in chunks(content):
+            self._send({"type": "output", "unit": self._unit, "stream": name, "part": part}, chunk)

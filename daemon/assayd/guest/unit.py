@@ -1,0 +1,150 @@
+"""One unit: fork, watch, stop it where a limit says so, and put the evidence together.
+
+A unit has ended when its child was reaped and nothing that it left is alive; end-of-file on a pipe is
+never waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from dataclasses import dataclass
+
+from . import child
+from .cgroup import Cgroup
+from .frames import Header
+from .processes import Ended, Processes
+from .requests import Limits, UnitRequest
+from .streams import Send, Streams
+from .workdir import WorkDirectory
+
+_LINGER_S = 0.1
+"""How long descendants may take to end after the child; then they count as left behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a unit uses of the runner.
+
+    `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
+    another has left.
+    """
+
+    selector: selectors.BaseSelector
+    processes: Processes
+    cgroup: Cgroup
+    work: WorkDirectory
+    shared: tuple[int, ...]
+    send: Send
+
+
+class Unit:
+    """A unit whose child was forked. Call `turn` after every round of the selector until it gives True."""
+
+    def __init__(
+        self,
+        request: UnitRequest,
+        limits: Limits,
+        around: Surroundings,
+        plan: child.Plan,
+        stdin: bytes,
+    ) -> None:
+        self._request = request
+        self._around = around
+        self._streams = Streams(request.index, limits, stdin, around.selector, around.send)
+        self._end = "exited"
+        self._child: Ended | None = None
+        self._cpu_s = 0.0
+        self._wall_s = 0.0
+        self._before = around.cgroup.counters()
+        self._started = time.monotonic()
+        self._stop_at = self._started + request.deadline_s
+        self._pid = self._fork(plan)
+        around.send({"type": "started", "unit": request.index}, b"")
+
+    def wait_s(self) -> float:
+        """Tell how long the selector may wait."""
+        return max(self._stop_at - time.monotonic(), 0.0)
+
+    def turn(self) -> bool:
+        """Look at the child and its limits; True when the unit has ended and its end was sent."""
+        for ended in self._around.processes.reap():
+            self._note(ended)
+        if not self._is_over():
+            return False
+        self._finish()
+        return True
+
+    def _fork(self, plan: child.Plan) -> int:
+        stdin, stdout, stderr, report = self._streams.ends
+        work = self._around.work.descriptor
+        given = child.Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, report=report, work=work)
+        pid = os.fork()
+        if pid == 0:
+            child.become(plan, given)
+        self._streams.close_ends()
+        return pid
+
+    def _is_over(self) -> bool:
+        late = time.monotonic() >= self._stop_at
+        if self._child is not None:
+            return late or self._streams.exceeded is not None or self._around.processes.none_left()
+        if late:
+            self._end = "deadline"
+        return late or self._streams.exceeded is not None
+
+    def _note(self, ended: Ended) -> None:
+        self._cpu_s += ended.cpu_s
+        # Once it is reaped, its number may come back on a process that it left.
+        if ended.pid == self._pid and self._child is None:
+            self._child = ended
+            now = time.monotonic()
+            self._wall_s = now - self._started
+            self._stop_at = min(self._stop_at, now + _LINGER_S)
+
+    def _finish(self) -> None:
+        """Kill what is left, read what is still in the pipes, and send the end."""
+        left_processes = self._left_processes()
+        for ended in self._around.processes.kill_all():
+            self._note(ended)
+        self._streams.finish()
+        if self._end == "exited" and self._streams.exceeded is not None:
+            self._end = self._streams.exceeded
+        self._around.send(self._evidence(left_processes), b"")
+
+    def _left_processes(self) -> int:
+        """Count what outlived the child: at least one, when there is any.
+
+        A chain of processes that fork and end at once can be missed one by one while they are counted.
+        """
+        processes = self._around.processes
+        return 0 if self._child is None or processes.none_left() else max(processes.count(), 1)
+
+    def _evidence(self, left_processes: int) -> Header:
+        assert self._child is not None  # noqa: S101 - all children are reaped, this one too
+        counters, use, reports = (
+            self._around.cgroup.counters(),
+            self._around.work.use(),
+            self._streams.reports,
+        )
+        return {
+            "type": "unit_end",
+            "unit": self._request.index,
+            "wait_status": self._child.status,
+            "end": self._end,
+            "wall_s": self._wall_s,
+            "cpu_s": self._cpu_s,
+            "peak_memory_bytes": self._child.peak_memory_bytes,
+            "oom_kills": counters.oom_kills - self._before.oom_kills,
+            "pids_refused": counters.pids_refused - self._before.pids_refused,
+            "stdout_bytes": self._streams.stdout.total_bytes,
+            "stderr_bytes": self._streams.stderr.total_bytes,
+            "results": reports.results,
+            "malformed": reports.malformed,
+            "events_dropped": reports.events_dropped,
+            "left_processes": left_processes,
+            "work_bytes": use.used_bytes,
+            "work_files": use.used_files,
+            "work_full": use.full,
+        }

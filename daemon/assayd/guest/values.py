@@ -1,0 +1,192 @@
+"""Any value of guest code as plain JSON, with a note for each place where that loses something.
+
+No code of the value's own class is run: no ``__repr__``, no ``__iter__``, no ``__len__``. Instances of
+subclasses of the built-in containers are read with the built-in's own methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TypeGuard, TypeVar, cast
+
+from . import private
+
+private.isolate(globals())
+
+MAX_DEPTH = 64
+MAX_ITEMS = 500_000
+MAX_STRING = 4 * 2**20
+MAX_KEY = 1024
+MAX_INT_BITS = 3072
+MAX_NOTES = 100
+_MAX_PATH = 256
+_MAX_NAME = 128
+
+_CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A value as JSON can hold it, and what was lost on the way."""
+
+    value: object
+    value_type: str
+    notes: list[dict[str, str]]
+
+
+def render(value: object) -> Rendered:
+    """Give the safe JSON form of a value. `notes` is empty when it is exactly that value."""
+    renderer = _Renderer()
+    return Rendered(value=renderer.render(value, "$", 0), value_type=type_name(value), notes=renderer.notes)
+
+
+def type_name(value: object) -> str:
+    """Give the name of the value's exact type, whatever its metaclass says."""
+    name = type.__dict__["__qualname__"].__get__(type(value))
+    return name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode() if type(name) is str else "object"
+
+
+def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
+    """Tell what isinstance tells, without its question to the value's own ``__class__``."""
+    return issubclass(type(value), kind)
+
+
+_Pairs = list[tuple[object, object]]
+
+
+@dataclass(slots=True)
+class _Renderer:
+    notes: list[dict[str, str]] = field(default_factory=list)
+    _above: set[int] = field(default_factory=set)
+    _items_left: int = MAX_ITEMS
+
+    def render(self, value: object, path: str, depth: int) -> object:
+        self._items_left -= 1
+        if value is None or value is True or value is False:
+            return value
+        if is_a(value, str):
+            return self._string(value, path)
+        if is_a(value, int):
+            return self._integer(value, path)
+        if is_a(value, float):
+            return self._float(value, path)
+        return self._container(value, path, depth)
+
+    def _integer(self, value: int, path: str) -> object:
+        plain = int.__add__(value, 0)
+        self._note_subclass(value, int, path)
+        if plain.bit_length() > MAX_INT_BITS:
+            return self._replace(value, path, f"has {plain.bit_length()} bits")
+        return plain
+
+    def _float(self, value: float, path: str) -> object:
+        plain = float.__float__(value)
+        self._note_subclass(value, float, path)
+        if isfinite(plain):
+            return plain
+        name = float.__repr__(plain).replace("inf", "Infinity").replace("nan", "NaN")
+        self._note(path, f"{name} is not a JSON number")
+        return name
+
+    def _string(self, value: str, path: str) -> str:
+        plain = str.__str__(value)
+        self._note_subclass(value, str, path)
+        if len(plain) > MAX_STRING:
+            self._note(path, f"a string of {len(plain)} characters, cut")
+            plain = plain[:MAX_STRING]
+        if not plain.isascii() and not _is_text(plain):
+            self._note(path, "a string with lone surrogates")
+            plain = plain.encode("utf-8", "backslashreplace").decode()
+        return plain
+
+    def _container(self, value: object, path: str, depth: int) -> object:
+        base = next((base for base in _CONTAINERS if is_a(value, base)), None)
+        if base is None:
+            return self._replace(value, path, "is not a JSON value")
+        if id(value) in self._above:
+            return self._replace(value, path, "contains itself")
+        if depth >= MAX_DEPTH:
+            return self._replace(value, path, f"is nested more than {MAX_DEPTH} deep")
+        self._note_container(value, base, path)
+        self._above.add(id(value))
+        if is_a(value, dict):
+            rendered: object = self._object(self._room(list(dict.items(value)), path), path, depth)
+        else:
+            rendered = self._array(
+                self._room(list(base.__iter__(cast("list[object]", value))), path), path, depth
+            )
+        self._above.discard(id(value))
+        return rendered
+
+    def _array(self, elements: list[object], path: str, depth: int) -> list[object]:
+        rendered: list[object] = []
+        for at, element in enumerate(elements):
+            if self._items_left <= 0:
+                break
+            rendered.append(self.render(element, f"{path}[{at}]", depth + 1))
+        return rendered
+
+    def _object(self, pairs: _Pairs, path: str, depth: int) -> dict[str, object]:
+        rendered: dict[str, object] = {}
+        for key, element in pairs:
+            if self._items_left <= 0:
+                break
+            name = self._key(key, path)
+            if name in rendered:
+                self._note(path, f"two keys with the text {name[:40]!r}, one left out")
+            # A path is only read in a note; one that is long already stays as it is.
+            below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH else path
+            rendered[name] = self.render(element, below, depth + 1)
+        return rendered
+
+    def _key(self, key: object, path: str) -> str:
+        if is_a(key, str):
+            if str.__len__(key) > MAX_KEY:
+                self._note(path, "a key that is too long, cut")
+            return self._string(key, path)[:MAX_KEY]
+        self._note(path, f"a key of type {type_name(key)}")
+        plain = self.render(key, path, MAX_DEPTH)
+        if plain is None or plain is True or plain is False:
+            return {None: "null", True: "true", False: "false"}[plain]
+        return plain if is_a(plain, str) else f"{plain!r}"
+
+    def _room(self, elements: list[_T], path: str) -> list[_T]:
+        if len(elements) > self._items_left:
+            self._note(path, f"cut: there are more than {MAX_ITEMS} values in all")
+        return elements[: max(self._items_left, 0)]
+
+    def _replace(self, value: object, path: str, problem: str) -> str:
+        name = type_name(value)
+        self._note(path, f"{name} {problem}")
+        return f"<{name}>"
+
+    def _note_container(self, value: object, base: type, path: str) -> None:
+        if base in {dict, list}:
+            self._note_subclass(value, base, path)
+        else:
+            self._note(path, f"a {type_name(value)}, shown as an array")
+
+    def _note_subclass(self, value: object, base: type, path: str) -> None:
+        if type(value) is not base:
+            self._note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
+
+    def _note(self, path: str, problem: str) -> None:
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append({"path": path[:_MAX_PATH], "problem": problem})
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,168 @@
+"""The work directory: the one writable place, which the guest may have left in any state.
+
+Everything goes through descriptors and never follows a link. All calls are made while no guest process
+lives, so nothing changes underneath.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_EMPTY_LIMIT_S = 10.0
+
+
+class NotEmptied(RuntimeError):
+    """The work directory could not be emptied in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """How much of the work directory's file system is taken."""
+
+    used_bytes: int
+    used_files: int
+    full: bool
+
+
+class WorkDirectory:
+    """A directory held by descriptor, so that renaming it or its parents changes nothing."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = os.open(path, _DIRECTORY)
+        self.path = os.path.realpath(path)
+        self._baseline = self._measure()
+
+    def use(self) -> Use:
+        """Measure what has been added since the start, and whether there is room for more."""
+        now = self._measure()
+        return Use(
+            used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
+            used_files=max(now.used_files - self._baseline.used_files, 0),
+            full=now.full,
+        )
+
+    def empty(self) -> None:
+        """Remove all that is in it, however deep, odd or unwritable. Raises: NotEmptied, OSError."""
+        os.fchmod(self.descriptor, 0o700)
+        clear(self.descriptor)
+
+    def lay(self, path: str, content: bytes | bytearray) -> None:
+        """Write a file at a relative path that `requests.read_path` has accepted.
+
+        What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
+        """
+        *folders, name = path.split("/")
+        parent = os.dup(self.descriptor)
+        try:
+            for folder in folders:
+                inner = _enter(parent, folder)
+                os.close(parent)
+                parent = inner
+            _write_file(parent, name, content)
+        finally:
+            os.close(parent)
+
+    def _measure(self) -> Use:
+        found = os.fstatvfs(self.descriptor)
+        return Use(
+            used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
+            used_files=found.f_files - found.f_ffree,
+            full=found.f_blocks > 0 and (found.f_bavail == 0 or (found.f_files > 0 and found.f_ffree == 0)),
+        )
+
+
+def clear(directory: int) -> None:
+    """Remove all that is in a directory.
+
+    A directory found inside is not descended into: what it holds is moved up beside it, so depth costs
+    neither descriptors nor stack. Raises: NotEmptied, OSError.
+    """
+    end = time.monotonic() + _EMPTY_LIMIT_S
+    while names := os.listdir(directory):
+        for name in names:
+            _remove(name, directory)
+            if time.monotonic() > end:
+                raise NotEmptied(f"{len(names)} entries remain in the work directory")
+
+
+def _remove(name: str, parent: int) -> None:
+    if not _is_directory(name, parent):
+        os.unlink(name, dir_fd=parent)
+        return
+    with _opened(name, parent) as inner:
+        for below in os.listdir(inner):
+            if _is_directory(below, inner):
+                os.chmod(below, 0o700, dir_fd=inner)
+                _move_up(below, inner, parent)
+            else:
+                os.unlink(below, dir_fd=inner)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _move_up(name: str, origin: int, parent: int) -> None:
+    for target in _fresh_names():
+        try:
+            os.rename(name, target, src_dir_fd=origin, dst_dir_fd=parent)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+                raise
+        else:
+            return
+
+
+def _fresh_names() -> Iterator[str]:
+    number = time.monotonic_ns()
+    while True:
+        yield f"removed-{number:x}"
+        number += 1
+
+
+def _is_directory(name: str, parent: int) -> bool:
+    return stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode)
+
+
+@contextlib.contextmanager
+def _opened(name: str, parent: int) -> Iterator[int]:
+    os.chmod(name, 0o700, dir_fd=parent)
+    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _enter(parent: int, name: str) -> int:
+    """Open a directory in `parent`, making it when there is none."""
+    try:
+        if not _is_directory(name, parent):
+            os.unlink(name, dir_fd=parent)
+            os.mkdir(name, 0o700, dir_fd=parent)
+    except FileNotFoundError:
+        os.mkdir(name, 0o700, dir_fd=parent)
+    os.chmod(name, 0o700, dir_fd=parent)
+    return os.open(name, _DIRECTORY, dir_fd=parent)
+
+
+def _write_file(parent: int, name: str, content: bytes | bytearray) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if _is_directory(name, parent):
+            with _opened(name, parent) as inner:
+                clear(inner)
+            os.rmdir(name, dir_fd=parent)
+        else:
+            os.unlink(name, dir_fd=parent)
+    descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=parent)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)

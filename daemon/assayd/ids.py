@@ -1,0 +1,43 @@
+"""The real clock and the real source of identities; tests bring their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_RANDOM_BITS = 80
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> datetime:
+        """Give the wall-clock time, UTC and aware."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Give seconds that never go back."""
+        return time.monotonic()
+
+
+class Ulids:
+    """ULIDs that increase within this process, also within one millisecond.
+
+    Source: the ULID specification: 48 bits of milliseconds, 80 bits of randomness, Crockford base32.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def new(self) -> str:
+        """Give a fresh ULID."""
+        fresh = (time.time_ns() // 1_000_000) << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big")
+        self._last = max(fresh, self._last + 1)
+        return encode(self._last)
+
+
+def encode(value: int) -> str:
+    """Write a 128-bit number as 26 characters."""
+    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))

@@ -1,0 +1,36 @@
+"""Build images by hand: ``python -m assayd.imaging NAME… [--out DIR]``; without a name, all of them."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import assayd
+from assayd.errors import AssaydError
+from assayd.imaging import build, list_recipes
+from assayd.share import share
+
+
+def main() -> int:
+    """Build what the command line names and print the archives' paths."""
+    parser = argparse.ArgumentParser(prog="python -m assayd.imaging", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="images to build (default: all)")
+    parser.add_argument("--out", type=Path, default=Path(".run/cache/images"), help="cache and result folder")
+    parser.add_argument("--recipes", type=Path, help="folder with the recipes (default: the project's)")
+    chosen = parser.parse_args()
+    guest = Path(assayd.__file__).parent / "guest"
+    try:
+        recipes = chosen.recipes or share("images")
+        for name in chosen.names or [recipe.name for recipe in list_recipes(recipes)]:
+            print(build(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_say), flush=True)
+    except AssaydError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

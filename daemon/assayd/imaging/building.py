@@ -1,0 +1,164 @@
+"""One image, from its recipe to the file that an engine loads.
+
+Two layers: the distribution's part, cached by recipe, package lists and this code; and the guest code, which
+changes often and takes a second. Loading is left to the engine's port.
+"""
+
+import contextlib
+import fcntl
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.imaging import packages, rootfs
+from assayd.imaging.archive import Image, pack_layer, write_archive
+from assayd.imaging.digest import digest_of, guest_digest, guest_files
+from assayd.imaging.packages import Progress
+from assayd.imaging.recipe import Recipe, load_recipe
+
+_FACTS = "facts.json"
+_ROOT = "root"
+_LAYER = "layer.tar"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What is kept about a cached base layer."""
+
+    digest: str
+    architecture: str
+    python: str | None
+
+
+def build(name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progress) -> Path:
+    """Build image `name` and give the path of its archive, which is ``<cache>/<name>/image.tar``.
+
+    Blocks for seconds (cached) to a minute; safe when several processes build at once.
+
+    Args:
+        name: folder name of the recipe.
+        recipes: folder with `base.toml` and a folder per image.
+        guest: folder with the guest code.
+        cache: folder to keep unpacked packages and archives in; may be deleted at any time.
+        progress: called with one line per step.
+
+    Raises:
+        ConfigError: ``image.*``, when the recipe, the guest code or this machine cannot give the image.
+    """
+    recipe = load_recipe(recipes, name)
+    if recipe.guest and not (guest / "__main__.py").is_file():
+        raise ConfigError("image.guest_missing", f"there is no guest code in {guest}: no __main__.py")
+    folder = cache.resolve() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder), tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as temporary:
+        work = Path(temporary)
+        base = _base(recipe, folder, work, progress)
+        facts = _Facts(**json.loads((base / _FACTS).read_text()))
+        layers = [(facts.digest, base / _LAYER)]
+        if recipe.guest:
+            layers.append(_guest_layer(recipe, guest, base / _ROOT, work))
+        archive = work / "image.tar"
+        identity = write_archive(archive, _image(recipe, facts, guest), layers)
+        progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
+        return archive.replace(folder / "image.tar")
+
+
+def _base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
+    """Give the cached base for the present package lists, building it where needed."""
+    sources = packages.apt_sources()
+    if not sources and packages.can_refresh():
+        packages.refresh(progress)
+        sources = packages.apt_sources()
+    try:
+        return _base_of_lists(recipe, sources, folder, work, progress)
+    except ConfigError as error:
+        # Lists that are older than the archive name packages that are gone.
+        if error.code != "image.packages_failed" or not packages.can_refresh():
+            raise
+        packages.refresh(progress)
+        return _base_of_lists(recipe, packages.apt_sources(), folder, work, progress)
+
+
+def _base_of_lists(
+    recipe: Recipe, sources: Sequence[packages.Source], folder: Path, work: Path, progress: Progress
+) -> Path:
+    if not sources:
+        message = "apt has no package lists of the distribution: run 'apt-get update'"
+        raise ConfigError("image.no_sources", message)
+    code = [(name, path.read_bytes()) for name, path in guest_files(Path(__file__).parent)]
+    state = packages.lists_state(sources)
+    key = digest_of([("recipe", recipe.digest.encode()), ("lists", state.encode()), *code])
+    base = folder / key.removeprefix("sha256:")[:16]
+    if not (base / _FACTS).is_file():
+        _build_base(recipe, sources, base, work, progress)
+    _keep_only(folder, base, work)
+    return base
+
+
+def _build_base(
+    recipe: Recipe, sources: Sequence[packages.Source], base: Path, work: Path, progress: Progress
+) -> None:
+    packages.require_mmdebstrap(progress)
+    made = Path(tempfile.mkdtemp(prefix="base-", dir=work))
+    root = made / _ROOT
+    root.mkdir()
+    tar = packages.extract(recipe.packages, sources, work, progress)
+    rootfs.unpack(tar, root)
+    tar.unlink()
+    progress("taking out what the recipe does not list")
+    rootfs.prune(root, recipe)
+    rootfs.furnish(root, recipe)
+    version = None
+    if recipe.python is not None:
+        progress("compiling the Python library")
+        rootfs.compile_python(root, root, [recipe.library, *recipe.python_path], recipe)
+        version = rootfs.python_version(root, recipe)
+    digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
+    facts = _Facts(digest=digest, architecture=packages.engine_architecture(), python=version)
+    (made / _FACTS).write_text(json.dumps(asdict(facts)))
+    made.rename(base)
+
+
+def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
+    root, layer = work / "guest", work / "guest.tar"
+    root.mkdir()
+    rootfs.place_guest(guest, root, recipe)
+    rootfs.compile_python(system, root, [recipe.library], recipe)
+    return pack_layer(root, layer), layer
+
+
+def _image(recipe: Recipe, facts: _Facts, guest: Path) -> Image:
+    labels = {"org.assayd.image": recipe.name, "org.assayd.recipe": recipe.digest}
+    environment = dict(recipe.environment)
+    if recipe.guest:
+        labels["org.assayd.guest"] = guest_digest(guest)
+    if facts.python is not None:
+        labels["org.assayd.python"] = facts.python
+    if recipe.python_path:
+        environment["ASSAYD_PYTHON_PATH"] = ":".join(f"/{folder}" for folder in recipe.python_path)
+    return Image(
+        tag=f"assayd/{recipe.name}:latest",
+        architecture=facts.architecture,
+        user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
+        entrypoint=recipe.entrypoint,
+        environment=environment,
+        labels=labels,
+    )
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _keep_only(folder: Path, *kept: Path) -> None:
+    """Remove the bases of older recipes and lists, and what builds left behind that were killed."""
+    for path in folder.iterdir():
+        if path.is_dir() and path not in kept:
+            shutil.rmtree(path)

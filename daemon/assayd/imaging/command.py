@@ -1,0 +1,54 @@
+"""Running the programs that a build needs."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from assayd.errors import ConfigError
+
+_TAIL_LINES = 5
+_LINE_CHARACTERS = 160
+
+
+def plain_environment() -> dict[str, str]:
+    """Give our own environment, in English and without questions of packages."""
+    return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+
+
+def run(
+    command: Sequence[str], *, code: str, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run a program to its end and give what it printed.
+
+    Args:
+        command: program and arguments; no shell.
+        code: of the error to raise.
+        timeout_s: after which the program is killed.
+        environment: the whole environment; by default `plain_environment`.
+
+    Raises:
+        ConfigError: `code`, when the program is missing, fails or takes longer, with its last lines.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            check=True,
+            env=plain_environment() if environment is None else environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+        )
+    except subprocess.CalledProcessError as error:
+        lines = (error.stdout + error.stderr).strip().splitlines()
+        # apt says the cause first and then all that failed because of it.
+        lines = [line for line in lines if line.startswith("E: ")][:_TAIL_LINES] or lines[-_TAIL_LINES:]
+        message = f"{command[0]} ended with {error.returncode}: " + " / ".join(
+            line[:_LINE_CHARACTERS] for line in lines
+        )
+        raise ConfigError(code, message) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(code, f"{command[0]}: {error}") from error
+    return done.stdout

@@ -1,0 +1,40 @@
+"""Digests that name what went into an image."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+_READ_BYTES = 1 << 20
+
+
+def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
+    """Give ``sha256:…`` over named contents, in the order given; lengths keep neighbours apart."""
+    total = hashlib.sha256()
+    for name, content in parts:
+        encoded = name.encode()
+        total.update(f"{len(encoded)} {len(content)}\n".encode() + encoded + content)
+    return f"sha256:{total.hexdigest()}"
+
+
+def guest_files(folder: Path) -> list[tuple[str, Path]]:
+    """List the Python files of the guest code as (relative name, path), sorted by name."""
+    files = (path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+    return sorted((path.relative_to(folder).as_posix(), path) for path in files)
+
+
+def guest_digest(folder: Path) -> str:
+    """Give ``sha256:…`` over names and contents of the guest code in `folder`.
+
+    The image carries it as a label; the daemon computes it from its own copy and refuses an image that
+    differs.
+    """
+    return digest_of((name, path.read_bytes()) for name, path in guest_files(folder))
+
+
+def file_digest(path: Path) -> str:
+    """Give ``sha256:…`` of one file's bytes."""
+    total = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_READ_BYTES):
+            total.update(block)
+    return f"sha256:{total.hexdigest()}"

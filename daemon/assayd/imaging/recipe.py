@@ -1,0 +1,135 @@
+"""What an image is made of, read from `base.toml` and `<name>/image.toml`.
+
+Decides whether a recipe can be used, and says which key of which file is at fault. Building is left to
+`building`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from assayd.errors import ConfigError
+from assayd.imaging.digest import digest_of
+from assayd.imaging.table import Table
+
+RECIPE = "image.toml"
+BASE = "base.toml"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
+_VERSION = re.compile(r"3\.[0-9]+")
+_BASE_KEYS = {"packages", "executables", "drop", "links", "environment"}
+_KEYS = _BASE_KEYS | {"description", "python", "python_path", "guest", "ca_bundle", "entrypoint"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One image, with what `base.toml` adds to it already added."""
+
+    name: str
+    """Folder name; the image is called ``assayd/<name>``."""
+    description: str
+    packages: tuple[str, ...]
+    """Packages of the distribution; apt adds what they depend on."""
+    executables: tuple[str, ...]
+    """The only programs that stay, as paths without the leading slash."""
+    drop: tuple[str, ...]
+    """Glob patterns of what else is taken out."""
+    links: tuple[tuple[str, str], ...]
+    """Symbolic links to add: path, target."""
+    environment: tuple[tuple[str, str], ...]
+    python: str | None
+    """Interpreter version ``3.N`` whose library is compiled in; None for an image without Python."""
+    python_path: tuple[str, ...]
+    """Further library folders; compiled in, and handed to the guest code as ASSAYD_PYTHON_PATH."""
+    guest: bool
+    """Whether our guest code is put into the interpreter's library."""
+    ca_bundle: bool
+    """Whether the certificates of package ca-certificates are joined into one bundle."""
+    entrypoint: tuple[str, ...]
+    digest: str
+    """Over the bytes of both files."""
+
+    @property
+    def library(self) -> str:
+        """Give the interpreter's library folder; only for an image with Python."""
+        return f"usr/lib/python{self.python}"
+
+
+def list_recipes(recipes: Path) -> list[Recipe]:
+    """Read every recipe below the folder `recipes`, sorted by name."""
+    names = sorted(path.parent.name for path in recipes.glob(f"*/{RECIPE}"))
+    return [load_recipe(recipes, name) for name in names]
+
+
+def load_recipe(recipes: Path, name: str) -> Recipe:
+    """Read the recipe of image `name`.
+
+    Raises:
+        ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid`` (cannot be used).
+    """
+    path = recipes / name / RECIPE
+    if not _NAME.fullmatch(name) or not path.is_file():
+        raise ConfigError("image.unknown", f"there is no image recipe {name!r}: {path} does not exist")
+    base = Table.read(recipes / BASE, _BASE_KEYS)
+    own = Table.read(path, _KEYS)
+    recipe = Recipe(
+        name=name,
+        description=own.text("description") or "",
+        packages=_joined("packages", base, own),
+        executables=_joined("executables", base, own),
+        drop=_joined("drop", base, own),
+        links=tuple((base.pairs("links") | own.pairs("links")).items()),
+        environment=tuple(sorted((base.pairs("environment") | own.pairs("environment")).items())),
+        python=own.text("python"),
+        python_path=own.texts("python_path"),
+        guest=own.flag("guest"),
+        ca_bundle=own.flag("ca_bundle"),
+        entrypoint=own.texts("entrypoint"),
+        digest=digest_of([(BASE, base.source), (RECIPE, own.source)]),
+    )
+    _check(recipe, own)
+    return recipe
+
+
+def _joined(key: str, base: Table, own: Table) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(base.texts(key) + own.texts(key)))
+
+
+def _check(recipe: Recipe, table: Table) -> None:
+    """Refuse what the types allow and a build could not use."""
+    for package in recipe.packages:
+        if not _PACKAGE.fullmatch(package):
+            raise table.error("packages", f"{package!r} is not a package name")
+    paths = {
+        "executables": recipe.executables,
+        "drop": recipe.drop,
+        "links": tuple(path for path, _ in recipe.links),
+        "python_path": recipe.python_path,
+    }
+    for key, values in paths.items():
+        for value in values:
+            if not _is_inside(value):
+                raise table.error(
+                    key, f"{value!r} must be a path below the root, without a leading slash or '..'"
+                )
+    _check_python(recipe, table)
+    program = recipe.entrypoint[0] if recipe.entrypoint else None
+    if program is None or program.removeprefix("/") not in recipe.executables or not program.startswith("/"):
+        raise table.error("entrypoint", "must start with the absolute path of one of the executables")
+
+
+def _check_python(recipe: Recipe, table: Table) -> None:
+    if recipe.python is None:
+        if recipe.guest or recipe.python_path:
+            raise table.error("python", "must be given for an image with guest code or a python_path")
+        return
+    if not _VERSION.fullmatch(recipe.python):
+        raise table.error("python", f"{recipe.python!r} is not a version such as '3.11'")
+    if f"usr/bin/python{recipe.python}" not in recipe.executables:
+        raise table.error("executables", f"must hold 'usr/bin/python{recipe.python}'")
+
+
+def _is_inside(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts

@@ -1,0 +1,163 @@
+"""A root folder from the packages' files: what stays, what is added, what is compiled.
+
+Decides by the recipe's allow-list which programs stay. Modes, owners and times are left to `archive`.
+"""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.imaging.command import run
+from assayd.imaging.digest import guest_files
+from assayd.imaging.recipe import Recipe
+
+GUEST_UID = 10001
+"""Numeric user and group of everything that runs in a container."""
+SANDBOX = "sandbox"
+"""Folder where the engine mounts the only writable place."""
+GUEST_PACKAGE = "assayd_guest"
+
+_PROGRAM_FOLDERS = ("usr/bin", "usr/sbin", "usr/libexec", "usr/games")
+# The engine mounts or creates these.
+_MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", SANDBOX)
+_CERTIFICATES = "usr/share/ca-certificates"
+_BUNDLE = "etc/ssl/certs/ca-certificates.crt"
+_COMPILE_TIMEOUT_S = 600
+
+_ACCOUNTS = {
+    "etc/passwd": "root:x:0:0:root:/:/nonexistent\n"
+    f"guest:x:{GUEST_UID}:{GUEST_UID}:guest:/{SANDBOX}:/nonexistent\n",
+    "etc/group": f"root:x:0:\nguest:x:{GUEST_UID}:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+def unpack(packages: Path, root: Path) -> None:
+    """Unpack the packages' tar file into the new folder `root`."""
+    with tarfile.open(packages) as tar:
+        # Keeps links that point outside, which are right inside the image; absent in the oldest 3.11.
+        tar.extraction_filter = getattr(tarfile, "tar_filter", None)
+        tar.extractall(root)  # noqa: S202 - mmdebstrap wrote it
+
+
+def prune(root: Path, recipe: Recipe) -> None:
+    """Take out what the recipe drops and every program that it does not list.
+
+    Raises:
+        ConfigError: ``image.executable_missing``, when a listed program is in none of the packages.
+    """
+    for pattern in recipe.drop:
+        for path in sorted(root.glob(pattern)):
+            _remove(path)
+    kept = set(recipe.executables)
+    for folder in _PROGRAM_FOLDERS:
+        for path in sorted((root / folder).glob("*")):
+            if path.relative_to(root).as_posix() not in kept:
+                _remove(path)
+    _disarm(root, kept)
+    _drop_dangling(root)
+    for name in recipe.executables:
+        if not (root / name).exists():
+            raise ConfigError("image.executable_missing", f"image {recipe.name!r}: no package brings /{name}")
+
+
+def furnish(root: Path, recipe: Recipe) -> None:
+    """Add what the packages' own scripts would have made, and the recipe's links."""
+    for name in _MOUNT_POINTS:
+        (root / name).mkdir(exist_ok=True)
+    for name, content in _ACCOUNTS.items():
+        _write(root / name, content.encode())
+    for name, target in recipe.links:
+        link = root / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    if recipe.ca_bundle:
+        certificates = sorted((root / _CERTIFICATES).rglob("*.crt"))
+        _write(root / _BUNDLE, b"".join(path.read_bytes() for path in certificates))
+
+
+def place_guest(guest: Path, root: Path, recipe: Recipe) -> None:
+    """Copy the guest code into the library folder of `root`, which may hold nothing else."""
+    for name, path in guest_files(guest):
+        _write(root / recipe.library / GUEST_PACKAGE / name, path.read_bytes())
+
+
+def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
+    """Compile the Python files below `folders` of `root` with the interpreter of the image.
+
+    The bytecode is marked unchecked: nothing is compared at import, and no file time gets into it. One
+    process compiles in sorted order, since what else it has compiled shows in the bytecode's reference flags.
+
+    Args:
+        system: root folder that holds the interpreter.
+        root: root folder that holds the files; it may be another one.
+        folders: relative to `root`; those that do not exist are passed over.
+        recipe: says which interpreter.
+    """
+    present = [str(root / folder) for folder in folders if (root / folder).is_dir()]
+    options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
+    _run_python(system, recipe, ["-m", "compileall", *options, *present])
+
+
+def python_version(system: Path, recipe: Recipe) -> str:
+    """Ask the interpreter of the image for its full version, e.g. ``3.11.2``."""
+    return _run_python(system, recipe, ["-c", "import platform; print(platform.python_version())"]).strip()
+
+
+def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
+    """Run the image's interpreter through the image's own loader, which needs neither root nor a chroot."""
+    # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
+    loader = next(iter(sorted(system.glob("usr/lib/*/ld-linux*.so*"))), None)
+    if loader is None:
+        raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
+    command = [str(loader), "--inhibit-cache", "--library-path", str(loader.parent)]
+    command += [str(system / f"usr/bin/python{recipe.python}"), "-S", "-s", *arguments]
+    settings = {"PYTHONHOME": str(system / "usr"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**settings, "LANG": "C.UTF-8"}
+    return run(command, code="image.python_broken", timeout_s=_COMPILE_TIMEOUT_S, environment=environment)
+
+
+def _disarm(root: Path, kept: set[str]) -> None:
+    """Leave no program outside the allow-list: compiled ones go, scripts lose their execute bit."""
+    for folder, _, files in os.walk(root):
+        for path in (Path(folder, name) for name in files):
+            if path.is_symlink() or not path.stat().st_mode & 0o111:
+                continue
+            # The loader and the C library are both library and program.
+            if ".so" in path.name or path.relative_to(root).as_posix() in kept:
+                continue
+            with path.open("rb") as stream:
+                compiled = stream.read(4) == b"\x7fELF"
+            if compiled:
+                path.unlink()
+            else:
+                path.chmod(0o644)
+
+
+def _drop_dangling(root: Path) -> None:
+    """Remove links whose target was taken out."""
+    for folder, folders, files in os.walk(root):
+        for path in (Path(folder, name) for name in folders + files):
+            if path.is_symlink() and not _target(root, path).exists():
+                path.unlink()
+
+
+def _target(root: Path, link: Path) -> Path:
+    target = str(link.readlink())
+    return root / target.lstrip("/") if target.startswith("/") else link.parent / target
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

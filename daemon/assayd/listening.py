@@ -1,0 +1,87 @@
+"""Gets the socket that the API listens on: systemd's, or our own with its permissions set before use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from assayd.errors import ConfigError
+
+FIRST_PASSED_FD = 3
+BACKLOG = 1024
+
+
+def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
+    """Give a listening Unix socket.
+
+    Raises: ConfigError ``socket.taken`` when another daemon answers there, ``socket.unusable`` otherwise.
+    """
+    if passed_by_systemd():
+        return _take_passed()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        _clear(path)
+        return _bind(path, mode, group)
+    except OSError as problem:
+        message = f"cannot listen on {path}: {problem.strerror}"
+        raise ConfigError("socket.unusable", message) from problem
+
+
+def passed_by_systemd() -> bool:
+    """Tell whether the socket is that of a socket unit (sd_listen_fds(3)), which outlives this process."""
+    return os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1"
+
+
+def _take_passed() -> socket.socket:
+    passed = socket.socket(fileno=FIRST_PASSED_FD)
+    passed.setblocking(False)
+    os.set_inheritable(FIRST_PASSED_FD, False)
+    return passed
+
+
+def _clear(path: Path) -> None:
+    """Remove the socket of a daemon that is no more; never one that somebody answers on."""
+    if not path.is_socket():
+        if path.exists():
+            raise ConfigError("socket.unusable", f"{path} exists and is not a socket")
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise ConfigError("socket.taken", f"another daemon answers on {path}; stop it, or set another socket")
+
+
+def _bind(path: Path, mode: int, group: str | None) -> socket.socket:
+    with ExitStack() as undo:
+        server = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        server.setblocking(False)
+        _bind_private(server, path)
+        undo.callback(path.unlink, missing_ok=True)
+        if group is not None:
+            _give_to(path, group)
+        path.chmod(mode)
+        server.listen(BACKLOG)
+        undo.pop_all()
+    return server
+
+
+def _bind_private(server: socket.socket, path: Path) -> None:
+    """Bind so that nobody else can connect before the permissions are set."""
+    before = os.umask(0o177)
+    try:
+        server.bind(str(path))
+    finally:
+        os.umask(before)
+
+
+def _give_to(path: Path, group: str) -> None:
+    try:
+        shutil.chown(path, group=group)
+    except LookupError as problem:
+        raise ConfigError("socket.unusable", f"there is no group {group!r}") from problem

@@ -1,0 +1,92 @@
+"""An attempt: one submission on its way from accepted to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+
+
+class State(StrEnum):
+    """Where an attempt is."""
+
+    QUEUED = "queued"
+    """Accepted and durable; waits for a slot."""
+    CHECKING = "checking"
+    """Its static stages run in an analysis worker."""
+    LEASING = "leasing"
+    """It waits for a container; once more when the run was lost through our own trouble."""
+    RUNNING = "running"
+    """Its units run."""
+    JUDGING = "judging"
+    """The result is judged and the bundle written."""
+    FINISHED = "finished"
+    """It has a verdict; nothing changes any more."""
+
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.QUEUED: frozenset({State.CHECKING, State.JUDGING}),
+    State.CHECKING: frozenset({State.LEASING, State.JUDGING}),
+    State.LEASING: frozenset({State.LEASING, State.RUNNING, State.JUDGING}),
+    State.RUNNING: frozenset({State.LEASING, State.JUDGING}),
+    State.JUDGING: frozenset({State.FINISHED}),
+    State.FINISHED: frozenset(),
+}
+"""Every move that an attempt may make. Trouble of ours leads to JUDGING from anywhere."""
+
+MAX_RUNS = 2
+"""An attempt is run again at most once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One file of a bundle. `name` is relative to the bundle's directory."""
+
+    name: str
+    bytes: int
+    sha256: str
+    media_type: str
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Our own trouble, as an attempt with verdict `error` shows it."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What is known of an attempt, apart from report and execution, which lie in its bundle.
+
+    `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
+    `bundle` is the bundle's location relative to the artifact root, once it is written.
+    """
+
+    id: str
+    kind: str
+    policy: str
+    input_digest: str
+    created_at: datetime
+    peer: Peer
+    state: State = State.QUEUED
+    verdict: Verdict | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    batch_id: str | None = None
+    parent_id: str | None = None
+    attempt_number: int = 1
+    run_number: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    timings_s: Mapping[str, float] = field(default_factory=dict)
+    warm: bool | None = None
+    cause: str | None = None
+    bundle: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    error: Failure | None = None

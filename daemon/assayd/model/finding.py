@@ -1,0 +1,113 @@
+"""What a check or a run has found wrong with submitted code, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding weighs."""
+
+    ERROR = "error"
+    """The submission fails because of it."""
+    WARNING = "warning"
+    """Worth telling; does not fail the submission."""
+    INFO = "info"
+    """Context only."""
+
+
+class Layer(StrEnum):
+    """Where a finding was made."""
+
+    STATIC = "static"
+    """By reading the source."""
+    RUNTIME = "runtime"
+    """By running it in a container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule that a validator can apply; discovery and SARIF read it.
+
+    `help` shows what is wrong and what would be right, for a person or a model.
+    """
+
+    id: str
+    title: str
+    severity: Severity = Severity.ERROR
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A replacement of whole lines that is certain to be right.
+
+    Lines are 1-based and inclusive; `end_line` = `start_line` - 1 inserts before `start_line`.
+    """
+
+    start_line: int
+    end_line: int
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing found, at one place.
+
+    Lines and columns are 1-based and refer to the text as it was checked (and run).
+    """
+
+    rule: str
+    category: str
+    message: str
+    severity: Severity = Severity.ERROR
+    layer: Layer = Layer.STATIC
+    line: int | None = None
+    column: int | None = None
+    end_line: int | None = None
+    snippet: str | None = None
+    suggestion: str | None = None
+    edit: Edit | None = None
+    context: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether this finding fails the submission."""
+        return self.severity is Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixHint:
+    """What a person or a model should change, derived from one finding."""
+
+    category: str
+    message: str
+    context: str | None
+    suggestion: str
+    line: int | None
+    rule: str
+    edit: Edit | None = None
+
+
+def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
+    """Derive a hint from every finding that says what to do."""
+    return tuple(
+        FixHint(
+            category=f.category,
+            message=f.message,
+            context=f.context or f.snippet,
+            suggestion=f.suggestion,
+            line=f.line,
+            rule=f.rule,
+            edit=f.edit,
+        )
+        for f in findings
+        if f.suggestion is not None
+    )
+
+
+def has_errors(findings: Sequence[Finding]) -> bool:
+    """Tell whether any of the findings fails the submission."""
+    return any(f.is_error for f in findings)

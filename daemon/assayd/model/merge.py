@@ -1,0 +1,143 @@
+"""Merges static stage reports and the judgement of a run into one report. Pure.
+
+Fails closed: a run that did not complete fails the attempt even when its validator found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assayd.model.finding import Finding, Layer, Severity, has_errors
+from assayd.model.report import Judgement, Report, StageReport, StageStatus, StaticResult, Verdict
+from assayd.model.run import Cause, RunResult
+
+_VERDICTS: Mapping[Cause, Verdict] = {
+    Cause.CANCELLED: Verdict.CANCELLED,
+    Cause.INFRASTRUCTURE: Verdict.ERROR,
+}
+
+MAX_FINDINGS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A run with the judgement of it."""
+
+    result: RunResult
+    judgement: Judgement
+
+
+def status_of(findings: Sequence[Finding]) -> StageStatus:
+    """Give the status of a stage with these findings."""
+    if has_errors(findings):
+        return StageStatus.FAILED
+    warned = any(f.severity is Severity.WARNING for f in findings)
+    return StageStatus.WARNED if warned else StageStatus.PASSED
+
+
+def merge_stages(
+    static: Sequence[StageReport], runtime_names: Sequence[str], ran: Ran | None
+) -> tuple[StageReport, ...]:
+    """Give all stages in order, with the findings of the run added where they belong."""
+    if ran is None:
+        skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
+        return _capped((*static, *skipped))
+    found = dict(ran.judgement.stage_findings)
+    first = runtime_names[0]
+    found[first] = (*found.get(first, ()), *_general_findings(ran))
+    stages = [_with_findings(stage, found.pop(stage.name, ())) for stage in static]
+    for name in runtime_names:
+        reached = name in found
+        findings = found.pop(name, ())
+        status = status_of(findings) if reached else StageStatus.SKIPPED
+        duration = ran.result.wall_s if name == first else 0.0
+        stages.append(StageReport(name=name, status=status, duration_s=duration, findings=findings))
+    return _capped(stages)
+
+
+def merge_report(blank: Report, stages: tuple[StageReport, ...], ran: Ran | None) -> Report:
+    """Fill a blank report (identity, digests, limits) with stages, cases and the verdict."""
+    verdict = decide_verdict(stages, ran)
+    failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
+    return replace(
+        blank,
+        verdict=verdict,
+        stage_reached=failed or ("complete" if verdict is Verdict.VALIDATED else _last_run(stages)),
+        stages=stages,
+        static_results=blank.static_results,
+        cases=None if ran is None else ran.judgement.cases,
+        confidence=ran.judgement.confidence if ran and verdict is Verdict.VALIDATED else None,
+        feedback=ran.judgement.feedback if ran else None,
+        image_digest=(ran.result.container.image_digest or None) if ran else None,
+    )
+
+
+def decide_verdict(stages: Sequence[StageReport], ran: Ran | None) -> Verdict:
+    """Give the verdict: our own trouble and cancellation first, then any error."""
+    if ran is not None and ran.result.outcome.cause in _VERDICTS:
+        return _VERDICTS[ran.result.outcome.cause]
+    failed = any(stage.status is StageStatus.FAILED for stage in stages)
+    return Verdict.FAILED if failed else Verdict.VALIDATED
+
+
+def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
+    """Give a row per static stage that ran."""
+    return tuple(
+        StaticResult(
+            check=stage.name,
+            passed=stage.status is not StageStatus.FAILED,
+            details="; ".join(f.message for f in stage.findings[:5]) or "nothing found",
+        )
+        for stage in static
+        if stage.status is not StageStatus.SKIPPED
+    )
+
+
+def _general_findings(ran: Ran) -> list[Finding]:
+    """Give what is said of every kind of run: an unexplained bad end, and limits met beside a pass."""
+    outcome = ran.result.outcome
+    explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
+    findings: list[Finding] = []
+    if not outcome.completed and not explained and outcome.cause not in _VERDICTS:
+        findings.append(
+            Finding(
+                rule=f"sandbox.{outcome.cause}",
+                category="runtime",
+                message=f"The run ended with {outcome.cause.replace('_', ' ')}.",
+                layer=Layer.RUNTIME,
+            )
+        )
+    if outcome.completed and "limits_met" in outcome.evidence:
+        findings.append(
+            Finding(
+                rule="sandbox.limit_met",
+                category="resource",
+                severity=Severity.WARNING,
+                message="A limit was met beside a complete result (memory, processes or disk).",
+                layer=Layer.RUNTIME,
+            )
+        )
+    return findings
+
+
+def _with_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
+    if not added:
+        return stage
+    findings = (*stage.findings, *added)
+    return replace(stage, findings=findings, status=status_of(findings))
+
+
+def _capped(stages: Sequence[StageReport]) -> tuple[StageReport, ...]:
+    """Keep the first findings of all; the statuses stand."""
+    left = MAX_FINDINGS
+    kept = []
+    for stage in stages:
+        kept.append(replace(stage, findings=stage.findings[:left]))
+        left -= len(kept[-1].findings)
+    return tuple(kept)
+
+
+def _last_run(stages: Sequence[StageReport]) -> str:
+    ran = [stage.name for stage in stages if stage.status is not StageStatus.SKIPPED]
+    return ran[-1] if ran else (stages[0].name if stages else "")

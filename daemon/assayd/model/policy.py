@@ -1,0 +1,140 @@
+"""ExecutionPolicy: what submitted code may do, and how much of the machine it may use.
+
+Holds effective values only: files, `extends`, merging and clamping are done in `policies`.
+Source: seed 002 (policy system), CONTRACT section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class NetworkMode(StrEnum):
+    """What the code may reach; the container itself never has a network device."""
+
+    BLOCKED = "blocked"
+    """Nothing."""
+    ALLOWLIST = "allowlist"
+    """The listed hosts, through a relay. An empty list denies all."""
+
+
+class ImportMode(StrEnum):
+    """What happens at an import that the policy does not allow."""
+
+    ENFORCE = "enforce"
+    """It fails, statically and at run time."""
+    OBSERVE = "observe"
+    """It is recorded only."""
+
+
+class SubmoduleRule(StrEnum):
+    """Whether allowing `a` allows `a.b`."""
+
+    INHERIT = "inherit"
+    """Yes: an allowed package brings its submodules."""
+    EXACT = "exact"
+    """No: each dotted name is listed by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPolicy:
+    """Which hosts may be reached. `connect_timeout_s` bounds one connection attempt."""
+
+    mode: NetworkMode = NetworkMode.BLOCKED
+    hosts: frozenset[str] = frozenset()
+    ports: frozenset[int] = frozenset({443})
+    connect_timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPolicy:
+    """Which modules guest code may import, and which names it may use of them.
+
+    `allowed` is the flat result of categories, custom imports and the keys of `names`. `names` restricts
+    a module to the listed attributes; a module that is not a key there is not restricted. `denied` holds
+    modules, attributes (``os.system``) and builtins (``eval``); it wins over all that is allowed, as long
+    as `enforce_forbidden` is on.
+    """
+
+    mode: ImportMode = ImportMode.ENFORCE
+    categories: tuple[str, ...] = ()
+    allowed: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+    submodules: SubmoduleRule = SubmoduleRule.INHERIT
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    enforce_forbidden: bool = True
+
+    def allows(self, module: str) -> bool:
+        """Tell whether an import of the dotted name `module` is allowed, whatever the mode."""
+        if self.enforce_forbidden and any(_covers(d, module) for d in self.denied):
+            return False
+        if self.submodules is SubmoduleRule.EXACT:
+            return module in self.allowed
+        return any(_covers(a, module) for a in self.allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcePolicy:
+    """How much an attempt may use. Memory is what the code gets, on top of the image's baseline."""
+
+    timeout_s: float = 30.0
+    unit_timeout_s: float = 30.0
+    memory_bytes: int = 256 * 2**20
+    max_processes: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The least and the most that a limit may be, both included."""
+
+    least: float
+    most: float
+
+    def clamp(self, value: float) -> float:
+        """Give the value, or the end of the range that it is beyond."""
+        return min(max(value, self.least), self.most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far each limit of a profile may go; what is beyond is clamped."""
+
+    timeout_s: Range = Range(least=1, most=60)
+    unit_timeout_s: Range = Range(least=1, most=60)
+    memory_mb: Range = Range(least=64, most=512)
+    max_processes: Range = Range(least=1, most=8)
+
+
+DEFAULT_BOUNDS = Bounds()
+"""What a profile is held to when neither it nor the operator says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clamp:
+    """A value that a profile asked for and did not get."""
+
+    field: str
+    requested: float
+    effective: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionPolicy:
+    """A profile with its effective values.
+
+    `digest` is the SHA-256 of the canonical effective values.
+    """
+
+    name: str
+    description: str = ""
+    network: NetworkPolicy = NetworkPolicy()
+    imports: ImportPolicy = ImportPolicy()
+    resources: ResourcePolicy = ResourcePolicy()
+    clamped: tuple[Clamp, ...] = ()
+    digest: str = ""
+
+
+def _covers(allowed: str, module: str) -> bool:
+    return module == allowed or module.startswith(allowed + ".")

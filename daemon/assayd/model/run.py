@@ -1,0 +1,289 @@
+"""What is to run in a container, and what came back.
+
+RunSpec and Unit are what a validator plans; UnitResult and RunResult are the raw record that it judges.
+Everything in a result that the guest wrote is hostile bytes; everything else was measured by the
+runner, the daemon, the engine or the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from assayd.model.policy import ImportPolicy, NetworkPolicy
+
+
+class Program(StrEnum):
+    """The closed set of unit programs that the guest runner knows."""
+
+    CALL = "call"
+    """Compile a text, call one function of it with given arguments, give back its value."""
+    PYTHON = "python"
+    """Run a text in a namespace, give back the named values."""
+    EXEC = "exec"
+    """Run an argv or a script file."""
+    SQL = "sql"
+    """Run statements against a database that the runner holds."""
+    PYTEST = "pytest"
+    """Collect and run test files, one result per test."""
+
+
+class Cause(StrEnum):
+    """How a run ended; exactly one, decided from evidence in `sandbox.outcome`."""
+
+    COMPLETED = "completed"
+    """Every unit ended by itself with exit code 0 and a complete result."""
+    EXITED_NONZERO = "exited_nonzero"
+    """A unit ended by itself with another exit code; an exception in Python is 1."""
+    TIMEOUT = "timeout"
+    """A unit or the attempt met its deadline."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """The kernel killed for memory."""
+    PROCESS_LIMIT = "process_limit"
+    """A fork or thread was refused at the process limit, and the unit failed."""
+    OUTPUT_LIMIT = "output_limit"
+    """More output or result bytes than the cap."""
+    DISK_LIMIT = "disk_limit"
+    """The work directory was full, in bytes or in files, and the unit failed."""
+    SIGNALLED = "signalled"
+    """A unit died of a signal that nobody of ours sent."""
+    POLICY_VIOLATION = "policy_violation"
+    """The runtime policy refused something in enforce mode."""
+    LEFT_PROCESSES = "left_processes"
+    """A unit ended and left processes behind."""
+    PROTOCOL_VIOLATION = "protocol_violation"
+    """No result, more than one, or bytes that are not one."""
+    CANCELLED = "cancelled"
+    """Somebody cancelled the attempt."""
+    INFRASTRUCTURE = "infrastructure"
+    """Our own trouble: the engine, the image, the daemon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The cause of one end, with the evidence that decided it."""
+
+    cause: Cause
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def completed(self) -> bool:
+        """Tell whether this is the one good end."""
+        return self.cause is Cause.COMPLETED
+
+
+UNCLASSIFIED = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a container and its units get. Bytes and seconds.
+
+    `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need.
+    `work_bytes` and `work_files` bound the one writable tmpfs. The `*_kept_bytes` are per stream:
+    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped.
+    """
+
+    timeout_s: float
+    unit_timeout_s: float
+    memory_bytes: int
+    max_processes: int
+    cpus: float = 1.0
+    work_bytes: int = 32 * 2**20
+    work_files: int = 4096
+    open_files: int = 256
+    output_kept_bytes: int = 256 * 2**10
+    output_read_bytes: int = 16 * 2**20
+    unit_result_bytes: int = 8 * 2**20
+    attempt_result_bytes: int = 16 * 2**20
+    outputs_files: int = 100
+    outputs_bytes: int = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One child process: a unit program with its arguments.
+
+    `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
+    `deadline_s` is counted by the runner from the fork.
+    """
+
+    name: str
+    program: Program
+    arguments: Mapping[str, object]
+    deadline_s: float
+    stdin: bytes = b""
+    fresh_cwd: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """Everything that one container is asked to do, decided before it is leased.
+
+    `files` are laid into the work directory before the first unit. `preload` names modules that the
+    runner imports before it waits, so that children find them loaded. `collect` lists the declared
+    outputs, as relative paths or glob patterns.
+    """
+
+    image: str
+    limits: Limits
+    units: tuple[Unit, ...]
+    network: NetworkPolicy = NetworkPolicy()
+    imports: ImportPolicy = ImportPolicy()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    preload: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()
+    allow_exec: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """One output stream: its head, its tail, and how many bytes there were in all."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    total_bytes: int = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Tell whether bytes between head and tail were dropped."""
+        return self.total_bytes > len(self.head) + len(self.tail)
+
+    def cut_to(self, most_bytes: int) -> Captured:
+        """Keep no more than so many bytes, half of them from each end."""
+        kept, half = self.head + self.tail, most_bytes // 2
+        if len(kept) <= most_bytes:
+            return self
+        return replace(self, head=kept[:half], tail=kept[len(kept) - half :])
+
+    def text(self) -> str:
+        """Give head and tail as text, with a mark where bytes were dropped."""
+        dropped = self.total_bytes - len(self.head) - len(self.tail)
+        if not dropped:
+            return (self.head + self.tail).decode("utf-8", "replace")
+        mark = f"\n[… {dropped} bytes dropped …]\n"
+        return self.head.decode("utf-8", "replace") + mark + self.tail.decode("utf-8", "replace")
+
+
+class UnitEnd(StrEnum):
+    """Why the runner stopped waiting for a unit."""
+
+    EXITED = "exited"
+    """The child ended by itself (by exit or by a signal)."""
+    DEADLINE = "deadline"
+    """The runner killed it at its deadline."""
+    OUTPUT_LIMIT = "output_limit"
+    """The runner killed it because it wrote more than may be read."""
+    RESULT_LIMIT = "result_limit"
+    """The runner killed it because its result grew over the cap."""
+    INTERRUPTED = "interrupted"
+    """The container was ended while it ran; nothing more is known of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEvent:
+    """Something that the runtime policy saw: an import, or an act that the audit hook judges.
+
+    `kind` is ``import``, ``network`` or the audit event's name; `detail` is the module, ``host:port``
+    or a short description. `allowed` is the policy's word; `line` is in guest code, when known.
+    """
+
+    kind: str
+    detail: str
+    allowed: bool
+    enforced: bool
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a unit used: runner's clock, wait4's rusage, cgroup counter differences."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    oom_kills: int = 0
+    pids_refused: int = 0
+    work_bytes: int = 0
+    work_files: int = 0
+    work_full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    """What came back of one unit.
+
+    `wait_status` is the raw status of wait4 (None when it was never seen). `results` are the result
+    records that the child wrote, in order: exactly one in a good run. `left_processes` counts what
+    lived on after the child.
+    """
+
+    name: str
+    wait_status: int | None
+    end: UnitEnd = UnitEnd.EXITED
+    results: tuple[bytes, ...] = ()
+    malformed: str | None = None
+    stdout: Captured = Captured()
+    stderr: Captured = Captured()
+    usage: Usage = Usage()
+    left_processes: int = 0
+    events: tuple[PolicyEvent, ...] = ()
+    events_dropped: int = 0
+    outcome: Outcome = UNCLASSIFIED
+
+
+class RunEnd(StrEnum):
+    """Why the run as a whole is over, as the daemon saw it."""
+
+    FINISHED = "finished"
+    """All units were run and the runner said goodbye."""
+    DEADLINE = "deadline"
+    """The attempt's deadline passed; the daemon killed the container."""
+    CANCELLED = "cancelled"
+    """The attempt was cancelled; the daemon killed the container."""
+    PROTOCOL = "protocol"
+    """The stream held bytes that are not frames, or frames out of order."""
+    LOST = "lost"
+    """The stream ended before the runner said goodbye."""
+    ENGINE = "engine"
+    """The engine failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFacts:
+    """What engine and kernel say of a container after its run."""
+
+    id: str = ""
+    image: str = ""
+    image_digest: str = ""
+    engine: str = ""
+    runtime: str = ""
+    warm: bool = False
+    exit_code: int | None = None
+    oom_killed: bool = False
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A declared output, collected by the runner after its children were dead."""
+
+    name: str
+    content: bytes
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """All that is known of a run. `units` is in order; missing ones were never started."""
+
+    units: tuple[UnitResult, ...]
+    end: RunEnd
+    detail: str = ""
+    outputs: tuple[Output, ...] = ()
+    outputs_dropped: tuple[str, ...] = ()
+    container: ContainerFacts = ContainerFacts()
+    wall_s: float = 0.0
+    peak_memory_bytes: int = 0
+    outcome: Outcome = UNCLASSIFIED

@@ -1,0 +1,53 @@
+"""A submission: what somebody wants validated, after the border has checked its form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One piece of code to validate.
+
+    `payload` is an instance of the kind's own payload model. `input_digest` is the SHA-256 of the
+    canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole submission as it
+    was accepted, which is what the store keeps and what a replay sends again.
+    """
+
+    kind: str
+    policy: str
+    payload: BaseModel
+    input_digest: str
+    document: bytes
+    overrides: Mapping[str, JsonValue] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who sent a submission, as the kernel says (SO_PEERCRED)."""
+
+    uid: int
+    gid: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A submission that a validator carries as its own proof.
+
+    `payload` is the plain JSON payload; `rules` must all be among the report's findings.
+    `needs_container` is False for one that is decided by the static stages alone.
+    """
+
+    name: str
+    payload: Mapping[str, object]
+    verdict: str
+    rules: frozenset[str] = frozenset()
+    needs_container: bool = False

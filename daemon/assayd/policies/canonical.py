@@ -1,0 +1,80 @@
+"""A policy as plain JSON, and the digest of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+
+from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.submission import JsonValue
+
+MEGABYTE = 2**20
+
+
+def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+    """Give the values that bind submitted code; equal values have an equal digest, whatever the name."""
+    network, imports, resources = policy.network, policy.imports, policy.resources
+    return {
+        "network": {
+            "mode": network.mode.value,
+            "hosts": _sorted(network.hosts),
+            "ports": [*sorted(network.ports)],
+            "connect_timeout_s": network.connect_timeout_s,
+        },
+        "imports": {
+            "mode": imports.mode.value,
+            "categories": list(imports.categories),
+            "allowed": _sorted(imports.allowed),
+            "denied": _sorted(imports.denied),
+            "submodules": imports.submodules.value,
+            "names": {module: _sorted(names) for module, names in sorted(imports.names.items())},
+            "enforce_forbidden": imports.enforce_forbidden,
+        },
+        "resources": {
+            "timeout_s": resources.timeout_s,
+            "unit_timeout_s": resources.unit_timeout_s,
+            "memory_mb": _plain(resources.memory_bytes / MEGABYTE),
+            "max_processes": resources.max_processes,
+        },
+    }
+
+
+def describe(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+    """Give all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
+    reason = unenforceable(policy)
+    return {
+        "name": policy.name,
+        "description": policy.description,
+        **effective(policy),
+        "clamped": [asdict(clamp) for clamp in policy.clamped],
+        "digest": policy.digest,
+        "enforceable": reason is None,
+        "unenforceable_reason": reason,
+    }
+
+
+def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
+    """Give the policy with the digest of its effective values."""
+    text = json.dumps(effective(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def unenforceable(policy: ExecutionPolicy) -> str | None:
+    """Say what of a policy cannot be enforced, or None.
+
+    An allowlist without hosts denies all, which is what a container without a network does. One with
+    hosts needs the egress relay, which this version does not have.
+    """
+    if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts:
+        count = len(policy.network.hosts)
+        return f"its network allowlist names {count} host(s), and this version has no egress relay"
+    return None
+
+
+def _sorted(names: frozenset[str]) -> list[JsonValue]:
+    return [*sorted(names)]
+
+
+def _plain(number: float) -> JsonValue:
+    return int(number) if number.is_integer() else number

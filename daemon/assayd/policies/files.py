@@ -1,0 +1,177 @@
+"""The form of a profile file and of ``categories.toml``, and where they are found.
+
+Decides which keys there are and which values each may have. What profiles come to when they extend one
+another is decided in `resolve`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from assayd import tomlfile
+from assayd.tomlfile import FileError, Problem, TomlFile
+
+CODE = "policy.file"
+CATEGORIES = "categories.toml"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _dotted(name: str) -> str:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"{name!r} is not a dotted name")
+    return name
+
+
+def _attribute(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} is not the name of an attribute")
+    return name
+
+
+def _host(text: str) -> str:
+    """Fold a host name to the form that is compared; a leading dot stands for all names below."""
+    name = text.rstrip(".").lower()
+    try:
+        plain = name.removeprefix(".").encode("idna").decode("ascii")
+    except UnicodeError:
+        raise ValueError(f"{text!r} is not a host name") from None
+    labels = plain.split(".")
+    if len(plain) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(f"{text!r} is not a host name")
+    if labels[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", labels[-1]):
+        raise ValueError(f"{text!r} is an address; list host names")
+    return "." + plain if name.startswith(".") else plain
+
+
+Dotted = Annotated[str, AfterValidator(_dotted)]
+Attribute = Annotated[str, AfterValidator(_attribute)]
+Host = Annotated[str, AfterValidator(_host)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Interval = Annotated[list[Number], Field(min_length=2, max_length=2)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class NetworkTable(_Table):
+    """``[network]``."""
+
+    mode: Literal["blocked", "allowlist"] | None = None
+    hosts: list[Host] | None = None
+    ports: Annotated[list[Port], Field(min_length=1)] | None = None
+    connect_timeout_s: Annotated[Number, Field(gt=0, le=60)] | None = None
+
+
+class ImportsTable(_Table):
+    """``[imports]``; ``[imports.names]`` maps a module to the attributes that may be used of it."""
+
+    mode: Literal["enforce", "observe"] | None = None
+    categories: list[str] | None = None
+    allowed: list[Dotted] | None = None
+    denied: list[Dotted] | None = None
+    submodules: Literal["inherit", "exact"] | None = None
+    enforce_forbidden: bool | None = None
+    names: dict[Dotted, list[Attribute]] = Field(default_factory=dict)
+
+
+class ResourcesTable(_Table):
+    """``[resources]``."""
+
+    timeout_s: Number | None = None
+    unit_timeout_s: Number | None = None
+    memory_mb: int | None = None
+    max_processes: int | None = None
+
+
+class BoundsTable(_Table):
+    """``[bounds]``: the least and the most of a limit, as a pair."""
+
+    timeout_s: Interval | None = None
+    unit_timeout_s: Interval | None = None
+    memory_mb: Interval | None = None
+    max_processes: Interval | None = None
+
+
+class ProfileTable(_Table):
+    """A whole profile file. A key that is not there leaves what the profile extends."""
+
+    description: str = ""
+    extends: str | list[str] = Field(default_factory=list)
+    network: NetworkTable = NetworkTable()
+    imports: ImportsTable = ImportsTable()
+    resources: ResourcesTable = ResourcesTable()
+    bounds: BoundsTable = BoundsTable()
+
+
+class CategoriesTable(_Table):
+    """``categories.toml``: import categories, each a list of modules."""
+
+    categories: dict[str, list[Dotted]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile as its file states it."""
+
+    name: str
+    file: TomlFile
+    table: ProfileTable
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Name the profiles that it extends."""
+        extends = self.table.extends
+        return (extends,) if isinstance(extends, str) else tuple(extends)
+
+
+def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
+    """Find the profile files by name; a later folder's file replaces an earlier one's of the same name.
+
+    Raises:
+        FileError: a folder cannot be listed.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders:
+        try:
+            paths = sorted(folder.iterdir())
+        except OSError as problem:
+            message = f"cannot be listed: {problem.strerror or problem}"
+            raise FileError(CODE, [Problem(path=folder, line=None, key="", message=message)]) from problem
+        found |= {path.stem: path for path in paths if path.suffix == ".toml" and path.name != CATEGORIES}
+    return found
+
+
+def read_profile(path: Path) -> Profile:
+    """Read one profile; its name is the file's, without the suffix.
+
+    Raises:
+        FileError: with every problem of the file.
+    """
+    if not _NAME.fullmatch(path.stem):
+        message = "the file's name is the profile's: a-z, 0-9, _ and -, at most 64 characters"
+        raise FileError(CODE, [Problem(path=path, line=None, key="", message=message)])
+    file = tomlfile.read(path, CODE)
+    return Profile(name=path.stem, file=file, table=tomlfile.parse(file, ProfileTable, CODE))
+
+
+def read_categories(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
+    """Read the import categories of all folders; a later folder's category replaces an earlier one's.
+
+    Raises:
+        FileError: with every problem of the first file that has any.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for path in (folder / CATEGORIES for folder in folders):
+        if path.exists():
+            table = tomlfile.parse(tomlfile.read(path, CODE), CategoriesTable, CODE)
+            found |= {name: frozenset(modules) for name, modules in table.categories.items()}
+    return found

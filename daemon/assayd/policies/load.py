@@ -1,0 +1,129 @@
+"""Load all profiles, and look one up.
+
+All or nothing: one problem in one file refuses the whole set, with every problem that was found, so that a
+daemon never serves with some of its policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assayd.errors import RequestError
+from assayd.model.policy import DEFAULT_BOUNDS, Bounds, ExecutionPolicy, Range
+from assayd.policies.canonical import unenforceable
+from assayd.policies.clamp import clamp, narrow
+from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
+from assayd.policies.merge import merge_bounds
+from assayd.policies.resolve import Draft, Resolver
+from assayd.tomlfile import FileError, Problem, nearest
+
+WIDEST = Bounds(max_processes=Range(least=1, most=64))
+"""How far a profile's own bounds may reach unless the operator says otherwise."""
+
+
+class PolicySet:
+    """The profiles of one or more folders, with their effective values."""
+
+    def __init__(self, folders: Sequence[Path], bounds: Bounds, widest: Bounds) -> None:
+        self._folders = tuple(folders)
+        self._bounds = bounds
+        self._widest = merge_bounds(bounds, widest)
+        self._policies: dict[str, ExecutionPolicy] = {}
+        self._paths: dict[str, Path] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name all profiles, sorted."""
+        return tuple(sorted(self._policies))
+
+    def get(self, name: str) -> ExecutionPolicy:
+        """Give a profile.
+
+        Raises:
+            RequestError: ``policy.unknown``, with the names that there are.
+        """
+        if name not in self._policies:
+            known = ", ".join(self.names)
+            message = f"there is no policy {name!r}{nearest(name, self.names)}; known are {known}"
+            raise RequestError("policy.unknown", message, field="policy")
+        return self._policies[name]
+
+    def path(self, name: str) -> Path:
+        """Tell which file a profile comes from; the name must be known."""
+        return self._paths[name]
+
+    def check_file(self, path: Path) -> list[Problem]:
+        """Find what is wrong in a file if it were loaded with the others of this set."""
+        try:
+            candidate = read_profile(path)
+            profiles = _read_all({**self._paths, candidate.name: path})
+            resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
+        except FileError as error:
+            return list(error.problems)
+        draft = resolver.draft(candidate.name)
+        if draft is None:
+            return resolver.problems
+        reason = unenforceable(draft.policy)
+        return [] if reason is None else [candidate.file.problem(("network", "hosts"), reason)]
+
+    def reload(self) -> None:
+        """Read and resolve everything.
+
+        Raises:
+            FileError: with every problem of every file; the set is left as it was.
+        """
+        paths = profile_paths(self._folders)
+        profiles = _read_all(paths)
+        resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
+        drafts = {name: resolver.draft(name) for name in profiles}
+        if resolver.problems:
+            raise FileError(CODE, resolver.problems)
+        self._policies = {name: self._effective(draft) for name, draft in drafts.items() if draft is not None}
+        self._paths = paths
+
+    def _effective(self, draft: Draft) -> ExecutionPolicy:
+        return clamp(draft.policy, narrow(draft.bounds, self._widest))
+
+
+def load_policies(
+    folders: Sequence[Path], *, bounds: Bounds = DEFAULT_BOUNDS, widest: Bounds = WIDEST
+) -> PolicySet:
+    """Load the profiles of all folders; a later folder's replaces an earlier one's of the same name.
+
+    Args:
+        folders: where the files are, the shipped folder first.
+        bounds: what a profile is clamped to when it states no bounds of its own.
+        widest: how far a profile's own bounds may reach, beyond `bounds`.
+
+    Raises:
+        FileError: with every problem of every file.
+    """
+    policies = PolicySet(folders, bounds, widest)
+    policies.reload()
+    return policies
+
+
+def require_enforceable(policy: ExecutionPolicy) -> None:
+    """Refuse a policy that asks for what cannot be enforced.
+
+    Raises:
+        RequestError: ``policy.unenforceable``.
+    """
+    reason = unenforceable(policy)
+    if reason is not None:
+        message = f"policy {policy.name!r} cannot be enforced: {reason}"
+        raise RequestError("policy.unenforceable", message, field="policy")
+
+
+def _read_all(paths: Mapping[str, Path]) -> dict[str, Profile]:
+    profiles: dict[str, Profile] = {}
+    problems: list[Problem] = []
+    for name, path in paths.items():
+        try:
+            profiles[name] = read_profile(path)
+        except FileError as error:
+            problems += error.problems
+    if problems:
+        raise FileError(CODE, problems)
+    return profiles

@@ -1,0 +1,104 @@
+"""Union of policies: what either allows, both together allow.
+
+Decides how profiles compose. One thing does not widen: what is forbidden stays so, and enforcing it, once
+on, stays on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from assayd.model.policy import (
+    Bounds,
+    ExecutionPolicy,
+    ImportMode,
+    ImportPolicy,
+    NetworkMode,
+    NetworkPolicy,
+    Range,
+    ResourcePolicy,
+    SubmoduleRule,
+)
+from assayd.policies.canonical import with_digest
+
+Names = Mapping[str, frozenset[str]]
+
+
+def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") -> ExecutionPolicy:
+    """Give the union of two policies, the more permissive value of each.
+
+    Args:
+        first: a policy.
+        second: another; the order does not matter.
+        name: of the result; else both names joined by ``+``.
+    """
+    united = replace(
+        first,
+        name=name or f"{first.name}+{second.name}",
+        network=_network(first.network, second.network),
+        imports=_imports(first.imports, second.imports),
+        resources=_resources(first.resources, second.resources),
+        clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
+    )
+    return with_digest(united)
+
+
+def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
+    """Give bounds that reach as far as either does."""
+    return Bounds(
+        timeout_s=_range(first.timeout_s, second.timeout_s),
+        unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),
+        memory_mb=_range(first.memory_mb, second.memory_mb),
+        max_processes=_range(first.max_processes, second.max_processes),
+    )
+
+
+def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
+    return NetworkPolicy(
+        mode=NetworkMode.ALLOWLIST if NetworkMode.ALLOWLIST in {a.mode, b.mode} else NetworkMode.BLOCKED,
+        hosts=a.hosts | b.hosts,
+        ports=a.ports | b.ports,
+        connect_timeout_s=max(a.connect_timeout_s, b.connect_timeout_s),
+    )
+
+
+def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
+    inherit = SubmoduleRule.INHERIT in {a.submodules, b.submodules}
+    return ImportPolicy(
+        mode=ImportMode.OBSERVE if ImportMode.OBSERVE in {a.mode, b.mode} else ImportMode.ENFORCE,
+        categories=tuple(dict.fromkeys(a.categories + b.categories)),
+        allowed=a.allowed | b.allowed,
+        denied=a.denied | b.denied,
+        submodules=SubmoduleRule.INHERIT if inherit else SubmoduleRule.EXACT,
+        names=_names(a, b),
+        enforce_forbidden=a.enforce_forbidden or b.enforce_forbidden,
+    )
+
+
+def _names(a: ImportPolicy, b: ImportPolicy) -> Names:
+    """Unite the attribute lists; a module that one policy allows without a list is not restricted."""
+    united: dict[str, frozenset[str]] = {}
+    for module in a.names.keys() | b.names.keys():
+        lists = [policy.names.get(module) for policy in (a, b) if _mentions(policy, module)]
+        known = [attributes for attributes in lists if attributes is not None]
+        if len(known) == len(lists):
+            united[module] = frozenset().union(*known)
+    return united
+
+
+def _mentions(policy: ImportPolicy, module: str) -> bool:
+    return module in policy.names or policy.allows(module)
+
+
+def _resources(a: ResourcePolicy, b: ResourcePolicy) -> ResourcePolicy:
+    return ResourcePolicy(
+        timeout_s=max(a.timeout_s, b.timeout_s),
+        unit_timeout_s=max(a.unit_timeout_s, b.unit_timeout_s),
+        memory_bytes=max(a.memory_bytes, b.memory_bytes),
+        max_processes=max(a.max_processes, b.max_processes),
+    )
+
+
+def _range(a: Range, b: Range) -> Range:
+    return Range(least=min(a.least, b.least), most=max(a.most, b.most))

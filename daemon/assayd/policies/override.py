@@ -1,0 +1,197 @@
+"""What a request may change of a policy: it may take away, never add.
+
+Profiles are clamped; a request that asks for more is refused, with the field's name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from assayd.errors import RequestError
+from assayd.model.policy import (
+    ExecutionPolicy,
+    ImportMode,
+    ImportPolicy,
+    NetworkMode,
+    NetworkPolicy,
+    ResourcePolicy,
+    SubmoduleRule,
+)
+from assayd.policies.canonical import MEGABYTE, with_digest
+from assayd.tomlfile import nearest
+
+Table = Mapping[str, object]
+_Number = TypeVar("_Number", int, float)
+_Item = TypeVar("_Item", int, str)
+
+# What a request names travels to the runner in the header of one frame.
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_MOST_NAMES = 200
+
+
+def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
+    """Give the policy with a request's overrides, and the digest that goes with them.
+
+    Args:
+        policy: the effective profile.
+        overrides: plain JSON, e.g. ``{"resources": {"unit_timeout_s": 2}}``.
+
+    Raises:
+        RequestError: ``override.unknown``, ``override.type`` or ``override.wider``, each with the field.
+    """
+    if not overrides:
+        return policy
+    _refuse_unknown("overrides", overrides, ("network", "imports", "resources"))
+    tables = {name: _table(f"overrides.{name}", value) for name, value in overrides.items()}
+    tightened = replace(
+        policy,
+        network=_network(policy.network, tables.get("network", {})),
+        imports=_imports(policy.imports, tables.get("imports", {})),
+        resources=_resources(policy.resources, tables.get("resources", {})),
+    )
+    return with_digest(tightened)
+
+
+def _resources(policy: ResourcePolicy, table: Table) -> ResourcePolicy:
+    at = "overrides.resources"
+    _refuse_unknown(at, table, ("timeout_s", "unit_timeout_s", "memory_mb", "max_processes"))
+    memory_mb = policy.memory_bytes // MEGABYTE
+    timeout_s = _at_most(at, "timeout_s", table, policy.timeout_s, _number)
+    unit_timeout_s = _at_most(at, "unit_timeout_s", table, policy.unit_timeout_s, _number)
+    return ResourcePolicy(
+        timeout_s=timeout_s,
+        unit_timeout_s=min(unit_timeout_s, timeout_s),
+        memory_bytes=_at_most(at, "memory_mb", table, memory_mb, _whole) * MEGABYTE,
+        max_processes=_at_most(at, "max_processes", table, policy.max_processes, _whole),
+    )
+
+
+def _network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
+    at = "overrides.network"
+    _refuse_unknown(at, table, ("mode", "hosts", "ports", "connect_timeout_s"))
+    mode = NetworkMode(_choice(at, "mode", table, policy.mode, "blocked", tuple(NetworkMode)))
+    hosts, ports = policy.hosts, policy.ports
+    if "hosts" in table:
+        hosts = _subset(f"{at}.hosts", _names(f"{at}.hosts", table["hosts"]), policy.hosts)
+    if "ports" in table:
+        ports = _subset(f"{at}.ports", _ports(f"{at}.ports", table["ports"]), policy.ports)
+    return NetworkPolicy(
+        mode=mode,
+        hosts=hosts,
+        ports=ports,
+        connect_timeout_s=_at_most(at, "connect_timeout_s", table, policy.connect_timeout_s, _number),
+    )
+
+
+def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
+    at = "overrides.imports"
+    _refuse_unknown(at, table, ("mode", "allowed", "denied", "submodules", "enforce_forbidden"))
+    denied = _names(f"{at}.denied", table.get("denied", []))
+    forbid = table.get("enforce_forbidden", policy.enforce_forbidden)
+    if not isinstance(forbid, bool):
+        raise _wrong(f"{at}.enforce_forbidden", "must be true or false")
+    if policy.enforce_forbidden and not forbid:
+        raise _wider(f"{at}.enforce_forbidden", "cannot be switched off")
+    return replace(
+        policy,
+        mode=ImportMode(_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
+        submodules=SubmoduleRule(
+            _choice(at, "submodules", table, policy.submodules, "exact", tuple(SubmoduleRule))
+        ),
+        allowed=_allowed(f"{at}.allowed", table["allowed"], policy) if "allowed" in table else policy.allowed,
+        denied=policy.denied | denied,
+        # A list of denied names would do nothing without it.
+        enforce_forbidden=forbid or bool(denied),
+    )
+
+
+def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:
+    modules = _names(field, value)
+    for module in sorted(modules):
+        if not policy.allows(module):
+            raise _wider(field, f"{module!r} is not allowed by the policy")
+    return modules
+
+
+def _at_most(
+    at: str, key: str, table: Table, most: _Number, read: Callable[[str, object], _Number]
+) -> _Number:
+    if key not in table:
+        return most
+    value = read(f"{at}.{key}", table[key])
+    if value > most:
+        raise _wider(f"{at}.{key}", f"{value:g} is more than the policy's {most:g}")
+    return value
+
+
+def _choice(at: str, key: str, table: Table, current: str, tightest: str, known: tuple[str, ...]) -> str:
+    value = table.get(key, current)
+    if value not in known:
+        raise _wrong(f"{at}.{key}", "must be one of " + ", ".join(known))
+    if value not in {current, tightest}:
+        raise _wider(f"{at}.{key}", f"{value} is wider than the policy's {current}")
+    return str(value)
+
+
+def _subset(field: str, asked: frozenset[_Item], allowed: frozenset[_Item]) -> frozenset[_Item]:
+    if beyond := asked - allowed:
+        raise _wider(field, "not in the policy: " + ", ".join(str(item) for item in sorted(beyond)))
+    return asked
+
+
+def _number(field: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(field, "must be a number")
+    if not math.isfinite(value) or value <= 0:
+        raise _wrong(field, "must be a finite number over 0")
+    return float(value)
+
+
+def _whole(field: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _wrong(field, "must be a whole number, 1 or more")
+    return value
+
+
+def _names(field: str, value: object) -> frozenset[str]:
+    names = _list(field, value)
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        raise _wrong(field, "must be a list of dotted names or hosts, each of at most 100 characters")
+    if len(names) > _MOST_NAMES:
+        raise _wrong(field, f"has more than {_MOST_NAMES} names")
+    return frozenset(str(name) for name in names)
+
+
+def _ports(field: str, value: object) -> frozenset[int]:
+    return frozenset(_whole(field, item) for item in _list(field, value))
+
+
+def _list(field: str, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise _wrong(field, "must be a list")
+    return value
+
+
+def _table(field: str, value: object) -> Table:
+    if not isinstance(value, Mapping):
+        raise _wrong(field, "must be an object")
+    return value
+
+
+def _refuse_unknown(at: str, table: Table, known: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in known:
+            message = f"{at}.{key}: unknown key{nearest(key, known)}; known are {', '.join(known)}"
+            raise RequestError("override.unknown", message, field=f"{at}.{key}")
+
+
+def _wrong(field: str, message: str) -> RequestError:
+    return RequestError("override.type", f"{field}: {message}", field=field)
+
+
+def _wider(field: str, message: str) -> RequestError:
+    return RequestError("override.wider", f"{field}: {message}; a request can only tighten", field=field)

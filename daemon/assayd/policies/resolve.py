@@ -1,0 +1,167 @@
+"""What profiles come to: what they extend, then what they state themselves.
+
+Profiles that one extends are united (`merge`). What it states itself then wins: a limit or a mode replaces
+what is inherited, a list adds to it. So a profile can be tighter than its parents only by saying so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from assayd.model.policy import (
+    Bounds,
+    ExecutionPolicy,
+    ImportMode,
+    ImportPolicy,
+    NetworkMode,
+    NetworkPolicy,
+    Range,
+    ResourcePolicy,
+    SubmoduleRule,
+)
+from assayd.policies.canonical import MEGABYTE
+from assayd.policies.files import BoundsTable, ImportsTable, NetworkTable, Profile, ResourcesTable
+from assayd.policies.merge import merge, merge_bounds
+from assayd.tomlfile import Problem, nearest
+
+Categories = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A profile with everything that it inherits, not clamped yet, and the bounds that it asks for."""
+
+    policy: ExecutionPolicy
+    bounds: Bounds
+
+
+class Resolver:
+    """Resolves profiles against one another; every problem met is kept in `problems`."""
+
+    def __init__(self, profiles: Mapping[str, Profile], categories: Categories, bounds: Bounds) -> None:
+        self.problems: list[Problem] = []
+        self._profiles = profiles
+        self._categories = categories
+        self._bounds = bounds
+        self._drafts: dict[str, Draft | None] = {}
+
+    def draft(self, name: str, trail: tuple[str, ...] = ()) -> Draft | None:
+        """Give what a profile comes to; None when a problem, of it or of a parent, prevents that."""
+        if name not in self._drafts:
+            profile = self._profiles[name]
+            parents = self._parents(profile, (*trail, name))
+            own = [*self._unknown_categories(profile), *_contradictions(profile, parents or [])]
+            self.problems += own
+            self._drafts[name] = None if parents is None or own else self._state(profile, parents)
+        return self._drafts[name]
+
+    def _parents(self, profile: Profile, trail: tuple[str, ...]) -> list[Draft] | None:
+        drafts: list[Draft] = []
+        usable = True
+        for parent in profile.parents:
+            message = self._refuse(parent, trail)
+            if message is not None:
+                self.problems.append(profile.file.problem(("extends",), message))
+                usable = False
+            elif (draft := self.draft(parent, trail)) is not None:
+                drafts.append(draft)
+            else:
+                usable = False
+        return drafts if usable else None
+
+    def _refuse(self, parent: str, trail: tuple[str, ...]) -> str | None:
+        if parent in trail:
+            return "profiles extend one another in a circle: " + " > ".join((*trail, parent))
+        if parent not in self._profiles:
+            return f"there is no profile {parent!r}{nearest(parent, list(self._profiles))}"
+        return None
+
+    def _unknown_categories(self, profile: Profile) -> Iterator[Problem]:
+        for category in profile.table.imports.categories or ():
+            if category not in self._categories:
+                hint = nearest(category, list(self._categories))
+                message = f"there is no import category {category!r}{hint}"
+                yield profile.file.problem(("imports", "categories"), message)
+
+    def _state(self, profile: Profile, parents: Sequence[Draft]) -> Draft:
+        table = profile.table
+        base = _unite(parents) if parents else self._base()
+        policy = replace(
+            base.policy,
+            name=profile.name,
+            description=table.description or base.policy.description,
+            network=_network(table.network, base.policy.network if parents else None),
+            imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            resources=_resources(table.resources, base.policy.resources),
+        )
+        return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
+
+    def _base(self) -> Draft:
+        return Draft(policy=ExecutionPolicy(name=""), bounds=self._bounds)
+
+
+def _unite(parents: Sequence[Draft]) -> Draft:
+    return Draft(
+        policy=reduce(merge, (parent.policy for parent in parents)),
+        bounds=reduce(merge_bounds, (parent.bounds for parent in parents)),
+    )
+
+
+def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Problem]:
+    if profile.table.imports.enforce_forbidden is False:
+        for parent in parents:
+            if parent.policy.imports.enforce_forbidden:
+                message = f"cannot be switched off: {parent.policy.name!r}, which it extends, has it on"
+                yield profile.file.problem(("imports", "enforce_forbidden"), message)
+    for limit, pair in profile.table.bounds:
+        if pair is not None and pair[0] > pair[1]:
+            yield profile.file.problem(("bounds", limit), "the least is over the most")
+
+
+def _network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
+    inherited = base or NetworkPolicy()
+    ports = frozenset(table.ports or ())
+    return NetworkPolicy(
+        mode=NetworkMode(table.mode) if table.mode is not None else inherited.mode,
+        hosts=inherited.hosts | frozenset(table.hosts or ()),
+        ports=ports | base.ports if base else ports or inherited.ports,
+        connect_timeout_s=_stated(table.connect_timeout_s, inherited.connect_timeout_s),
+    )
+
+
+def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
+    inherited = base or ImportPolicy()
+    listed = frozenset(table.allowed or ()) | table.names.keys()
+    by_category = frozenset().union(*(categories[name] for name in table.categories or ()))
+    own_names = {m: inherited.names.get(m, frozenset()) | frozenset(n) for m, n in table.names.items()}
+    forbid = table.enforce_forbidden
+    return ImportPolicy(
+        mode=ImportMode(table.mode) if table.mode is not None else inherited.mode,
+        categories=tuple(dict.fromkeys((*inherited.categories, *(table.categories or ())))),
+        allowed=inherited.allowed | by_category | listed,
+        denied=inherited.denied | frozenset(table.denied or ()),
+        submodules=SubmoduleRule(table.submodules) if table.submodules is not None else inherited.submodules,
+        names={**inherited.names, **own_names},
+        enforce_forbidden=inherited.enforce_forbidden if forbid is None else forbid,
+    )
+
+
+def _resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
+    memory_mb = table.memory_mb
+    return ResourcePolicy(
+        timeout_s=_stated(table.timeout_s, base.timeout_s),
+        unit_timeout_s=_stated(table.unit_timeout_s, base.unit_timeout_s),
+        memory_bytes=base.memory_bytes if memory_mb is None else memory_mb * MEGABYTE,
+        max_processes=base.max_processes if table.max_processes is None else table.max_processes,
+    )
+
+
+def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
+    stated = {limit: Range(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
+    return replace(base, **stated)
+
+
+def _stated(value: float | None, inherited: float) -> float:
+    return inherited if value is None else value

@@ -1,0 +1,1 @@
+"""What the daemon needs of the world, as small protocols; each has more than one implementation."""

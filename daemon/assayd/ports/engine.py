@@ -1,0 +1,183 @@
+"""The container engine, without any engine's own words.
+
+`create → start → Duplex → kill → remove`: no labels syntax, host config or stream headers above this
+line, so that an OCI runtime started on an exported root filesystem fits behind it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+LABEL_DAEMON = "org.assayd.daemon"
+LABEL_GENERATION = "org.assayd.generation"
+LABEL_CONTAINER = "org.assayd.container"
+LABEL_POOL_KEY = "org.assayd.pool-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """Everything that is fixed at creation. Flags that never vary are the engine's constants.
+
+    `memory_bytes` (= memory + swap) and `pids` are totals, runner and image baseline included.
+    `work_*` bound the one writable tmpfs at `/sandbox`. `labels` are daemon, generation, container, key.
+    """
+
+    image: str
+    image_digest: str
+    memory_bytes: int
+    pids: int
+    cpus: float
+    work_bytes: int
+    work_files: int
+    open_files: int
+    seccomp: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRef:
+    """A container of ours: the engine's id, and the ULID that we gave it."""
+
+    engine_id: str
+    ulid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedContainer:
+    """A container that carries our labels, as the sweep finds it."""
+
+    engine_id: str
+    labels: Mapping[str, str]
+    running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFacts:
+    """What the engine says after the end. None = it does not say."""
+
+    running: bool
+    exit_code: int | None
+    oom_killed: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFacts:
+    """An image as the engine has it. `digest` identifies its content; `size_bytes` unpacked."""
+
+    name: str
+    digest: str
+    size_bytes: int
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """Which engine this is and what it can enforce."""
+
+    name: str
+    version: str
+    runtime: str
+    kernel: str
+    cgroup_version: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """How an engine behaves where engines differ; the canary believes only what it sees."""
+
+    seccomp: bool
+    tmpfs_owner: bool
+    tmpfs_inodes: bool
+    private_cgroup: bool
+    facts_after_exit: bool
+    pid1_immune: bool
+
+
+class Duplex(Protocol):
+    """The runner's standard input and output, as plain bytes."""
+
+    async def read(self) -> bytes:
+        """Give the next bytes of the runner's output; empty when it has ended.
+
+        Raises: EngineError when the connection to the engine failed.
+        """
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the runner's input and wait while its buffer is full.
+
+        Raises: EngineError when nobody reads any more.
+        """
+        ...
+
+    @property
+    def diagnostics(self) -> bytes:
+        """The last bytes (at most 8 KiB) that the runner itself wrote to its standard error."""
+        ...
+
+    async def close(self) -> None:
+        """Give up both directions. Safe to call twice, never raises; must come before a kill."""
+        ...
+
+
+class Engine(Protocol):
+    """A container engine. All methods raise EngineError, and none waits without a bound."""
+
+    async def info(self) -> EngineInfo:
+        """Ask the engine who it is."""
+        ...
+
+    def capabilities(self) -> Capabilities:
+        """Tell how this engine behaves where engines differ."""
+        ...
+
+    async def create(self, spec: ContainerSpec) -> ContainerRef:
+        """Create a container; it does not run yet."""
+        ...
+
+    async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
+        """Compare what was created with what was asked.
+
+        Raises: EngineError ``engine.mismatch``, naming each difference.
+        """
+        ...
+
+    async def start(self, ref: ContainerRef) -> Duplex:
+        """Attach, then start; nothing that the runner says is lost."""
+        ...
+
+    async def kill(self, ref: ContainerRef) -> None:
+        """End the container now. A container that has ended or is gone is fine."""
+        ...
+
+    async def remove(self, ref: ContainerRef) -> None:
+        """Remove the container, running or not, and verify that it is gone."""
+        ...
+
+    async def facts(self, ref: ContainerRef) -> EndFacts:
+        """Ask how a container ended, before it is removed."""
+        ...
+
+    async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
+        """List every container that carries our daemon's label, running or not."""
+        ...
+
+    async def image(self, name: str) -> ImageFacts:
+        """Look an image up. Raises: EngineError ``image.missing``, with the remedy."""
+        ...
+
+    async def load_image(self, archive: Path) -> ImageFacts:
+        """Load an image archive as `imaging` packs it."""
+        ...
+
+    async def export_image(self, name: str, target: Path) -> None:
+        """Write the image's root filesystem as a tar file."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections and threads."""
+        ...

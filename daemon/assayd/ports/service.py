@@ -1,0 +1,115 @@
+"""What the API needs of the daemon behind it: accept, wait, look, stop, follow, explain itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from assayd.model.attempt import Attempt
+from assayd.model.submission import Peer, Submission
+from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.validator import Validator
+
+
+class Health(StrEnum):
+    """What one check of the daemon's health came to."""
+
+    OK = "ok"
+    """As it should be."""
+    WARN = "warn"
+    """It serves, but somebody should look."""
+    FAIL = "fail"
+    """It does not serve, or not safely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRow:
+    """One check of the daemon's health; `remedy` is what to do, empty when nothing is."""
+
+    check: str
+    status: Health
+    detail: str
+    remedy: str = ""
+
+
+class Service(Protocol):
+    """The daemon, as its API sees it.
+
+    What a request is refused for is a RequestError; whose attempt it is, the API checks.
+    """
+
+    @property
+    def kinds(self) -> Mapping[str, Validator]:
+        """The validators that are enabled, by kind."""
+        ...
+
+    def ready(self) -> tuple[bool, str]:
+        """Tell whether attempts can be run, and why not."""
+        ...
+
+    async def submit(
+        self,
+        submission: Submission,
+        *,
+        peer: Peer,
+        attempt_id: str | None = None,
+        idempotency_key: str | None = None,
+        batch_id: str | None = None,
+    ) -> Accepted:
+        """Accept a submission durably.
+
+        Raises: RequestError ``queue.full`` or ``quota.full`` (retryable), ``policy.unknown``,
+        ``policy.unenforceable``, ``override.wider``, ``conflict``, ``not_ready``.
+        """
+        ...
+
+    async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
+        """Give the attempt as soon as it is finished, or as it is when the time is up."""
+        ...
+
+    async def get(self, attempt_id: str) -> Attempt | None:
+        """Look an attempt up."""
+        ...
+
+    async def list(self, query: Query) -> Page:
+        """List attempts, newest first. Raises: RequestError ``invalid`` for a cursor that is not one."""
+        ...
+
+    async def cancel(self, attempt_id: str) -> None:
+        """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
+        ...
+
+    async def documents(
+        self, attempt: Attempt
+    ) -> tuple[Mapping[str, object] | None, Mapping[str, object] | None]:
+        """Give report and execution of a finished attempt in their wire form, as its bundle has them."""
+        ...
+
+    async def artifact(self, attempt: Attempt, name: str) -> bytes:
+        """Give one file of the bundle. Raises: StoreError ``artifact.missing``."""
+        ...
+
+    def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
+        """Give the whole bundle as a tar stream."""
+        ...
+
+    def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
+        """Give the events of an attempt after the one with that id, up to ``finished``.
+
+        The ids are those of `wire.event_id`. Closing the iterator gives up the subscription.
+        """
+        ...
+
+    def policies(self) -> Mapping[str, Mapping[str, object]]:
+        """Describe the profiles, by name, with effective values."""
+        ...
+
+    def metrics(self) -> bytes:
+        """Give the metrics in Prometheus' text format."""
+        ...
+
+    async def health(self) -> Sequence[HealthRow]:
+        """Examine engine, images, canary, limits and permissions."""
+        ...

@@ -1,0 +1,132 @@
+"""Where attempts live: durable at accept, at lease, and at the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from assayd.model.attempt import Attempt, State
+from assayd.model.report import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of an attempt in one container, journalled before its first frame is sent."""
+
+    attempt_id: str
+    run_number: int
+    daemon_id: str
+    generation: str
+    container_ulid: str
+    leased_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to an attempt. `seq` counts per attempt, from 1, across its runs."""
+
+    attempt_id: str
+    run_number: int
+    seq: int
+    kind: str
+    at: datetime
+    body: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which attempts a listing wants; None = any. `uid` limits it to a peer's own."""
+
+    state: State | None = None
+    verdict: Verdict | None = None
+    kind: str | None = None
+    batch_id: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    since: datetime | None = None
+    uid: int | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Attempts, newest first, and where the next page begins."""
+
+    attempts: tuple[Attempt, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What an accept came to. `existing` is True when the same request was accepted before."""
+
+    attempt: Attempt
+    existing: bool
+
+
+class JobStore(Protocol):
+    """Attempts, runs, verdicts and events. Raises StoreError; each write is one transaction."""
+
+    async def accept(
+        self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
+    ) -> Accepted:
+        """Record a new attempt with its submission, durably.
+
+        The same id, or the same key from the same uid, with an equal submission gives the attempt
+        that was recorded first. Raises: RequestError ``conflict`` when the submission differs.
+        """
+        ...
+
+    async def lease(self, run: Run) -> None:
+        """Record which container a run gets, durably, before the first frame is sent."""
+        ...
+
+    async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
+        """Record the verdict, durably: insert or nothing. False when one is there already."""
+        ...
+
+    async def append(self, events: Sequence[Event]) -> None:
+        """Record events; durable at the latest with the attempt's verdict."""
+        ...
+
+    async def get(self, attempt_id: str) -> Attempt | None:
+        """Look an attempt up."""
+        ...
+
+    async def document(self, attempt_id: str) -> bytes:
+        """Give the submission as it was accepted (canonical JSON).
+
+        Raises: StoreError ``attempt.missing``.
+        """
+        ...
+
+    async def list(self, query: Query) -> Page:
+        """List attempts, newest first. Raises: RequestError ``invalid`` for a cursor that is not one.
+
+        States between queued and finished are not on record: a query for any of them gives all that
+        are unfinished.
+        """
+        ...
+
+    async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
+        """Give the recorded events after the one with that run and sequence number, in order."""
+        ...
+
+    async def unfinished(self) -> Sequence[Attempt]:
+        """Give every attempt without a verdict, with `run_number` = runs leased so far."""
+        ...
+
+    async def expired(self, before: datetime, limit: int) -> Sequence[Attempt]:
+        """Give finished attempts that were accepted before a time, oldest first."""
+        ...
+
+    async def remove(self, attempt_ids: Sequence[str]) -> None:
+        """Forget attempts with all that is on record of them; their bundles are the caller's."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is being written and close."""
+        ...

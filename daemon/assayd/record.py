@@ -1,0 +1,147 @@
+"""Puts on record what an attempt came to: merges its report and writes its bundle."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from assayd import __version__
+from assayd.errors import AssaydError
+from assayd.job import Document, Finished, Job
+from assayd.model.attempt import Attempt, Failure
+from assayd.model.merge import Ran, merge_report, merge_stages, static_results
+from assayd.model.report import Report, StageReport, StageStatus, Verdict
+from assayd.model.run import RunResult
+from assayd.ports.artifacts import ArtifactStore, Bundle
+from assayd.ports.clock import Clock
+from assayd.wire import canonical, execution_document, junit, limits_document, report_document
+
+log = structlog.get_logger()
+
+POLICY_RULES = "policy."
+"""How rules begin that the runtime policy gives."""
+
+
+async def conclude(
+    job: Job,
+    artifacts: ArtifactStore,
+    clock: Clock,
+    static: tuple[StageReport, ...],
+    ran: Ran | None,
+    failure: Failure | None,
+) -> Finished:
+    """Merge everything into the report and write the bundle."""
+    now = clock.now()
+    report = _report(job, static, ran, failure, now)
+    for stage in report.stages[len(static) :]:
+        job.tell_stage(stage)
+    attempt = replace(
+        job.attempt,
+        verdict=report.verdict,
+        finished_at=now,
+        cause=ran.result.outcome.cause.value if ran else None,
+        error=failure,
+    )
+    documents = report_document(report)
+    execution = execution_document(ran.result, limits=job.limits, network=job.policy.network) if ran else None
+    try:
+        files = bundle_files(job, report, ran, documents, execution)
+        written = await artifacts.write(_bundle(attempt, files, ran))
+        attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
+    except AssaydError as trouble:
+        log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code)
+        # Without its record a pass is not a pass.
+        attempt = replace(
+            attempt, verdict=Verdict.ERROR, error=Failure(code=trouble.code, message=trouble.message)
+        )
+    misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
+    return Finished(attempt=attempt, report=documents, execution=execution, static_misses=misses)
+
+
+def _report(
+    job: Job,
+    static: tuple[StageReport, ...],
+    ran: Ran | None,
+    failure: Failure | None,
+    now: datetime,
+) -> Report:
+    stages = merge_stages(static or _unreached(job), job.validator.runtime_stages, ran)
+    blank = Report(
+        attempt_id=job.attempt.id,
+        kind=job.attempt.kind,
+        verdict=Verdict.ERROR,
+        stage_reached="",
+        stages=stages,
+        static_results=static_results(static),
+        effective_limits=limits_document(job.limits, job.policy.network),
+        clamped=job.policy.clamped,
+        input_digest=job.submission.input_digest,
+        policy_digest=job.policy.digest,
+        validated_at=now,
+    )
+    report = merge_report(blank, stages, ran)
+    if failure is not None:
+        verdict = Verdict.CANCELLED if failure.code == "cancelled" else Verdict.ERROR
+        return replace(report, verdict=verdict)
+    if report.verdict is Verdict.FAILED:
+        failed = next(s for s in stages if s.status is StageStatus.FAILED)
+        return replace(report, retry_context=job.validator.retry_context(failed.findings, failed.name))
+    return report
+
+
+def _unreached(job: Job) -> tuple[StageReport, ...]:
+    return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
+
+
+def bundle_files(
+    job: Job, report: Report, ran: Ran | None, documents: Document, execution: Document | None
+) -> dict[str, bytes]:
+    """Give the files of the bundle by name, as CONTRACT section 5 lists them."""
+    stamp = job.attempt.created_at.strftime("%Y%m%dT%H%M%S.%fZ")
+    result = ran.result if ran else None
+    files = {
+        f"stdout_{stamp}.log": _joined(result, "stdout"),
+        f"stderr_{stamp}.log": _joined(result, "stderr"),
+        f"execution_{stamp}.json": canonical(execution),
+        f"validation_{stamp}.json": canonical(documents),
+        f"submission_{stamp}.json": job.submission.document,
+    }
+    if report.cases is not None:
+        files[f"junit_{stamp}.xml"] = junit(report)
+    for output in result.outputs if result else ():
+        files[f"files/{output.name}"] = output.content
+    return files
+
+
+def _joined(result: RunResult | None, stream: str) -> bytes:
+    return "".join(getattr(unit, stream).text() for unit in result.units).encode() if result else b""
+
+
+def _bundle(attempt: Attempt, files: dict[str, bytes], ran: Ran | None) -> Bundle:
+    cut = {f"files/{o.name}" for o in ran.result.outputs if o.truncated} if ran else set()
+    for stream in ("stdout", "stderr"):
+        if ran and any(getattr(unit, stream).truncated for unit in ran.result.units):
+            cut |= {name for name in files if name.startswith(stream)}
+    return Bundle(
+        attempt_id=attempt.id,
+        run_number=max(attempt.run_number, 1),
+        created_at=attempt.created_at,
+        category=attempt.labels.get("category", attempt.kind),
+        platform=attempt.labels.get("platform", "default"),
+        files=files,
+        truncated=frozenset(cut),
+        manifest={
+            "assayd": __version__,
+            "attempt_id": attempt.id,
+            "input_digest": attempt.input_digest,
+            "image_digest": ran.result.container.image_digest if ran else None,
+            "python": {"daemon": platform.python_version(), "image": _image_python(ran)},
+        },
+    )
+
+
+def _image_python(ran: Ran | None) -> str | None:
+    return ran.result.container.python if ran else None

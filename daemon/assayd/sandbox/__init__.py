@@ -1,0 +1,1 @@
+"""Runs a RunSpec in a container that is used once, and says how it ended."""

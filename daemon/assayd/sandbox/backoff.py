@@ -1,0 +1,14 @@
+"""How long to leave an engine alone that has just failed."""
+
+from __future__ import annotations
+
+from tenacity import RetryCallState, Retrying, wait_exponential_jitter
+
+_BACK_OFF = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
+
+
+def back_off_s(failures: int) -> float:
+    """Give how many seconds to wait after so many failures in a row: exponential, with jitter."""
+    call = RetryCallState(Retrying(), None, (), {})
+    call.attempt_number = failures
+    return _BACK_OFF(call)

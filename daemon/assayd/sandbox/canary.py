@@ -1,0 +1,85 @@
+"""Tries the walls against the live engine before the first submission is taken, and when doctor asks.
+
+What is believed is behaviour: a probe that gets through, or a limit that does not end what exceeds it,
+is a leak, whatever the engine says of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from assayd.aio import Deadline
+from assayd.model.policy import ImportMode, ImportPolicy
+from assayd.model.run import Limits, Program, RunSpec, Unit, UnitResult
+from assayd.model.submission import JsonValue
+from assayd.sandbox.probes import Probe, probes
+from assayd.sandbox.sandbox import Sandbox
+
+LIMITS = Limits(
+    timeout_s=20.0,
+    unit_timeout_s=2.0,
+    memory_bytes=64 * 2**20,
+    max_processes=8,
+    work_bytes=8 * 2**20,
+    output_read_bytes=2**20,
+)
+
+
+async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
+    """Give a sentence for each wall that does not hold.
+
+    Raises: EngineError when no container can be had.
+    """
+    tried = probes(max_processes=LIMITS.max_processes, work_bytes=LIMITS.work_bytes)
+    spec = canary_spec(tried, image)
+    async with sandbox.lease(spec) as lease:
+        result = await sandbox.run(lease, spec, Deadline(LIMITS.timeout_s))
+    if len(result.units) != len(tried):
+        return [f"the canary ended early: {result.outcome.cause} {dict(result.outcome.evidence)}"]
+    pairs = zip(tried, result.units, strict=True)
+    return [complaint for probe, unit in pairs for complaint in _complaints(probe, unit)]
+
+
+def canary_spec(tried: Sequence[Probe], image: str) -> RunSpec:
+    """Plan one container that runs every probe, one after the other."""
+    return RunSpec(
+        image=image,
+        limits=LIMITS,
+        imports=ImportPolicy(mode=ImportMode.OBSERVE),
+        units=tuple(
+            Unit(
+                name=probe.name,
+                program=Program.CALL,
+                arguments={
+                    "source": probe.source,
+                    "filename": "canary.py",
+                    "function": "probe",
+                    "args": [],
+                    "kwargs": {},
+                    "builtins": "full",
+                },
+                deadline_s=probe.deadline_s,
+            )
+            for probe in tried
+        ),
+    )
+
+
+def _complaints(probe: Probe, unit: UnitResult) -> list[str]:
+    cause = unit.outcome.cause
+    if cause is not probe.cause:
+        said = unit.stderr.text()[-200:]
+        return [
+            f"{probe.name}: ended as {cause} instead of {probe.cause} {dict(unit.outcome.evidence)} {said}"
+        ]
+    return [f"{probe.name}: {complaint}" for complaint in probe.complaints(_value(unit))]
+
+
+def _value(unit: UnitResult) -> JsonValue:
+    """Give what the probe returned; anything else is a complaint of the probe's own judge."""
+    try:
+        record = json.loads(unit.results[0]) if unit.results else None
+    except ValueError:
+        return None
+    return record.get("value") if isinstance(record, dict) else None

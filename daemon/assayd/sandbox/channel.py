@@ -1,0 +1,87 @@
+"""Frames over a container's standard streams, with the guest as a hostile peer.
+
+Decides form: what is a frame, how large it may be, whether a header field has its type and range.
+Leaves order and meaning to `sandbox.runner`.
+"""
+
+from __future__ import annotations
+
+from assayd.guest import frames
+from assayd.ports.engine import Duplex
+
+Header = frames.Header
+
+
+class GuestFault(Exception):
+    """The guest side broke the protocol. Never leaves `sandbox`: it becomes the run's end."""
+
+
+class StreamEnded(Exception):
+    """The guest side's stream ended. Never leaves `sandbox`: it becomes the run's end."""
+
+
+class Channel:
+    """One conversation with one runner."""
+
+    def __init__(self, duplex: Duplex) -> None:
+        self.duplex = duplex
+        self._decoder = frames.Decoder()
+        self._ready: list[tuple[Header, bytes]] = []
+
+    async def send(self, *parts: bytes) -> None:
+        """Send encoded frames in one go."""
+        await self.duplex.write(b"".join(parts))
+
+    async def receive(self) -> tuple[Header, bytes]:
+        """Give the next frame.
+
+        Raises: GuestFault when the bytes are no frame; StreamEnded at the end; EngineError.
+        """
+        while not self._ready:
+            data = await self.duplex.read()
+            if not data:
+                raise StreamEnded
+            self._feed(data)
+        return self._ready.pop(0)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._ready.extend(self._decoder.feed(data))
+        except frames.FrameError as problem:
+            raise GuestFault(str(problem)) from None
+
+    async def close(self) -> None:
+        """Give up the streams; must come before the container is killed."""
+        await self.duplex.close()
+
+
+def integer(header: Header, field: str, *, most: int = 2**53) -> int:
+    """Read a non-negative integer field. Raises: GuestFault."""
+    value = header.get(field)
+    if type(value) is not int or not 0 <= value <= most:
+        raise GuestFault(f"{header['type']}.{field} is not an integer in range")
+    return value
+
+
+def number(header: Header, field: str) -> float:
+    """Read a non-negative finite number field. Raises: GuestFault."""
+    value = header.get(field)
+    if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
+        raise GuestFault(f"{header['type']}.{field} is not a number in range")
+    return float(value)  # type: ignore[arg-type]
+
+
+def text(header: Header, field: str, *, most: int = 4096) -> str:
+    """Read a string field. Raises: GuestFault."""
+    value = header.get(field)
+    if type(value) is not str or len(value) > most:
+        raise GuestFault(f"{header['type']}.{field} is not a string of at most {most} characters")
+    return value
+
+
+def boolean(header: Header, field: str) -> bool:
+    """Read a boolean field. Raises: GuestFault."""
+    value = header.get(field)
+    if type(value) is not bool:
+        raise GuestFault(f"{header['type']}.{field} is not a boolean")
+    return value

@@ -1,0 +1,138 @@
+"""One container of ours from its creation to its verified removal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from assayd.aio import finish
+from assayd.errors import EngineError
+from assayd.guest.frames import FrameError
+from assayd.ports.engine import (
+    LABEL_CONTAINER,
+    LABEL_DAEMON,
+    LABEL_GENERATION,
+    LABEL_POOL_KEY,
+    ContainerRef,
+    ContainerSpec,
+    EndFacts,
+    Engine,
+)
+from assayd.sandbox.channel import Channel, GuestFault, StreamEnded
+from assayd.sandbox.opening import Ready, greet
+from assayd.sandbox.pool import PoolKey
+
+OPEN_TIMEOUT_S = 60.0
+REMOVE_TIMEOUT_S = 60.0
+SETTLE_TRIES = 20
+SETTLE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What the labels say of every container of this daemon."""
+
+    daemon_id: str
+    generation: str
+
+
+class Container:
+    """A started container whose runner is ready. Leased once at most."""
+
+    def __init__(self, *, engine: Engine, ref: ContainerRef, key: PoolKey, channel: Channel) -> None:
+        self._engine = engine
+        self.ref = ref
+        self.key = key
+        self.channel = channel
+        self.ready = Ready(python="", memory_bytes=0, cgroup=0)
+
+    def __repr__(self) -> str:
+        return f"<Container {self.ref.ulid} {self.key.image}>"
+
+    async def facts(self, *, ends_by_itself: bool) -> EndFacts:
+        """Ask how the container ended, after ending it.
+
+        One whose stream has ended by itself is about to be seen as ended; it is given a moment, so that
+        our own kill does not hide how.
+        """
+        await self.channel.close()
+        for _ in range(SETTLE_TRIES if ends_by_itself else 0):
+            facts = await self._engine.facts(self.ref)
+            if not facts.running:
+                return facts
+            await asyncio.sleep(SETTLE_S)
+        await self._engine.kill(self.ref)
+        return await self._engine.facts(self.ref)
+
+    async def remove(self) -> None:
+        """Close the stream, end the container, and see that it is gone.
+
+        Raises: EngineError when it is not.
+        """
+        await self.channel.close()
+        await self._engine.remove(self.ref)
+
+    async def ended(self) -> None:
+        """Wait, while the container is idle, until its stream says anything: it has died then."""
+        await self.channel.duplex.read()
+
+
+async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str) -> Container:
+    """Create, inspect, start and greet a container.
+
+    Raises: EngineError; nothing is left behind then, or the reaper finds it by its labels.
+    """
+    spec = container_spec(key, origin, ulid)
+    async with _guest_faults_are_ours():
+        ref = await engine.create(spec)
+        try:
+            await engine.verify(ref, spec)
+            container = Container(engine=engine, ref=ref, key=key, channel=Channel(await engine.start(ref)))
+        except BaseException:
+            await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
+            raise
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                container.ready = await greet(container.channel, key.preload)
+        except BaseException:
+            await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+            raise
+    return container
+
+
+@asynccontextmanager
+async def _guest_faults_are_ours() -> AsyncIterator[None]:
+    """Turn what a runner does wrong before any guest code has run into our own trouble."""
+    try:
+        yield
+    except GuestFault as fault:
+        raise EngineError("image.mismatch", str(fault)) from fault
+    except FrameError as problem:
+        raise EngineError("runner.request", "what the runner is to prepare does not fit a frame") from problem
+    except StreamEnded as end:
+        raise EngineError("runner.silent", "the runner ended before it was ready", retryable=True) from end
+    except TimeoutError as late:
+        raise EngineError("runner.slow", "the runner was not ready in time", retryable=True) from late
+
+
+def container_spec(key: PoolKey, origin: Origin, ulid: str) -> ContainerSpec:
+    """Give the engine's form of a key, with the labels of one container."""
+    return ContainerSpec(
+        image=key.image,
+        image_digest=key.image_digest,
+        memory_bytes=key.memory_bytes,
+        pids=key.pids,
+        cpus=key.cpus,
+        work_bytes=key.work_bytes,
+        work_files=key.work_files,
+        open_files=key.open_files,
+        seccomp=key.seccomp,
+        labels={
+            LABEL_DAEMON: origin.daemon_id,
+            LABEL_GENERATION: origin.generation,
+            LABEL_CONTAINER: ulid,
+            LABEL_POOL_KEY: key.digest,
+        },
+    )

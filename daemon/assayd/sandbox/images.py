@@ -1,0 +1,51 @@
+"""Finds the images that runs need, and refuses one whose guest code is not this daemon's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assayd.errors import EngineError
+from assayd.imaging.digest import guest_digest
+from assayd.ports.engine import Engine, ImageFacts
+
+PREFIX = "assayd/"
+LABEL_GUEST = "org.assayd.guest"
+LABEL_PYTHON = "org.assayd.python"
+LABEL_BASELINE = "org.assayd.baseline-bytes"
+DEFAULT_BASELINE_BYTES = 32 * 2**20
+"""What the runner and the image's own libraries are given on top of the policy's memory."""
+
+
+class Images:
+    """Looks images up once and remembers them; `forget()` after they may have changed."""
+
+    def __init__(self, engine: Engine, guest: Path) -> None:
+        self._engine = engine
+        self._expected = guest_digest(guest)
+        self._known: dict[str, ImageFacts] = {}
+
+    async def get(self, name: str) -> ImageFacts:
+        """Give the image of this short name, e.g. ``python``.
+
+        Raises: EngineError ``image.missing`` or ``image.mismatch``, with the remedy.
+        """
+        if name not in self._known:
+            facts = await self._engine.image(PREFIX + name)
+            if facts.labels.get(LABEL_GUEST) != self._expected:
+                raise EngineError(
+                    "image.mismatch",
+                    f"image {PREFIX}{name} holds another version of the guest code than this daemon; "
+                    f"run: assay images build {name}",
+                )
+            self._known[name] = facts
+        return self._known[name]
+
+    def forget(self) -> None:
+        """Look every image up anew at its next use."""
+        self._known.clear()
+
+
+def baseline_bytes(facts: ImageFacts) -> int:
+    """Give the memory that a container of this image needs before any guest code runs."""
+    text = facts.labels.get(LABEL_BASELINE, "")
+    return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES

@@ -1,0 +1,167 @@
+"""Says how a unit and a run ended: one cause of a closed list, with the evidence that decided it.
+
+Pure. Evidence is asked in this order, and the first that speaks decides:
+
+    1. what we did ourselves     our own kills: deadline, cap, cancel
+    2. the kernel's counters     cgroup out-of-memory kills, refused forks, a full work directory
+    3. the engine's flags        its word on an out-of-memory kill of the whole container
+    4. the signal                that the child died of, as wait saw it
+    5. the exit code             as wait saw it
+    6. the record                exactly one result, well formed, and nothing left running
+
+The exit code alone never names a cause beyond "it was not 0". A counter that moved beside a complete,
+good record does not fail the unit: it stays in the evidence as a limit that was met.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+from assayd.model.run import (
+    Cause,
+    ContainerFacts,
+    Outcome,
+    RunEnd,
+    RunResult,
+    RunSpec,
+    UnitEnd,
+    UnitResult,
+)
+
+_OWN_KILLS = {
+    UnitEnd.DEADLINE: (Cause.TIMEOUT, "unit deadline"),
+    UnitEnd.OUTPUT_LIMIT: (Cause.OUTPUT_LIMIT, "output read cap"),
+    UnitEnd.RESULT_LIMIT: (Cause.OUTPUT_LIMIT, "result cap"),
+}
+
+_RUN_ENDS = {
+    RunEnd.CANCELLED: Cause.CANCELLED,
+    RunEnd.DEADLINE: Cause.TIMEOUT,
+    RunEnd.PROTOCOL: Cause.PROTOCOL_VIOLATION,
+    RunEnd.ENGINE: Cause.INFRASTRUCTURE,
+}
+
+RUNNER_FAULT = 70
+"""Exit code of a runner that could not do what it was asked."""
+
+
+def classify(result: RunResult, spec: RunSpec) -> RunResult:
+    """Give the same result with the outcome of every unit and of the run filled in."""
+    ended = _run_end(result)
+    units = tuple(
+        replace(unit, outcome=ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit_outcome(unit))
+        for unit in result.units
+    )
+    return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
+
+
+def unit_outcome(unit: UnitResult) -> Outcome:
+    """Decide how a unit ended that the runner saw to its end."""
+    if unit.end in _OWN_KILLS:
+        cause, by = _OWN_KILLS[unit.end]
+        return _outcome(cause, unit, killed_by=by)
+    failed = unit.wait_status != 0
+    counted = _counted(unit)
+    if failed and counted is not None and counted is not Cause.DISK_LIMIT:
+        return _outcome(counted, unit)
+    refused = next((e for e in unit.events if e.enforced and not e.allowed), None)
+    if refused is not None:
+        return _outcome(Cause.POLICY_VIOLATION, unit, refused=f"{refused.kind} {refused.detail}")
+    if failed and counted is not None:
+        return _outcome(counted, unit)
+    return _by_wait(unit)
+
+
+def _counted(unit: UnitResult) -> Cause | None:
+    """Give the limit that the kernel's counters show as met, if any."""
+    if unit.usage.oom_kills:
+        return Cause.OUT_OF_MEMORY
+    if unit.usage.pids_refused:
+        return Cause.PROCESS_LIMIT
+    if unit.usage.work_full:
+        return Cause.DISK_LIMIT
+    return None
+
+
+def _by_wait(unit: UnitResult) -> Outcome:
+    status = unit.wait_status or 0
+    if os.WIFSIGNALED(status):
+        return _outcome(Cause.SIGNALLED, unit)
+    if os.WEXITSTATUS(status):
+        return _outcome(Cause.EXITED_NONZERO, unit)
+    if unit.malformed is not None:
+        return _outcome(Cause.PROTOCOL_VIOLATION, unit, malformed=unit.malformed)
+    if len(unit.results) != 1:
+        return _outcome(Cause.PROTOCOL_VIOLATION, unit, result_records=len(unit.results))
+    if unit.left_processes:
+        return _outcome(Cause.LEFT_PROCESSES, unit, left_processes=unit.left_processes)
+    return _outcome(Cause.COMPLETED, unit)
+
+
+def _outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
+    return Outcome(cause=cause, evidence={"unit": unit.name[:256], **evidence, **_traces(unit)})
+
+
+def _traces(unit: UnitResult) -> dict[str, object]:
+    """Give what wait and the kernel's counters say of a unit, without the zeros."""
+    status, usage = unit.wait_status, unit.usage
+    traces: dict[str, object] = {
+        "oom_kills": usage.oom_kills,
+        "pids_refused": usage.pids_refused,
+        "work_directory_full": usage.work_full,
+    }
+    if status is not None and os.WIFSIGNALED(status):
+        traces["signal"] = signal_name(os.WTERMSIG(status))
+    elif status is not None:
+        traces["exit_code"] = os.WEXITSTATUS(status)
+    return {key: value for key, value in traces.items() if value or key == "exit_code"}
+
+
+def _run_end(result: RunResult) -> Outcome | None:
+    """Decide for the run as a whole when it did not end as it should; None when it did."""
+    if result.end is RunEnd.FINISHED:
+        return None
+    evidence: dict[str, object] = {"run_end": result.end.value}
+    if result.detail:
+        evidence["detail"] = result.detail
+    if result.end is RunEnd.LOST:
+        return _lost(result.container, evidence)
+    return Outcome(cause=_RUN_ENDS[result.end], evidence=evidence)
+
+
+def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
+    """Decide why a runner fell silent, by what the engine says of its container."""
+    evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
+    if container.oom_killed:
+        return Outcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
+    # PID 1 can't be killed from inside: a SIGKILL came from the host. The other two are the runner's own:
+    # 70 is its fault, and with 0 it ends when its standard input does, that is when our connection is cut.
+    ours = (None, 0, RUNNER_FAULT, 128 + signal.SIGKILL)
+    cause = Cause.INFRASTRUCTURE if container.exit_code in ours else Cause.PROTOCOL_VIOLATION
+    return Outcome(cause=cause, evidence=evidence)
+
+
+def _of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
+    """Give the outcome of the first unit that did not complete, else completed."""
+    for unit in units:
+        if not unit.outcome.completed:
+            return unit.outcome
+    if len(units) != planned:
+        detail = {"units": len(units), "planned": planned}
+        return Outcome(cause=Cause.PROTOCOL_VIOLATION, evidence=detail)
+    met = [unit.outcome.evidence for unit in units if _counted(unit)]
+    evidence: dict[str, object] = {"units": planned}
+    return Outcome(cause=Cause.COMPLETED, evidence=evidence | ({"limits_met": met[:10]} if met else {}))
+
+
+_LOST = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted without a reason"})
+
+
+def signal_name(number: int) -> str:
+    """Give a signal's name, e.g. SIGSEGV."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,231 @@
+"""Decides which containers to create, hand out and remove. Pure: no I/O, no clock, no engine.
+
+A container is started ahead of need, waits with its runner ready, is leased once, and is removed. It is
+keyed by everything that is fixed at its creation. An empty pool is a cold start, never an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolKey:
+    """What is fixed when a container is created: two attempts with equal keys may use the same one."""
+
+    image: str
+    image_digest: str
+    memory_bytes: int
+    pids: int
+    cpus: float
+    work_bytes: int
+    work_files: int
+    open_files: int
+    network: str
+    seccomp: str = field(repr=False)
+    preload: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Give a short name of this key for labels and metrics."""
+        return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """Bounds of the pool.
+
+    `max_containers` counts every container that exists, from its creation to its verified removal.
+    `refill_concurrency` bounds creations that nobody waits for; `start_concurrency` all of them.
+    """
+
+    max_containers: int = 32
+    start_concurrency: int = 4
+    refill_concurrency: int = 1
+    idle_memory_bytes: int = 1024 * 2**20
+    max_idle_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """A container that waits to be leased."""
+
+    ulid: str
+    key: PoolKey
+    born_at: float
+    memory_bytes: int
+    alive: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """The pool at one moment.
+
+    `waiting` holds the keys of those who wait for a container, oldest first; `idle` is oldest first.
+    `starting` counts creations under way, `leased` containers in use, `removing` those on their way out,
+    `stuck` those that would not go; `busy` counts attempts under way. Until `blocked_until` nothing is
+    created: the engine has just refused.
+    """
+
+    waiting: tuple[PoolKey, ...] = ()
+    idle: tuple[Idle, ...] = ()
+    starting: Mapping[PoolKey, int] = field(default_factory=dict)
+    leased: int = 0
+    removing: int = 0
+    stuck: int = 0
+    busy: int = 0
+    targets: Mapping[PoolKey, int] = field(default_factory=dict)
+    limits: PoolLimits = PoolLimits()
+    blocked_until: float = 0.0
+
+    @property
+    def containers(self) -> int:
+        """Count every container that exists or is about to."""
+        return len(self.idle) + sum(self.starting.values()) + self.leased + self.removing + self.stuck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """Hand the idle container to the waiter at this place of `waiting`."""
+
+    waiter: int
+    ulid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """Remove an idle container."""
+
+    ulid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Create a container of this key. `wanted` tells that somebody waits for it."""
+
+    key: PoolKey
+    wanted: bool
+
+
+Action = Assign | Remove | Create
+
+
+def decide(state: PoolState, now: float) -> list[Action]:
+    """Give what is to be done now, in order: drop the unfit, hand out, make room, create."""
+    unfit = list(_unfit(state, now))
+    gone = {r.ulid for r in unfit}
+    state = replace(
+        state,
+        idle=tuple(i for i in state.idle if i.ulid not in gone),
+        removing=state.removing + len(gone),
+    )
+    assigned = list(_assign(state))
+    taken = {a.ulid for a in assigned}
+    served = {a.waiter for a in assigned}
+    state = replace(
+        state,
+        idle=tuple(i for i in state.idle if i.ulid not in taken),
+        waiting=tuple(k for n, k in enumerate(state.waiting) if n not in served),
+        leased=state.leased + len(taken),
+    )
+    evicted = list(_evict(state))
+    creations = [] if now < state.blocked_until else list(_create(state))
+    return [*unfit, *assigned, *evicted, *creations]
+
+
+def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
+    """Name idle containers that must not be leased: dead, too old, too many, too heavy."""
+    kept: Counter[PoolKey] = Counter()
+    memory = 0
+    for idle in reversed(state.idle):
+        wanted = max(state.targets.get(idle.key, 0), state.waiting.count(idle.key))
+        if not idle.alive:
+            yield Remove(ulid=idle.ulid, reason="died")
+        elif now - idle.born_at > state.limits.max_idle_s:
+            yield Remove(ulid=idle.ulid, reason="age")
+        elif kept[idle.key] >= wanted:
+            yield Remove(ulid=idle.ulid, reason="surplus")
+        elif memory + idle.memory_bytes > state.limits.idle_memory_bytes:
+            yield Remove(ulid=idle.ulid, reason="memory")
+        else:
+            kept[idle.key] += 1
+            memory += idle.memory_bytes
+
+
+def _assign(state: PoolState) -> Iterator[Assign]:
+    """Give each waiter, oldest first, the oldest idle container of its key."""
+    free = list(state.idle)
+    for place, key in enumerate(state.waiting):
+        match = next((idle for idle in free if idle.key == key), None)
+        if match is not None:
+            free.remove(match)
+            yield Assign(waiter=place, ulid=match.ulid)
+
+
+def _unserved(state: PoolState) -> list[PoolKey]:
+    """Name the keys of waiters for whom nothing is being started yet, oldest first."""
+    starting = Counter(state.starting)
+    unserved = []
+    for key in state.waiting:
+        if starting[key]:
+            starting[key] -= 1
+        else:
+            unserved.append(key)
+    return unserved
+
+
+def _evict(state: PoolState) -> Iterator[Remove]:
+    """Make room for waiters when idle containers of other keys fill the house."""
+    missing = len(_unserved(state)) - (state.limits.max_containers - state.containers) - state.removing
+    for idle in state.idle[: max(missing, 0)]:
+        yield Remove(ulid=idle.ulid, reason="room")
+
+
+def _create(state: PoolState) -> Iterator[Create]:
+    """Start what waiters need; when nobody waits and the house is calm, refill."""
+    room = state.limits.max_containers - state.containers
+    starting = sum(state.starting.values())
+    wanted = _unserved(state)[: max(min(room, state.limits.start_concurrency - starting), 0)]
+    yield from (Create(key=key, wanted=True) for key in wanted)
+    if not state.waiting:
+        yield from _refill(state, room)
+
+
+def _refill(state: PoolState, room: int) -> Iterator[Create]:
+    """Start what is missing, few at a time; while attempts are under way only for keys that run low.
+
+    One removal may go on beside a start: it takes the engine turns with both to keep up with a steady
+    demand. When a key runs low, one start more is allowed than else.
+    """
+    idle = Counter(i.key for i in state.idle)
+    low = {key for key, wanted in state.targets.items() if 2 * idle[key] < wanted}
+    at_once = state.limits.refill_concurrency + bool(low)
+    room = min(room, at_once - sum(state.starting.values()) - max(state.removing - 1, 0))
+    memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)
+    due = [key for key in _missing(state) if not state.busy or key in low]
+    for key in due[: max(room, 0)]:
+        if memory > max((i.memory_bytes for i in state.idle if i.key == key), default=0):
+            yield Create(key=key, wanted=False)
+
+
+def _missing(state: PoolState) -> list[PoolKey]:
+    """Name a key once per container that it lacks, the emptiest key first."""
+    have = Counter(i.key for i in state.idle) + Counter(state.starting)
+    lacks = {key: target - have[key] for key, target in state.targets.items() if target > have[key]}
+    order = sorted(lacks, key=lambda key: (have[key] / state.targets[key], repr(key)))
+    return [key for key in order for _ in range(lacks[key])]
+
+
+def target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
+    """Give how many idle containers a key should have at this rate of leases.
+
+    While one container is refilled, `rate_per_s * refill_s` others are leased on average; arrivals come
+    in bursts, so three standard deviations of that (a Poisson count) are kept on top.
+    """
+    expected = rate_per_s * refill_s
+    return min(most, max(base, math.ceil(base + expected + 3 * math.sqrt(expected))))

@@ -1,0 +1,226 @@
+"""The canary's probes: guest code of ours that tries the walls, and what must come of each.
+
+The texts are run like any submission's, in `observe` mode and with all builtins, so that what holds is the
+container and the child's own limits, not the Python rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from assayd.model.run import Cause
+from assayd.model.submission import JsonValue
+
+Facts = Mapping[str, JsonValue]
+"""What the walls probe returns, in plain JSON."""
+
+UID = 10001
+WRITABLE = frozenset({"/sandbox", "/dev/shm"})  # noqa: S108 - named to be checked
+
+_SETUP = """
+import ctypes, errno, os, socket
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def refused(action):
+    try:
+        action()
+    except OSError:
+        return True
+    return False
+
+
+def syscall_refused(number):
+    ctypes.set_errno(0)
+    return libc.syscall(number, 0, 0, 0, 0, 0) == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS)
+
+
+def writable(folder):
+    try:
+        os.close(os.open(os.path.join(folder, ".probe"), os.O_CREAT | os.O_WRONLY))
+        os.unlink(os.path.join(folder, ".probe"))
+    except OSError:
+        return False
+    return True
+"""
+
+WALLS = (
+    _SETUP
+    + """
+
+def status_of(process):
+    return dict(line.rstrip().split(":", 1) for line in open(f"/proc/{process}/status") if ":" in line)
+
+
+def probe():
+    status = status_of("self")
+    mounts = [line.split()[1] for line in open("/proc/self/mounts")]
+    column = ("x86_64", "aarch64").index(os.uname().machine)
+    os.kill(1, 9)
+    return {
+        "uids": sorted(set(map(int, status["Uid"].split() + status["Gid"].split()))),
+        "groups": sorted(set(status["Groups"].split()) - {str(os.getgid())}),
+        "capabilities": [status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
+        "no_new_privileges": status["NoNewPrivs"].strip(),
+        "seccomp": [status_of(process)["Seccomp"].strip() for process in ("1", "self")],
+        "interfaces": sorted(os.listdir("/sys/class/net")),
+        "writable": [mount for mount in mounts if writable(mount)],
+        "root_writable": writable("/") or writable("/etc") or writable("/usr"),
+        "runner_hidden": refused(lambda: open("/proc/1/environ").read())
+        and refused(lambda: open("/proc/1/mem")),
+        "sockets_refused": all(
+            refused(lambda: socket.socket(family, kind))
+            for family, kind in ((2, 1), (10, 1), (16, 3), (17, 3), (38, 5), (40, 1))
+        ),
+        "environment": len(os.environ),
+        "syscalls_refused": {name: syscall_refused(n[column]) for name, n in SYSCALLS.items()},
+    }
+"""
+)
+
+SYSCALLS = {
+    "ptrace": (101, 117),
+    "unshare": (272, 97),
+    "mount": (165, 40),
+    "bpf": (321, 280),
+    "keyctl": (250, 219),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "setns": (308, 268),
+    "process_vm_readv": (310, 270),
+}
+"""System calls that must be refused, with their numbers on x86_64 and on aarch64."""
+
+MEMORY = """
+def probe():
+    held = []
+    while True:
+        held.append(bytearray(4 * 2**20))
+"""
+
+PROCESSES = """
+import os, signal
+
+
+def probe():
+    children = []
+    try:
+        while len(children) < 200:
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            children.append(child)
+    except OSError:
+        pass
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return len(children)
+"""
+
+CLOCK = """
+def probe():
+    while True:
+        pass
+"""
+
+OUTPUT = """
+import os
+
+
+def probe():
+    while True:
+        os.write(1, b"x" * 65536)
+"""
+
+DISK = """
+import os
+
+
+def probe():
+    written = 0
+    try:
+        for number in range(100000):
+            descriptor = os.open(f"file{number}", os.O_CREAT | os.O_WRONLY)
+            written += os.write(descriptor, b"x" * 2**20)
+            os.close(descriptor)
+    except OSError:
+        pass
+    return written
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Guest code of ours, the cause that it must end with, and what its value must show.
+
+    `complaints` gives a sentence for each thing in the value that is not as it must be.
+    """
+
+    name: str
+    source: str
+    cause: Cause
+    complaints: Callable[[JsonValue], Iterator[str]]
+    deadline_s: float = 2.0
+
+
+def _none(value: JsonValue) -> Iterator[str]:
+    yield from ()
+
+
+def _walls(value: JsonValue) -> Iterator[str]:
+    """Judge what the walls probe has seen."""
+    facts = value if isinstance(value, dict) else {}
+    expected: dict[str, JsonValue] = {
+        "uids": [UID],
+        "groups": [],
+        "capabilities": ["0" * 16] * 5,
+        "no_new_privileges": "1",
+        "seccomp": ["2", "2"],
+        "interfaces": ["lo"],
+        "root_writable": False,
+        "runner_hidden": True,
+        "sockets_refused": True,
+        "environment": 0,
+        "syscalls_refused": dict.fromkeys(SYSCALLS, True),
+    }
+    for name, want in expected.items():
+        if facts.get(name) != want:
+            yield f"{name.replace('_', ' ')}: {facts.get(name)!r} instead of {want!r}"
+    places = facts.get("writable")
+    if not isinstance(places, list) or not WRITABLE.issuperset(map(str, places)):
+        yield f"writable places: {places!r}"
+
+
+def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
+    def judge(value: JsonValue) -> Iterator[str]:
+        if type(value) is not int or value > limit:
+            yield f"{what}: {value!r} where {limit} is the most"
+
+    return judge
+
+
+def probes(*, max_processes: int, work_bytes: int) -> tuple[Probe, ...]:
+    """Give the probes for a container with these limits, the gentlest first."""
+    walls = f"{WALLS}\n\nSYSCALLS = {SYSCALLS!r}\n"
+    return (
+        Probe(name="walls", source=walls, cause=Cause.COMPLETED, complaints=_walls),
+        Probe(
+            name="processes",
+            source=PROCESSES,
+            cause=Cause.COMPLETED,
+            complaints=_at_most(max_processes - 1, "processes started"),
+        ),
+        Probe(
+            name="disk",
+            source=DISK,
+            cause=Cause.COMPLETED,
+            complaints=_at_most(work_bytes, "bytes written"),
+        ),
+        Probe(name="clock", source=CLOCK, cause=Cause.TIMEOUT, complaints=_none, deadline_s=0.2),
+        Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_none),
+        Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_none),
+    )

@@ -1,0 +1,89 @@
+"""Sweeps containers that carry this daemon's label and that nobody leases: at start, on a timer, at stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from assayd.errors import EngineError
+from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, Engine, OwnedContainer
+
+log = structlog.get_logger()
+
+SWEEP_INTERVAL_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep has found: names of removed containers, and of those that would not go."""
+
+    removed: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+class Reaper:
+    """Removes what is ours and not alive.
+
+    `live` names the containers that the pool knows; `on_gone` is told every name that is seen to be gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        daemon_id: str,
+        live: Callable[[], frozenset[str]],
+        on_gone: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._daemon_id = daemon_id
+        self._live = live
+        self._on_gone = on_gone
+        self._suspects: frozenset[str] = frozenset()
+
+    async def sweep(self, *, patient: bool = True) -> Swept:
+        """Remove what nobody knows.
+
+        A container is known to the engine a moment before it is known to the pool. When `patient`, only
+        what was unknown at the sweep before is removed.
+
+        Raises: EngineError when the engine can't be asked.
+        """
+        owned = await self._engine.list_owned(self._daemon_id)
+        live = self._live()
+        unknown = [c for c in owned if _name(c) not in live]
+        due = [c for c in unknown if not patient or c.engine_id in self._suspects]
+        self._suspects = frozenset(c.engine_id for c in unknown)
+        results = [(_name(c), await self._remove(c)) for c in due]
+        swept = Swept(
+            removed=tuple(n for n, gone in results if gone),
+            left=tuple(n for n, gone in results if not gone),
+        )
+        if results:
+            log.warning("containers.reaped", removed=len(swept.removed), left=list(swept.left))
+        return swept
+
+    async def _remove(self, container: OwnedContainer) -> bool:
+        try:
+            await self._engine.remove(ContainerRef(engine_id=container.engine_id, ulid=_name(container)))
+        except EngineError as problem:
+            log.critical("container.left_behind", container=_name(container), code=problem.code)
+            return False
+        self._on_gone(_name(container))
+        return True
+
+    async def keep_sweeping(self) -> None:
+        """Sweep on a timer until cancelled; an engine that is down is tried again next time."""
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            try:
+                await self.sweep()
+            except EngineError as problem:
+                log.error("containers.sweep_failed", code=problem.code)
+
+
+def _name(container: OwnedContainer) -> str:
+    return container.labels.get(LABEL_CONTAINER, container.engine_id)

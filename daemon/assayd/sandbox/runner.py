@@ -1,0 +1,160 @@
+"""Talks one attempt through with a runner: begin, units one by one, finish.
+
+Decides order: what may be said when. A unit is sent only when the one before it is dead. How it all
+ended is put into words by `sandbox.outcome`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assayd.aio import Deadline
+from assayd.errors import EngineError
+from assayd.model.run import Output, RunEnd, RunSpec, UnitEnd, UnitResult
+from assayd.sandbox.channel import Channel, GuestFault, Header, StreamEnded, boolean, integer, text
+from assayd.sandbox.opening import FINISH, begin_frames, unit_frames
+from assayd.sandbox.transcript import Transcript
+
+MAX_DROPPED = 100
+
+LEAST_KEPT_BYTES = 2048
+"""What is kept of each stream of a unit when those before it have used up what an attempt may keep."""
+
+
+class Observer:
+    """Hears what happens while it happens. The default hears nothing."""
+
+    def unit_started(self, index: int) -> None:
+        """A unit's child was forked."""
+
+    def output(self, index: int, stream: str, data: bytes) -> None:
+        """A unit wrote something."""
+
+    def unit_ended(self, index: int, result: UnitResult) -> None:
+        """A unit and all that it left are dead."""
+
+
+class Conversation:
+    """One attempt over one channel; keeps what came even when it ends badly."""
+
+    def __init__(self, channel: Channel, spec: RunSpec, observer: Observer) -> None:
+        self._channel = channel
+        self._spec = spec
+        self._observer = observer
+        self._current: Transcript | None = None
+        self._result_bytes = 0
+        self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
+        self.units: list[UnitResult] = []
+        self.outputs: dict[str, bytearray] = {}
+        self.truncated: set[str] = set()
+        self.outputs_dropped: tuple[str, ...] = ()
+        self.peak_memory_bytes = 0
+
+    async def hold(self, deadline: Deadline) -> tuple[RunEnd, str]:
+        """Talk until the end, whichever it is; give it with a detail for the evidence."""
+        try:
+            async with deadline.scope():
+                await self._talk()
+            return RunEnd.FINISHED, ""
+        except TimeoutError:
+            return (RunEnd.CANCELLED, "") if deadline.cancelled else (RunEnd.DEADLINE, "")
+        except GuestFault as fault:
+            return RunEnd.PROTOCOL, str(fault)
+        except StreamEnded:
+            return RunEnd.LOST, "the runner's stream ended early"
+        except EngineError as problem:
+            return RunEnd.ENGINE, problem.code
+        finally:
+            if self._current is not None:
+                self._keep(self._current.interrupted())
+
+    async def _talk(self) -> None:
+        opening = list(begin_frames(self._spec))
+        for index, unit in enumerate(self._spec.units):
+            await self._channel.send(*opening, *unit_frames(index, unit))
+            opening = []
+            self._current = Transcript(unit.name, self._spec.limits)
+            await self._follow(index, self._current)
+        await self._channel.send(*opening, FINISH)
+        await self._farewell()
+
+    async def _follow(self, index: int, transcript: Transcript) -> None:
+        """Read one unit's frames to its end."""
+        while True:
+            header, body = await self._channel.receive()
+            kind = header["type"]
+            if kind == "fault":
+                raise GuestFault(f"the runner gave up: {text(header, 'message')}")
+            if integer(header, "unit", most=10**6) != index:
+                raise GuestFault("a frame of another unit")
+            if kind == "started":
+                self._observer.unit_started(index)
+            elif kind == "output":
+                self._observer.output(index, *transcript.output(header, body))
+            elif kind == "event":
+                transcript.event(header)
+            elif kind == "result":
+                transcript.result(header, body)
+            elif kind == "unit_end":
+                return self._ended(index, transcript.end(header), transcript.result_bytes)
+            else:
+                raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
+
+    def _ended(self, index: int, result: UnitResult, result_bytes: int) -> None:
+        self._current = None
+        self._result_bytes += result_bytes
+        if self._result_bytes > self._spec.limits.attempt_result_bytes:
+            # The unit is at fault, not the conversation: what it says is dropped, the rest goes on.
+            result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
+        self._keep(result)
+        self._observer.unit_ended(index, result)
+
+    def _keep(self, unit: UnitResult) -> None:
+        """Keep what came back of a unit, and of its output what there is room for.
+
+        A hundred units could else bring a hundred times what one may.
+        """
+        stdout = unit.stdout.cut_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
+        stderr = unit.stderr.cut_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
+        self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
+        self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
+        self.units.append(replace(unit, stdout=stdout, stderr=stderr))
+
+    async def _farewell(self) -> None:
+        """Take the declared outputs and the runner's goodbye."""
+        while True:
+            header, body = await self._channel.receive()
+            if header["type"] == "bye":
+                self.peak_memory_bytes = integer(header, "peak_memory_bytes")
+                self.outputs_dropped = _reasons(header)
+                return
+            if header["type"] != "collected":
+                raise GuestFault(f"unexpected frame {str(header['type'])[:40]!r}")
+            self._collect(header, body)
+
+    def _collect(self, header: Header, body: bytes) -> None:
+        path = text(header, "path", most=1024)
+        if boolean(header, "append") != (path in self.outputs):
+            raise GuestFault("declared outputs out of order")
+        self.outputs.setdefault(path, bytearray()).extend(body)
+        if boolean(header, "truncated"):
+            self.truncated.add(path)
+        limits = self._spec.limits
+        if len(self.outputs) > limits.outputs_files:
+            raise GuestFault("more declared outputs than the runner may pass on")
+        if sum(map(len, self.outputs.values())) > limits.outputs_bytes:
+            raise GuestFault("larger declared outputs than the runner may pass on")
+
+    def collected(self) -> tuple[Output, ...]:
+        """Give the declared outputs that came."""
+        return tuple(
+            Output(name=name, content=bytes(content), truncated=name in self.truncated)
+            for name, content in self.outputs.items()
+        )
+
+
+def _reasons(header: Header) -> tuple[str, ...]:
+    reasons = header.get("outputs_dropped")
+    if type(reasons) is not list or len(reasons) > MAX_DROPPED:
+        raise GuestFault("bye.outputs_dropped is not a short list")
+    return tuple(text({"type": "bye", "reason": r}, "reason") for r in reasons)

@@ -1,0 +1,123 @@
+"""Runs a RunSpec in a container that is used once: lease, journal, talk, end, classify.
+
+What leaves here is a value, however badly the guest behaves. Only a lease that can't be had is an
+exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from assayd.aio import Deadline, finish
+from assayd.errors import EngineError
+from assayd.model.run import ContainerFacts, RunEnd, RunResult, RunSpec
+from assayd.ports.clock import Clock
+from assayd.ports.engine import EngineInfo
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
+from assayd.sandbox.images import LABEL_PYTHON, Images, baseline_bytes
+from assayd.sandbox.outcome import classify
+from assayd.sandbox.pool import PoolKey
+from assayd.sandbox.runner import Conversation, Observer
+from assayd.sandbox.warm import Pool
+
+RUNNER_PIDS = 1
+"""What the runner needs of the process limit: itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A container for one run, with what is known of it so far."""
+
+    container: Container
+    warm: bool
+    facts: ContainerFacts
+
+
+class Sandbox:
+    """The one way from a RunSpec to a RunResult."""
+
+    def __init__(self, *, pool: Pool, images: Images, clock: Clock, seccomp: str) -> None:
+        self.pool = pool
+        self.images = images
+        self._clock = clock
+        self.info: EngineInfo | None = None
+        self.seccomp = seccomp
+
+    async def key(self, spec: RunSpec) -> PoolKey:
+        """Give everything of a spec that is fixed when its container is created."""
+        image = await self.images.get(spec.image)
+        limits = spec.limits
+        memory = limits.memory_bytes + baseline_bytes(image)
+        return PoolKey(
+            image=image.name,
+            image_digest=image.digest,
+            memory_bytes=memory,
+            pids=limits.max_processes + RUNNER_PIDS,
+            cpus=limits.cpus,
+            work_bytes=min(limits.work_bytes, memory // 2),
+            work_files=limits.work_files,
+            open_files=limits.open_files,
+            network=spec.network.mode.value,
+            seccomp=self.seccomp,
+            preload=spec.preload,
+        )
+
+    @asynccontextmanager
+    async def lease(self, spec: RunSpec) -> AsyncIterator[Lease]:
+        """Hold a container while the body runs; it is removed afterwards, out of the way.
+
+        Raises: EngineError when none can be had.
+        """
+        image = await self.images.get(spec.image)
+        container, warm = await self.pool.acquire(await self.key(spec))
+        try:
+            yield Lease(
+                container=container,
+                warm=warm,
+                facts=ContainerFacts(
+                    id=container.ref.ulid,
+                    image=image.name,
+                    image_digest=image.digest,
+                    engine=f"{self.info.name} {self.info.version}" if self.info else "",
+                    runtime=self.info.runtime if self.info else "",
+                    warm=warm,
+                    python=image.labels.get(LABEL_PYTHON),
+                ),
+            )
+        finally:
+            self.pool.release(container)
+
+    async def run(
+        self, lease: Lease, spec: RunSpec, deadline: Deadline, observer: Observer | None = None
+    ) -> RunResult:
+        """Run the units in the leased container; give what came back, classified."""
+        began = self._clock.monotonic()
+        conversation = Conversation(lease.container.channel, spec, observer or Observer())
+        end, detail = await conversation.hold(deadline)
+        wall_s = self._clock.monotonic() - began
+        facts = lease.facts
+        if end is not RunEnd.FINISHED:
+            facts = await _facts_of_a_bad_end(lease, end)
+        result = RunResult(
+            units=tuple(conversation.units),
+            end=end,
+            detail=detail,
+            outputs=conversation.collected(),
+            outputs_dropped=conversation.outputs_dropped,
+            container=facts,
+            wall_s=wall_s,
+            peak_memory_bytes=conversation.peak_memory_bytes,
+        )
+        return classify(result, spec)
+
+
+async def _facts_of_a_bad_end(lease: Lease, end: RunEnd) -> ContainerFacts:
+    """Ask the engine how the container ended; an engine that doesn't answer is no evidence."""
+    try:
+        asking = lease.container.facts(ends_by_itself=end is RunEnd.LOST)
+        ended = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)
+    except (EngineError, TimeoutError):
+        return lease.facts
+    return replace(lease.facts, exit_code=ended.exit_code, oom_killed=bool(ended.oom_killed))

@@ -1,0 +1,305 @@
+"""Decides which attempt runs when: accepts, queues, starts, cancels, recovers, drains.
+
+What happens to an attempt once it is started is `lifecycle`'s. Each attempt is one task of one
+TaskGroup; at most `active` of them are under way, and of those at most `concurrency` hold a container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from assayd.aio import Deadline, task_group
+from assayd.errors import RequestError, StoreError
+from assayd.job import Finished, Job
+from assayd.lifecycle import Parts, run_attempt
+from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Verdict
+from assayd.model.run import Limits
+from assayd.model.submission import Submission
+from assayd.ports.checkpoint import Step
+from assayd.ports.store import Event
+from assayd.ports.validator import Validator
+from assayd.store.events import EventHub
+
+log = structlog.get_logger()
+
+RECORD_AGAIN_S = 1.0
+"""How long to leave a store alone that could not take a verdict."""
+
+WAITING_S = 24 * 3600.0
+"""How long an attempt may wait for its turn, all told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """How much is accepted and how much is under way."""
+
+    length: int = 10_000
+    bytes: int = 512 * 2**20
+    active: int = 64
+    per_uid: int = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A submission with everything that was decided when it was accepted."""
+
+    attempt: Attempt
+    submission: Submission
+    policy: ExecutionPolicy
+    limits: Limits
+    validator: Validator
+
+
+class Scheduler:
+    """The queue and everything that is under way."""
+
+    def __init__(self, *, parts: Parts, hub: EventHub, metrics: Metrics, limits: QueueLimits) -> None:
+        self._parts = parts
+        self._hub = hub
+        self._metrics = metrics
+        self._limits = limits
+        self._queue: deque[Order] = deque()
+        self._active: dict[str, Job] = {}
+        self._unfinished: Counter[int] = Counter()
+        self._held_bytes = 0
+        self._finished: dict[str, asyncio.Future[Finished]] = {}
+        self._stopping = False
+        self.static_misses: Counter[tuple[str, str]] = Counter()
+        self._tasks: asyncio.TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Scheduler]:
+        """Run attempts while the body runs; attempts under way at its end are ended by cancellation."""
+        async with task_group() as self._tasks:
+            try:
+                yield self
+            finally:
+                self._stopping = True
+                for job in self._active.values():
+                    job.deadline.cancel()
+
+    @property
+    def active(self) -> int:
+        """Count the attempts under way."""
+        return len(self._active)
+
+    def admit(self, uid: int) -> None:
+        """Check that one more attempt of this user can be accepted now.
+
+        Raises: RequestError ``queue.full``, ``quota.full`` or ``not_ready`` (all retryable).
+        """
+        if self._stopping:
+            raise RequestError("not_ready", "the daemon is stopping", retryable=True)
+        if len(self._queue) >= self._limits.length or self._held_bytes >= self._limits.bytes:
+            raise RequestError("queue.full", "the queue is full; try again later", retryable=True)
+        if self._unfinished[uid] >= self._limits.per_uid:
+            message = f"{self._limits.per_uid} attempts of this user are unfinished; try again later"
+            raise RequestError("quota.full", message, retryable=True)
+
+    def start(self, order: Order) -> None:
+        """Put an accepted attempt into the queue."""
+        self._parts.checkpoint(Step.ACCEPTED)
+        self._finished[order.attempt.id] = asyncio.get_running_loop().create_future()
+        self._unfinished[order.attempt.peer.uid] += 1
+        self._held_bytes += len(order.submission.document)
+        self._queue.append(order)
+        self._hub.publish(order.attempt.id, 0, "state", {"state": State.QUEUED.value})
+        self._advance()
+
+    def _advance(self) -> None:
+        """Start what waits, oldest first, while there is room."""
+        while self._queue and len(self._active) < self._limits.active and not self._stopping:
+            order = self._queue.popleft()
+            job = self._job(order)
+            self._active[order.attempt.id] = job
+            self._tasks.create_task(self._run(job), name=f"attempt-{order.attempt.id}")
+        self._metrics.queue_depth.set(len(self._queue))
+
+    def _job(self, order: Order) -> Job:
+        started = self._parts.clock.now()
+        attempt = replace(order.attempt, state=State.QUEUED, started_at=started)
+        job = Job(
+            attempt=attempt,
+            submission=order.submission,
+            policy=order.policy,
+            limits=order.limits,
+            validator=order.validator,
+            deadline=Deadline(WAITING_S),
+            emit=self._emitter(attempt.id),
+        )
+        job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
+        return job
+
+    def _emitter(self, attempt_id: str) -> Callable[[str, dict[str, object]], None]:
+        def emit(kind: str, body: dict[str, object]) -> None:
+            job = self._active.get(attempt_id)
+            run_number = job.attempt.run_number if job else 0
+            self._hub.publish(attempt_id, run_number, kind, body)
+
+        return emit
+
+    async def _run(self, job: Job) -> None:
+        """Run one attempt, put its verdict on record, and tell those who wait."""
+        attempt_id = job.attempt.id
+        waiting = self._finished[attempt_id]
+        with structlog.contextvars.bound_contextvars(
+            attempt_id=attempt_id, kind=job.attempt.kind, policy=job.attempt.policy
+        ):
+            try:
+                finished = await self._finish(job)
+            except Exception:
+                # A defect of ours: this attempt stays on record without a verdict, for the next life.
+                log.exception("attempt.lost")
+                waiting.cancel()
+            else:
+                waiting.set_result(finished)
+        del self._active[attempt_id], self._finished[attempt_id]
+        self._unfinished[job.attempt.peer.uid] -= 1
+        self._held_bytes -= len(job.submission.document)
+        self._hub.close(attempt_id)
+        self._advance()
+
+    async def _finish(self, job: Job) -> Finished:
+        with self._parts.sandbox.pool.attempt():
+            finished = await run_attempt(job, self._parts)
+            finished = await self._settle(job, finished)
+        self._summarise(finished)
+        return finished
+
+    async def _settle(self, job: Job, finished: Finished) -> Finished:
+        """Record the verdict durably, then tell it."""
+        now = self._parts.clock.now()
+        total = (now - finished.attempt.created_at).total_seconds()
+        attempt = replace(
+            finished.attempt,
+            state=State.FINISHED,
+            finished_at=now,
+            timings_s={**job.timings_s, "total": total},
+        )
+        self._parts.checkpoint(Step.BUNDLED)
+        events = self._last_events(attempt)
+        recorded = await self._record(attempt, events)
+        self._parts.checkpoint(Step.RECORDED)
+        for event in events if recorded is attempt else self._last_events(recorded):
+            self._hub.show(event)
+        return replace(finished, attempt=recorded)
+
+    def _last_events(self, attempt: Attempt) -> tuple[Event, ...]:
+        verdict = attempt.verdict.value if attempt.verdict else None
+        return self._hub.prepare(
+            attempt.id,
+            attempt.run_number,
+            ("state", {"state": attempt.state.value}),
+            ("finished", {"verdict": verdict, "cause": attempt.cause}),
+        )
+
+    async def _record(self, attempt: Attempt, last: tuple[Event, ...]) -> Attempt:
+        """Write the verdict, again and again while the store is in a trouble that can pass.
+
+        Until then the attempt is not finished. One whose verdict can't be written is an error, and is
+        taken up by the next life.
+        """
+        while True:
+            try:
+                await self._parts.jobs.finish(attempt, (*self._hub.durable(attempt.id), *last))
+            except StoreError as trouble:
+                log.critical("verdict.not_recorded", code=trouble.code)
+                if self._stopping or not trouble.retryable:
+                    failure = Failure(code=trouble.code, message=trouble.message)
+                    return replace(attempt, verdict=Verdict.ERROR, error=failure)
+                await asyncio.sleep(RECORD_AGAIN_S)
+            else:
+                return attempt
+
+    def _summarise(self, finished: Finished) -> None:
+        """Write the one line that carries everything an operator asks."""
+        attempt = finished.attempt
+        self._count_static_misses(finished)
+        self._count(attempt)
+        log.info(
+            "attempt.finished",
+            verdict=attempt.verdict.value if attempt.verdict else None,
+            cause=attempt.cause,
+            warm=attempt.warm,
+            run_number=attempt.run_number,
+            error=attempt.error.code if attempt.error else None,
+            uid=attempt.peer.uid,
+            bundle=attempt.bundle,
+            **{f"{step}_ms": round(took * 1000, 3) for step, took in attempt.timings_s.items()},
+        )
+
+    def _count_static_misses(self, finished: Finished) -> None:
+        """Count what the runtime policy refused after the static stages had passed it."""
+        for rule in finished.static_misses:
+            self.static_misses[finished.attempt.kind, rule] += 1
+            self._metrics.static_misses.labels(finished.attempt.kind, rule).inc()
+
+    def _count(self, attempt: Attempt) -> None:
+        verdict = attempt.verdict.value if attempt.verdict else "none"
+        self._metrics.attempts.labels(attempt.kind, verdict, attempt.cause or "none").inc()
+        for step, took_s in attempt.timings_s.items():
+            self._metrics.attempt_duration.labels(step).observe(took_s)
+        if attempt.warm is not None:
+            self._metrics.leases.labels("warm" if attempt.warm else "cold").inc()
+
+    def cancel(self, attempt_id: str) -> bool:
+        """End an attempt, waiting or under way; False when it is neither."""
+        job = self._active.get(attempt_id)
+        if job is not None:
+            job.deadline.cancel()
+            return True
+        for order in self._queue:
+            if order.attempt.id == attempt_id:
+                self._queue.remove(order)
+                job = self._job(order)
+                job.deadline.cancel()
+                self._active[attempt_id] = job
+                self._tasks.create_task(self._run(job), name=f"attempt-{attempt_id}")
+                return True
+        return False
+
+    async def wait(self, attempt_id: str, timeout_s: float) -> Finished | None:
+        """Wait for an attempt that is waiting or under way; None when the time is up or it is neither."""
+        future = self._finished.get(attempt_id)
+        if future is None:
+            return None
+        done, _ = await asyncio.wait({future}, timeout=timeout_s)
+        return future.result() if done and not future.cancelled() else None
+
+    def current(self, attempt_id: str) -> Attempt | None:
+        """Give an attempt as it is now, when it is under way."""
+        job = self._active.get(attempt_id)
+        return job.attempt if job else None
+
+    async def cancel_all(self) -> None:
+        """End everything under way and wait until it has its verdict."""
+        futures = [self._finished[attempt_id] for attempt_id in self._active]
+        for job in self._active.values():
+            job.deadline.cancel()
+        if futures:
+            await asyncio.wait(futures)
+
+    def let_go(self) -> None:
+        """Send away whoever waits for an attempt that this life will not start; it stays on record."""
+        for order in self._queue:
+            self._finished.pop(order.attempt.id).cancel()
+            self._hub.close(order.attempt.id)
+        self._queue.clear()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Accept no more and wait until nothing is left; False when the time was not enough."""
+        self._stopping = True
+        if self._active:
+            futures = [self._finished[attempt_id] for attempt_id in self._active]
+            _, pending = await asyncio.wait(futures, timeout=timeout_s)
+            return not pending
+        return True

@@ -1,0 +1,220 @@
+"""The settings there are: names, defaults, ranges, and a sentence for each."""
+
+from __future__ import annotations
+
+import grp
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
+
+from assayd.model.policy import Bounds, Range
+
+KIB, MIB = 2**10, 2**20
+
+
+def _no_bool(value: object) -> object:
+    """Refuse a truth value where a number is wanted; pydantic would take it for 0 or 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
+    return value
+
+
+def _octal(value: object) -> object:
+    """Read text as an octal number, as chmod does."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(value, 8)
+    except ValueError:
+        raise ValueError(f"{value!r} is not an octal mode, e.g. 0660") from None
+
+
+def _known_group(name: str) -> str:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        raise ValueError(f"there is no group {name!r}") from None
+    return name
+
+
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+Zero = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
+Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
+Mode = Annotated[
+    int, BeforeValidator(_octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
+]
+Group = Annotated[str, AfterValidator(_known_group)]
+Pair = tuple[Seconds, Seconds]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Engine(_Section):
+    """The container engine."""
+
+    url: str | None = Field(None, description="Engine socket; unset: DOCKER_HOST, then the engine's default.")
+    threads: Count = Field(8, description="Blocking engine calls that may run at once.")
+    timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
+    holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
+
+
+class Pool(_Section):
+    """The pool of warm containers."""
+
+    enabled: bool = Field(True, description="Keep containers started ahead of need.")
+    default_target: Zero = Field(4, description="Idle containers kept per kind of container.")
+    ceiling_idle_memory_mb: Zero = Field(1024, description="Memory that idle containers may hold in all.")
+    max_idle_age_s: Seconds = Field(600.0, description="An idle container older than this is replaced.")
+    refill_concurrency: Count = Field(1, description="Containers created at once to refill the pool.")
+
+
+class Analysis(_Section):
+    """The worker processes that parse submitted text."""
+
+    workers: Annotated[Count, Field(le=16)] = Field(2, description="Worker processes.")
+    memory_mb: Count = Field(512, description="Address space of one worker; it ends beyond that.")
+    cpu_s: Count = Field(20, description="Processor time of one check; the worker ends beyond that.")
+
+
+class Limits(_Section):
+    """How much work is taken in."""
+
+    queue_length: Count = Field(10_000, description="Attempts that may wait; more are refused with 429.")
+    queue_mb: Count = Field(512, description="Submissions held in memory; beyond that, refused with 429.")
+    attempts_per_uid: Count = Field(5_000, description="Unfinished attempts of one user.")
+    connections: Count = Field(256, description="Open connections to the socket.")
+    min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
+
+
+class Caps(_Section):
+    """How large single things may be; two can only be lowered, as what reads them ends there."""
+
+    body_bytes: Count = Field(16 * MIB, description="Request body.")
+    source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="One source text.")
+    unit_result_bytes: Annotated[Count, Field(le=8 * MIB)] = Field(8 * MIB, description="Result of one unit.")
+    attempt_result_bytes: Count = Field(16 * MIB, description="Results of one attempt.")
+    output_kept_bytes: Count = Field(256 * KIB, description="Kept of stdout and of stderr, head and tail.")
+    output_read_bytes: Count = Field(16 * MIB, description="Output after which a unit is stopped.")
+    outputs_files: Count = Field(100, description="Declared output files.")
+    outputs_bytes: Count = Field(16 * MIB, description="Declared output files, in all.")
+
+
+class Reach(_Section):
+    """The least and the most that each limit of a policy may be."""
+
+    timeout_s: Pair = Field((1, 60), description="Seconds of an attempt.")
+    unit_timeout_s: Pair = Field((1, 60), description="Seconds of a unit.")
+    memory_mb: Pair = Field((64, 512), description="Megabytes.")
+    max_processes: Pair = Field((1, 8), description="Processes and threads.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Reach:
+        for name, (least, most) in self:
+            if least > most:
+                raise ValueError(f"{name}: the least is over the most")
+        return self
+
+    def bounds(self) -> Bounds:
+        """Give the value that policies are loaded with."""
+        return Bounds(**{name: Range(least=least, most=most) for name, (least, most) in self})
+
+
+class WidestReach(Reach):
+    """How far a profile's own bounds may reach."""
+
+    max_processes: Pair = Field((1, 64), description="Processes and threads.")
+
+
+class Access(_Section):
+    """Who may connect, beyond root and the daemon's own user. Empty lists leave it to the socket's mode."""
+
+    uids: tuple[Zero, ...] = Field((), description="Users that may connect.")
+    gids: tuple[Zero, ...] = Field((), description="Groups whose members may connect.")
+    operators_group: Group | None = Field(
+        None, description="Group that sees and cancels everybody's attempts."
+    )
+
+
+class Retention(_Section):
+    """How long what is finished is kept."""
+
+    days: Count = Field(30, description="Attempts and bundles older than this are removed.")
+
+
+class Log(_Section):
+    """The log on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level written.")
+    format: Literal["json", "console"] = Field(
+        "json", description="One JSON object per line, or for reading."
+    )
+
+
+def _default_state_dir() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/assayd")
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "assayd"
+
+
+def _default_socket() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if os.geteuid() == 0 or not base:
+        return Path("/run/assayd/assayd.sock")
+    return Path(base) / "assayd" / "assayd.sock"
+
+
+class Settings(_Section):
+    """All settings. ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` outside."""
+
+    socket: Path = Field(default_factory=_default_socket, description="Where the API listens.")
+    socket_group: Group | None = Field(
+        None, description="Group that owns the socket; unset: the daemon's own."
+    )
+    socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
+    state_dir: Path = Field(default_factory=_default_state_dir, description="Database and artifacts.")
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL of the database; unset: SQLite in the state directory."
+    )
+    concurrency: Count = Field(
+        default_factory=lambda: 4 * (os.cpu_count() or 1), description="Attempts that run at once."
+    )
+    policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
+    validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
+    engine: Engine = Engine()
+    pool: Pool = Pool()
+    analysis: Analysis = Analysis()
+    limits: Limits = Limits()
+    caps: Caps = Caps()
+    bounds: Reach = Reach()
+    widest_bounds: WidestReach = WidestReach()
+    access: Access = Access()
+    retention: Retention = Retention()
+    log: Log = Log()
+
+    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Tell where each value that is not a default came from, by dotted name."""
+        return self._origins
+
+    def with_origins(self, origins: Mapping[str, str]) -> Settings:
+        """Give the same settings, with their origins."""
+        copy = self.model_copy()
+        copy._origins = dict(origins)
+        return copy

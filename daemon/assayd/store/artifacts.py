@@ -1,0 +1,227 @@
+"""Bundles as directories: written under a temporary name, made durable, renamed, read-only.
+
+    <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
+
+Decides names and content of a bundle. The daemon chooses the names; they are checked here all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import json
+import os
+import re
+import tarfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from assayd.errors import StoreError
+from assayd.model.attempt import Artifact
+from assayd.ports.artifacts import Bundle, Written
+from assayd.store import folders
+from assayd.store.faults import translated
+
+T = TypeVar("T")
+FLUSHERS = 8
+"""Flushes that are under way at once, so that the file system can commit them together."""
+MANIFEST = "manifest.json"
+
+_TEMPORARY = ".tmp-"
+_FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_ID = re.compile(r"[0-9A-Z]{26}")
+_BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(\.run2)?")
+_TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
+_MEDIA_TYPES = {
+    ".log": "text/plain; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
+    ".xml": "application/xml",
+}
+
+
+class FileArtifactStore:
+    """Implements `ports.artifacts.ArtifactStore` in a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._flushers = ThreadPoolExecutor(FLUSHERS, thread_name_prefix="flush")
+
+    async def write(self, bundle: Bundle) -> Written:
+        """Write a bundle durably.
+
+        Raises:
+            StoreError: ``artifact.name``, ``artifact.exists``, or that the disk failed.
+        """
+        return await asyncio.to_thread(self._write, bundle)
+
+    async def read(self, location: str, name: str) -> bytes:
+        """Give one file of a bundle. Raises: StoreError ``artifact.missing``."""
+        within, file = _location(location), folders.parts(name)
+        if file is None:
+            raise _missing(location, name)
+        return await asyncio.to_thread(self._in_bundle, within, lambda fd: folders.read_file(fd, file), name)
+
+    async def tar(self, location: str) -> AsyncIterator[bytes]:
+        """Give a bundle as a tar stream, one file after the other."""
+        within = _location(location)
+        names = await asyncio.to_thread(self._in_bundle, within, folders.list_files, "")
+        for name in names:
+            content = await self.read(location, name)
+            yield _tar_member(f"{within[-1]}/{name}", content)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+    async def remove(self, location: str) -> None:
+        """Remove a bundle; one that is gone is fine."""
+        await asyncio.to_thread(self._remove, _location(location))
+
+    async def sweep(self) -> int:
+        """Remove what an interrupted write has left; give how many."""
+        return await asyncio.to_thread(self._sweep)
+
+    async def free_bytes(self) -> int:
+        """Tell how much room is left."""
+        return await asyncio.to_thread(self._free_bytes)
+
+    def _write(self, bundle: Bundle) -> Written:
+        files, artifacts = _contents(bundle)
+        category, platform = _folder_name(bundle.category), _folder_name(bundle.platform)
+        temporary = f"{_TEMPORARY}{_attempt_id(bundle)}{_suffix(bundle.run_number)}"
+        with translated("writing a bundle"):
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with folders.opened(self._root) as root:
+                folders.ensure(root, category)
+                with folders.opened(root, category) as middle:
+                    folders.ensure(middle, platform)
+                with folders.opened(root, category, platform) as parent:
+                    name = self._write_folder(parent, temporary, bundle, files)
+        return Written(location=f"{category}/{platform}/{name}", artifacts=artifacts)
+
+    def _write_folder(self, parent: int, temporary: str, bundle: Bundle, files: dict[str, bytes]) -> str:
+        """Write the files, and settle them under the first of the bundle's names that is free."""
+        os.mkdir(temporary, 0o700, dir_fd=parent)
+        try:
+            with folders.opened(parent, temporary) as folder:
+                folders.write_files(folder, files, self._flush)
+            return _settle(parent, temporary, bundle)
+        except BaseException:
+            folders.remove(parent, temporary)
+            raise
+
+    def _flush(self, handles: Sequence[int]) -> None:
+        flushes = [self._flushers.submit(os.fsync, handle) for handle in handles]
+        wait(flushes)  # all of them, also when one fails: the descriptors are closed next
+        for flush in flushes:
+            flush.result()
+
+    def _in_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
+        with translated("reading a bundle"):
+            try:
+                with folders.opened(self._root, *within) as folder:
+                    return act(folder)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
+                raise _missing("/".join(within), name) from problem
+
+    def _remove(self, within: tuple[str, ...]) -> None:
+        category, platform, name = within
+        temporary = f"{_TEMPORARY}{name}"
+        with translated("removing a bundle"):
+            try:
+                with folders.opened(self._root, category, platform) as parent:
+                    # A removal that is interrupted leaves what the sweep takes away.
+                    os.rename(name, temporary, src_dir_fd=parent, dst_dir_fd=parent)
+                    folders.remove(parent, temporary)
+            except FileNotFoundError:
+                return
+
+    def _sweep(self) -> int:
+        swept = 0
+        with translated("sweeping the bundles"):
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
+                with folders.opened(self._root, *left.parent.relative_to(self._root).parts) as parent:
+                    folders.remove(parent, left.name)
+                swept += 1
+        return swept
+
+    def _free_bytes(self) -> int:
+        with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
+            facts = os.fstatvfs(root)
+            return facts.f_bavail * facts.f_frsize
+
+
+def _settle(parent: int, temporary: str, bundle: Bundle) -> str:
+    """Rename; a first run whose name is taken was interrupted before its verdict, and this is the second."""
+    stem = f"{bundle.created_at:%Y%m%dT%H%M%S.%fZ}_{bundle.attempt_id}"
+    for name in dict.fromkeys((stem + _suffix(bundle.run_number), stem + _suffix(2))):
+        try:
+            folders.settle(parent, temporary, name)
+        except OSError as problem:
+            if problem.errno not in _TAKEN:
+                raise
+        else:
+            return name
+    raise StoreError("artifact.exists", f"attempt {bundle.attempt_id} has both of its bundles already")
+
+
+def _contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
+    """Give all files with their manifest, and the description of each."""
+    for name in bundle.files:
+        if folders.parts(name) is None or name == MANIFEST:
+            raise StoreError("artifact.name", f"{name!r} cannot be the name of an artifact")
+    described = [_describe(name, content, bundle) for name, content in sorted(bundle.files.items())]
+    listed = [{key: getattr(a, key) for key in ("name", "bytes", "sha256", "truncated")} for a in described]
+    text = json.dumps({**bundle.manifest, "files": listed}, sort_keys=True, indent=1, ensure_ascii=False)
+    manifest = (text + "\n").encode()
+    everything = (*described, _describe(MANIFEST, manifest, bundle))
+    return {**bundle.files, MANIFEST: manifest}, everything
+
+
+def _describe(name: str, content: bytes, bundle: Bundle) -> Artifact:
+    return Artifact(
+        name=name,
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        media_type=_MEDIA_TYPES.get(PurePosixPath(name).suffix, "application/octet-stream"),
+        truncated=name in bundle.truncated,
+    )
+
+
+def _folder_name(name: str) -> str:
+    if not _FOLDER.fullmatch(name):
+        raise StoreError("artifact.name", f"{name!r} cannot be the name of a category or platform")
+    return name
+
+
+def _attempt_id(bundle: Bundle) -> str:
+    if not _ID.fullmatch(bundle.attempt_id):
+        raise StoreError("artifact.name", f"{bundle.attempt_id!r} is not the id of an attempt")
+    return bundle.attempt_id
+
+
+def _suffix(run_number: int) -> str:
+    return ".run2" if run_number == 2 else ""
+
+
+def _location(location: str) -> tuple[str, ...]:
+    """Split a bundle's location. Raises: StoreError ``artifact.missing`` when it cannot be one."""
+    parts = tuple(location.split("/"))
+    fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
+    if not fits:
+        raise _missing(location, "")
+    return parts
+
+
+def _missing(location: str, name: str) -> StoreError:
+    return StoreError("artifact.missing", f"there is no artifact {location}/{name}".rstrip("/"))
+
+
+def _tar_member(name: str, content: bytes) -> bytes:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = len(content), 0o444
+    padding = bytes(-len(content) % tarfile.BLOCKSIZE)
+    return header.tobuf(tarfile.PAX_FORMAT) + content + padding

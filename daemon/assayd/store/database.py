@@ -1,0 +1,173 @@
+"""Open the database: right durability, sound content, current schema.
+
+Two engines on one database: one connection that writes and a few that read (SQLite in WAL mode lets them
+go on side by side). A database that is damaged or newer than this program is refused and left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import QueuePool
+
+from assayd.errors import ConfigError
+from assayd.store.faults import translated, unusable
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+HEAD = "0001"
+"""The newest revision in `migrations`; a test holds the two together."""
+
+BACKENDS = ("sqlite", "postgresql")
+READERS = 2
+FILE = "assayd.db"
+
+# Every commit is on disk before it is answered (FULL): in WAL mode NORMAL would lose the last verdicts
+# when the power fails, https://sqlite.org/pragma.html#pragma_synchronous
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA busy_timeout=5000",
+    "PRAGMA temp_store=MEMORY",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """An open database: an engine for the one writer, and one for the readers."""
+
+    writing: Engine
+    reading: Engine
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.reading.dispose()
+        self.writing.dispose()
+
+
+def open_database(state_dir: Path, url: str | None = None) -> Database:
+    """Open the database and bring its schema up to date. Blocks.
+
+    Args:
+        state_dir: where the SQLite file is, when there is no `url`.
+        url: SQLAlchemy URL of another database.
+
+    Raises:
+        ConfigError: ``store.url``, for a URL that is not one or whose driver is missing.
+        StoreError: ``store.corrupt``, ``store.newer``, or that it cannot be read or written.
+    """
+    parsed = _parse(url) if url is not None else None
+    if parsed is not None and parsed.get_backend_name() != "sqlite":
+        return _migrated(_open_server(parsed))
+    path = Path(parsed.database) if parsed is not None and parsed.database else state_dir / FILE
+    with translated(f"opening {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        _examine(path)
+        return _migrated(_open_sqlite(path))
+
+
+def _examine(path: Path) -> None:
+    """Refuse a damaged file before anything is written to it."""
+    connection = sqlite3.connect(path)
+    try:
+        answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as problem:
+        if problem.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise
+        answer = str(problem)
+    finally:
+        connection.close()
+    if answer != "ok":
+        raise unusable(path, "store.corrupt", f"the database is damaged ({answer})")
+
+
+def _open_sqlite(path: Path) -> Database:
+    url = f"sqlite:///{path}"
+    shared = {"check_same_thread": False}
+    writing = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, connect_args=shared)
+    reading = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=READERS,
+        max_overflow=0,
+        connect_args=shared,
+        isolation_level="AUTOCOMMIT",
+    )
+    event.listen(writing, "connect", _prepare_writer)
+    # Take the write lock at once: a transaction that reads first and then writes could be refused.
+    event.listen(writing, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(reading, "connect", _prepare_reader)
+    return Database(writing=writing, reading=reading)
+
+
+def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    _execute(connection, _PRAGMAS)
+
+
+def _prepare_reader(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    _execute(connection, ("PRAGMA busy_timeout=5000", "PRAGMA query_only=ON"))
+
+
+def _execute(connection: DBAPIConnection, statements: Sequence[str]) -> None:
+    cursor = connection.cursor()
+    for statement in statements:
+        cursor.execute(statement)
+    cursor.close()
+
+
+def _parse(url: str) -> URL:
+    """Read a database URL and see that its driver is there."""
+    try:
+        parsed = make_url(url)
+        parsed.get_dialect().import_dbapi()
+    except (ArgumentError, ImportError) as problem:
+        raise ConfigError(
+            "store.url", f"database_url cannot be used: {problem}", field="database_url"
+        ) from None
+    if parsed.get_backend_name() not in BACKENDS:
+        message = f"database_url: {parsed.get_backend_name()} is not one of {', '.join(BACKENDS)}"
+        raise ConfigError("store.url", message, field="database_url")
+    return parsed
+
+
+def _open_server(url: URL) -> Database:
+    return Database(
+        writing=create_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True),
+        reading=create_engine(url, pool_size=READERS, max_overflow=0, pool_pre_ping=True),
+    )
+
+
+def _migrated(database: Database) -> Database:
+    """Upgrade the schema when it is not current; the database is closed again when that fails."""
+    try:
+        with translated("opening the database"), database.writing.connect() as connection:
+            revision = _revision(connection)
+            if revision != HEAD:
+                # Only then: Alembic takes half a second to import.
+                from assayd.store.migrations import upgrade
+
+                upgrade(connection, revision, HEAD)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _revision(connection: Connection) -> str | None:
+    with connection.begin():
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -1,0 +1,189 @@
+"""Events on their way: kept for those who follow, and for the store until the verdict.
+
+Publishing never waits. Followers read from one log per attempt, each at its own pace; output is kept in a
+ring, so one who is slow (or comes late) finds a gap, and is shown how many events it lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from heapq import merge
+
+from assayd.ports.clock import Clock
+from assayd.ports.store import Event
+
+OUTPUT = frozenset({"stdout", "stderr"})
+"""The kinds that are not durable."""
+
+GAP = "gap"
+"""The kind of the event that stands for events that are gone; its body has `missed`, how many."""
+
+RING_BYTES = 128 * 2**10
+"""Output kept per attempt for those who come late."""
+
+EVENT_BYTES = 256
+"""What an event costs at least; a program may write its output character by character."""
+
+ENDED_KEPT = 128
+"""Attempts whose events stay at hand after their end; those of others come from the store."""
+
+RECENT_KEPT = 1024
+"""Events kept for those who follow all attempts."""
+
+Position = tuple[int, int]
+
+
+class EventHub:
+    """The events of all attempts that are under way or have just ended."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._logs: dict[str, _Log] = {}
+        self._ended: OrderedDict[str, _Log] = OrderedDict()
+        self._recent: deque[tuple[int, Event]] = deque(maxlen=RECENT_KEPT)
+        self._published = 0
+        self._any = _Signal()
+
+    def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> Event:
+        """Number an event and show it to everybody who follows."""
+        (event,) = self.prepare(attempt_id, run_number, (kind, body))
+        self.show(event)
+        return event
+
+    def prepare(
+        self, attempt_id: str, run_number: int, *told: tuple[str, dict[str, object]]
+    ) -> tuple[Event, ...]:
+        """Number the next events, to be shown when what they tell has become true."""
+        at, seq = self._clock.now(), self._log(attempt_id).next_seq
+        return tuple(
+            Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)
+            for place, (kind, body) in enumerate(told)
+        )
+
+    def show(self, event: Event) -> None:
+        """Show a numbered event to everybody who follows."""
+        self._log(event.attempt_id).add(event)
+        if event.kind not in OUTPUT:
+            self._published += 1
+            self._recent.append((self._published, event))
+            self._any.give()
+
+    def _log(self, attempt_id: str) -> _Log:
+        return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _Log())
+
+    def durable(self, attempt_id: str) -> Sequence[Event]:
+        """Give the events of an attempt that belong into the store."""
+        log = self._logs.get(attempt_id)
+        return tuple(log.durable) if log else ()
+
+    def close(self, attempt_id: str) -> None:
+        """End an attempt's log; followers get what is left of it, and latecomers for a while too."""
+        log = self._logs.pop(attempt_id, None)
+        if log is not None:
+            log.end()
+            self._ended[attempt_id] = log
+            while len(self._ended) > ENDED_KEPT:
+                self._ended.popitem(last=False)
+
+    def knows(self, attempt_id: str) -> bool:
+        """Tell whether an attempt's events are at hand; else they are in the store."""
+        return attempt_id in self._logs or attempt_id in self._ended
+
+    async def follow(self, attempt_id: str, *, after: Position | None = None) -> AsyncGenerator[Event, None]:
+        """Give an attempt's events after a position (run number, seq), then new ones, up to its end."""
+        log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
+        position = after or (0, 0)
+        while log is not None:
+            changed, ended = log.signal.next, log.ended
+            for event in log.after(position):
+                yield event
+                position = (event.run_number, event.seq)
+            if ended:
+                return
+            await changed.wait()
+
+    async def follow_all(self, wanted: Callable[[Event], bool]) -> AsyncGenerator[Event, None]:
+        """Give the durable events of all attempts from now on, as far as they are wanted."""
+        seen = self._published
+        while True:
+            changed = self._any.next
+            fresh = [(number, event) for number, event in self._recent if number > seen]
+            for _, event in fresh:
+                if wanted(event):
+                    yield event
+            seen = fresh[-1][0] if fresh else seen
+            await changed.wait()
+
+
+class _Signal:
+    """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
+
+    def __init__(self) -> None:
+        self.next = asyncio.Event()
+
+    def give(self) -> None:
+        self.next.set()
+        self.next = asyncio.Event()
+
+
+class _Log:
+    """The events of one attempt: the durable ones, and a ring of output."""
+
+    def __init__(self) -> None:
+        self.next_seq = 1
+        self.durable: list[Event] = []
+        self.ended = False
+        self.signal = _Signal()
+        self._output: deque[Event] = deque()
+        self._output_bytes = 0
+
+    def add(self, event: Event) -> None:
+        """Keep an event; the oldest output makes room."""
+        self.next_seq = event.seq + 1
+        if event.kind in OUTPUT:
+            self._output.append(event)
+            self._output_bytes += _size(event)
+            while self._output_bytes > RING_BYTES and len(self._output) > 1:
+                self._output_bytes -= _size(self._output.popleft())
+        else:
+            self.durable.append(event)
+        self.signal.give()
+
+    def end(self) -> None:
+        """Say that nothing more comes."""
+        self.ended = True
+        self.signal.give()
+
+    def after(self, position: Position) -> Iterator[Event]:
+        """Give what is at hand after a position, in order, with a gap event where some are gone."""
+        kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
+        return with_gaps(kept, position)
+
+
+def with_gaps(events: Iterable[Event], position: Position) -> Iterator[Event]:
+    """Give the events after a position, with a gap event where their numbers leave some out."""
+    last_seq = position[1]
+    for event in events:
+        if (event.run_number, event.seq) > position:
+            missed = event.seq - last_seq - 1
+            if missed > 0:
+                yield _gap(event, missed)
+            yield event
+            last_seq = event.seq
+
+
+def _gap(following: Event, missed: int) -> Event:
+    return Event(
+        attempt_id=following.attempt_id,
+        run_number=following.run_number,
+        seq=following.seq - 1,
+        kind=GAP,
+        at=following.at,
+        body={"missed": missed},
+    )
+
+
+def _size(event: Event) -> int:
+    return EVENT_BYTES + sum(len(value) for value in event.body.values() if isinstance(value, str))

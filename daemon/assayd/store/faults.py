@@ -1,0 +1,80 @@
+"""Turn failures of database and file system into StoreError, with a code that says what to do."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from assayd.errors import StoreError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.ELOOP}
+
+# SQLite's primary result codes, https://sqlite.org/rescode.html
+_SQLITE_CODES = {
+    sqlite3.SQLITE_FULL: "store.full",
+    sqlite3.SQLITE_READONLY: "store.unwritable",
+    sqlite3.SQLITE_CANTOPEN: "store.unwritable",
+    sqlite3.SQLITE_PERM: "store.unwritable",
+    sqlite3.SQLITE_AUTH: "store.unwritable",
+    sqlite3.SQLITE_IOERR: "store.failed",
+    sqlite3.SQLITE_BUSY: "store.busy",
+    sqlite3.SQLITE_LOCKED: "store.busy",
+    sqlite3.SQLITE_CORRUPT: "store.corrupt",
+    sqlite3.SQLITE_NOTADB: "store.corrupt",
+}
+_REMEDY = {
+    "store.full": "make room on the file system of the state directory",
+    "store.unwritable": "check owner, mode and mount options of the state directory",
+    "store.busy": "another process holds the database; only one daemon may use a state directory",
+    "store.corrupt": "restore it from a backup, or move it away to start with an empty one",
+    "store.failed": "see the system's log for errors of the disk",
+    "store.conflict": "this was recorded before",
+}
+_RETRYABLE = {"store.full", "store.busy", "store.failed"}
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise StoreError for what the database or the file system raises in the body.
+
+    Args:
+        what: what was being done, e.g. ``writing the database``.
+    """
+    try:
+        yield
+    except OSError as problem:
+        raise _error(_os_code(problem), what, problem.strerror or str(problem)) from problem
+    except (SQLAlchemyError, sqlite3.Error) as problem:
+        raise database_error(problem, what) from problem
+
+
+def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> StoreError:
+    """Give the StoreError for an exception of SQLAlchemy or SQLite."""
+    origin = problem.orig if isinstance(problem, DBAPIError) else problem
+    if isinstance(problem, IntegrityError):
+        return _error("store.conflict", what, str(origin))
+    number = getattr(origin, "sqlite_errorcode", None)
+    code = _SQLITE_CODES.get(number & 0xFF, "store.failed") if isinstance(number, int) else "store.failed"
+    return _error(code, what, str(origin))
+
+
+def unusable(path: Path, code: str, message: str) -> StoreError:
+    """Give the StoreError for a database that must not be used as it is."""
+    return StoreError(code, f"{path}: {message}; {_REMEDY[code]}")
+
+
+def _os_code(problem: OSError) -> str:
+    if problem.errno in _FULL:
+        return "store.full"
+    return "store.unwritable" if problem.errno in _UNWRITABLE else "store.failed"
+
+
+def _error(code: str, what: str, detail: str) -> StoreError:
+    message = f"{what} failed: {detail}; {_REMEDY[code]}"
+    return StoreError(code, message, retryable=code in _RETRYABLE)

@@ -1,0 +1,122 @@
+"""Files and folders by descriptor: one component at a time, no link followed, new means new. Blocks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+MOST_DEEP = 16
+
+Flush = Callable[[Sequence[int]], None]
+"""Makes everything durable that was written through these descriptors."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def parts(name: str) -> tuple[str, ...] | None:
+    """Split a relative name at its slashes; None when it is not one that stays where it belongs."""
+    found = tuple(name.split("/"))
+    try:
+        long = any(len(os.fsencode(part)) > 255 for part in found)
+    except UnicodeEncodeError:
+        return None
+    odd = any(part in {"", ".", ".."} or not part.isprintable() for part in found)
+    return None if long or odd or len(found) > MOST_DEEP else found
+
+
+@contextmanager
+def opened(folder: int | Path, *names: str) -> Iterator[int]:
+    """Open a folder, by names below one that is open, and close it again."""
+    with ExitStack() as stack:
+        if isinstance(folder, Path):
+            folder = os.open(folder, _FOLDER)
+            stack.callback(os.close, folder)
+        for name in names:
+            folder = os.open(name, _FOLDER, dir_fd=folder)
+            stack.callback(os.close, folder)
+        yield folder
+
+
+def ensure(folder: int, name: str) -> None:
+    """Make a folder within one, unless it is there; a new one is durable."""
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
+        os.fsync(folder)
+
+
+def write_files(folder: int, files: Mapping[str, bytes], flush: Flush) -> None:
+    """Write files into a new folder, durably and read-only. Names must have passed `parts`.
+
+    All are written before the first is flushed, and all are flushed at once: a journaling file system
+    commits them together, where one flush after the other waits for as many commits.
+    """
+    with ExitStack() as stack:
+        folders: dict[tuple[str, ...], int] = {(): folder}
+        handles: list[int] = []
+        for name, content in files.items():
+            *within, last = name.split("/")
+            parent = _folder_for(tuple(within), folders, stack)
+            handle = os.open(last, _NEW_FILE, 0o600, dir_fd=parent)
+            stack.callback(os.close, handle)
+            _write_all(handle, content)
+            handles.append(handle)
+        for inner in folders.values():
+            os.fchmod(inner, 0o500)
+        flush([*handles, *folders.values()])
+
+
+def settle(parent: int, temporary: str, name: str) -> None:
+    """Give a written folder its name, durably.
+
+    Raises:
+        OSError: ENOTEMPTY or EEXIST, when there is a folder of that name.
+    """
+    os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    os.fsync(parent)
+
+
+def read_file(folder: int, name: Sequence[str]) -> bytes:
+    """Give the content of a regular file below a folder."""
+    with opened(folder, *name[:-1]) as parent:
+        handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
+        with os.fdopen(handle, "rb") as file:
+            return file.read()
+
+
+def list_files(folder: int) -> list[str]:
+    """Name every file below a folder, sorted."""
+    found: list[str] = []
+    for top, _, names, _ in os.fwalk(".", dir_fd=folder):
+        found += [os.path.normpath(os.path.join(top, name)) for name in names]  # noqa: PTH118 - no path yet
+    return sorted(found)
+
+
+def remove(parent: int, name: str) -> None:
+    """Remove a folder with all in it; one that is gone is fine."""
+    with suppress(FileNotFoundError):
+        for _, _, _, folder in os.fwalk(name, dir_fd=parent):
+            os.fchmod(folder, 0o700)
+        shutil.rmtree(name, dir_fd=parent)
+
+
+def _folder_for(names: tuple[str, ...], folders: dict[tuple[str, ...], int], stack: ExitStack) -> int:
+    if names not in folders:
+        parent = _folder_for(names[:-1], folders, stack)
+        os.mkdir(names[-1], 0o700, dir_fd=parent)
+        folders[names] = os.open(names[-1], _FOLDER, dir_fd=parent)
+        stack.callback(os.close, folders[names])
+    return folders[names]
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(handle, view) :]
+    os.fchmod(handle, 0o400)
+    # Starts writing to the disk without waiting for it.
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,0 +1,257 @@
+"""Attempts, runs, verdicts and events in a database.
+
+Decides what is durable when: an accept, a lease and a verdict are each on disk before they are answered. The
+statements are made once and take plain values, since making one costs as much as running it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, Executable, Table, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from assayd.errors import RequestError, StoreError
+from assayd.model.attempt import Attempt
+from assayd.ports.store import Accepted, Event, Page, Query, Run
+from assayd.store import rows, tables
+from assayd.store.database import READERS, Database, open_database
+from assayd.store.faults import translated
+from assayd.store.listing import Statement, listing, page
+from assayd.store.writer import Writer
+
+T = TypeVar("T")
+
+_RUNS = (
+    select(func.coalesce(func.max(tables.runs.c.run_number), 0))
+    .where(tables.runs.c.attempt_id == tables.attempts.c.id)
+    .scalar_subquery()
+)
+_ATTEMPT = select(
+    tables.attempts,
+    *(column for column in tables.verdicts.c if column.name not in {"attempt_id", "run_number"}),
+    tables.verdicts.c.run_number.label("verdict_run"),
+    _RUNS.label("runs"),
+).select_from(tables.attempts.outerjoin(tables.verdicts))
+_BY_ID = _ATTEMPT.where(tables.attempts.c.id == bindparam("wanted"))
+_UNFINISHED = _ATTEMPT.where(tables.verdicts.c.attempt_id.is_(None)).order_by(
+    tables.attempts.c.created_at, tables.attempts.c.id
+)
+_DOCUMENT = (
+    select(tables.submissions.c.document)
+    .join(tables.attempts, tables.attempts.c.submission == tables.submissions.c.digest)
+    .where(tables.attempts.c.id == bindparam("wanted"))
+)
+_SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission).where(
+    or_(
+        tables.attempts.c.id == bindparam("wanted"),
+        and_(
+            tables.attempts.c.uid == bindparam("by_uid"),
+            tables.attempts.c.idempotency_key == bindparam("by_key"),
+        ),
+    )
+)
+_EVENTS = (
+    select(tables.events)
+    .where(
+        tables.events.c.attempt_id == bindparam("wanted"),
+        or_(
+            tables.events.c.run_number > bindparam("run"),
+            and_(tables.events.c.run_number == bindparam("run"), tables.events.c.seq > bindparam("after")),
+        ),
+    )
+    .order_by(tables.events.c.run_number, tables.events.c.seq)
+)
+_NEW_ATTEMPT = insert(tables.attempts)
+_NEW_LABELS = insert(tables.labels)
+_NEW_RUN = insert(tables.runs)
+_REMOVE_ATTEMPTS = delete(tables.attempts).where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_REMOVE_SUBMISSIONS = delete(tables.submissions).where(
+    tables.submissions.c.digest.in_(bindparam("digests", expanding=True)),
+    ~select(tables.attempts.c.id).where(tables.attempts.c.submission == tables.submissions.c.digest).exists(),
+)
+
+
+class DatabaseJobStore:
+    """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        dialect = database.writing.dialect.name
+        self._database = database
+        self._writer = Writer(database.writing)
+        self._writer.start()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._new_submission = _insert_or_nothing(dialect, tables.submissions)
+        self._new_verdict = _insert_or_nothing(dialect, tables.verdicts)
+        self._new_events = _insert_or_nothing(dialect, tables.events)
+
+    async def accept(
+        self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
+    ) -> Accepted:
+        """Record a new attempt with its submission, or give the one that was recorded first."""
+        digest = hashlib.sha256(document).hexdigest()
+        values = rows.attempt_values(attempt, digest, idempotency_key)
+        labels = [
+            {"attempt_id": attempt.id, "name": name, "value": value} for name, value in attempt.labels.items()
+        ]
+
+        def apply(connection: Connection) -> Accepted:
+            earlier = _earlier(connection, attempt, digest, idempotency_key)
+            if earlier is not None:
+                return Accepted(attempt=earlier, existing=True)
+            connection.execute(self._new_submission, {"digest": digest, "document": document})
+            connection.execute(_NEW_ATTEMPT, values)
+            if labels:
+                connection.execute(_NEW_LABELS, labels)
+            return Accepted(attempt=attempt, existing=False)
+
+        return await self._writer.write(apply)
+
+    async def lease(self, run: Run) -> None:
+        """Record which container a run gets, durably."""
+        values = rows.run_values(run)
+        await self._writer.write(lambda connection: connection.execute(_NEW_RUN, values).close())
+
+    async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
+        """Record the verdict with the events of the way there; False when there is a verdict already."""
+        verdict = rows.verdict_values(attempt)
+        happened = [rows.event_values(event) for event in events]
+
+        def apply(connection: Connection) -> bool:
+            if connection.execute(self._new_verdict, verdict).rowcount != 1:
+                return False
+            if happened:
+                connection.execute(self._new_events, happened)
+            return True
+
+        return await self._writer.write(apply)
+
+    async def append(self, events: Sequence[Event]) -> None:
+        """Record events; those that are on record already stay as they are."""
+        happened = [rows.event_values(event) for event in events]
+        if happened:
+            await self._writer.write(
+                lambda connection: connection.execute(self._new_events, happened).close()
+            )
+
+    async def remove(self, attempt_ids: Sequence[str]) -> None:
+        """Forget attempts with all that is on record of them, and submissions that nothing refers to."""
+        ids = list(attempt_ids)
+
+        def apply(connection: Connection) -> None:
+            used = select(tables.attempts.c.submission).where(tables.attempts.c.id.in_(ids)).distinct()
+            digests = list(connection.execute(used).scalars())
+            connection.execute(_REMOVE_ATTEMPTS, {"ids": ids})
+            connection.execute(_REMOVE_SUBMISSIONS, {"digests": digests})
+
+        await self._writer.write(apply)
+
+    async def get(self, attempt_id: str) -> Attempt | None:
+        """Look an attempt up."""
+        return await self._read(lambda connection: _get(connection, attempt_id))
+
+    async def document(self, attempt_id: str) -> bytes:
+        """Give the submission as it was accepted.
+
+        Raises:
+            StoreError: ``attempt.missing``.
+        """
+        found = await self._read(
+            lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
+        )
+        if found is None:
+            raise StoreError("attempt.missing", f"there is no attempt {attempt_id}")
+        return bytes(found)
+
+    async def list(self, query: Query) -> Page:
+        """List attempts, newest first."""
+        statement = listing(_ATTEMPT, query)
+        found = await self._read(lambda connection: _attempts(connection, statement))
+        return page(found, query)
+
+    async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
+        """Give the recorded events of an attempt after the one with that run and sequence number."""
+        wanted = {"wanted": attempt_id, "run": after[0], "after": after[1]}
+        return await self._read(
+            lambda connection: [
+                rows.read_event(row) for row in connection.execute(_EVENTS, wanted).mappings()
+            ]
+        )
+
+    async def unfinished(self) -> Sequence[Attempt]:
+        """Give every attempt without a verdict, oldest first."""
+        return await self._read(lambda connection: _attempts(connection, _UNFINISHED))
+
+    async def expired(self, before: datetime, limit: int) -> Sequence[Attempt]:
+        """Give finished attempts that were accepted before a time, oldest first."""
+        old = tables.attempts.c.created_at < rows.to_micros(before)
+        statement = _ATTEMPT.where(tables.verdicts.c.attempt_id.is_not(None), old)
+        statement = statement.order_by(tables.attempts.c.created_at, tables.attempts.c.id).limit(limit)
+        return await self._read(lambda connection: _attempts(connection, statement))
+
+    async def close(self) -> None:
+        """Finish what is being written and close. Safe to call twice."""
+        await self._writer.close()
+        self._readers.shutdown()
+        self._database.close()
+
+    async def _read(self, fetch: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with translated("reading the database"), self._database.reading.connect() as connection:
+                return fetch(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+
+
+@asynccontextmanager
+async def open_jobs(state_dir: Path, database_url: str | None = None) -> AsyncIterator[DatabaseJobStore]:
+    """Open the database, bring it up to date, and close it at the end.
+
+    Raises:
+        ConfigError: ``store.url``.
+        StoreError: the database is damaged, newer than this program, or cannot be written.
+    """
+    store = DatabaseJobStore(await asyncio.to_thread(open_database, state_dir, database_url))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _insert_or_nothing(dialect: str, table: Table) -> Executable:
+    """Give the insert that leaves a row with the same key as it is; each dialect has its own."""
+    if dialect == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
+    """Give the attempt that the same request has made before.
+
+    Raises:
+        RequestError: ``conflict``, when the id or the key was used for another submission.
+    """
+    same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
+    found = connection.execute(_SAME_REQUEST, same).all()
+    if not found:
+        return None
+    if len(found) > 1 or found[0].submission != digest:
+        what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
+        raise RequestError("conflict", f"this {what} was used before, for another submission")
+    return _get(connection, found[0].id)
+
+
+def _get(connection: Connection, attempt_id: str) -> Attempt | None:
+    row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
+    return None if row is None else rows.read_attempt(row)
+
+
+def _attempts(connection: Connection, statement: Statement) -> tuple[Attempt, ...]:
+    return tuple(rows.read_attempt(row) for row in connection.execute(statement).mappings())

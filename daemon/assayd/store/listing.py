@@ -1,0 +1,87 @@
+"""Which attempts a listing shows, and where its next page begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, or_, select
+
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
+from assayd.ports.store import Page, Query
+from assayd.store.rows import to_micros
+from assayd.store.tables import attempts, labels, verdicts
+
+# SQLAlchemy types a select by its columns; rows are read by name here.
+Statement = Select[Any]
+Condition = ColumnElement[bool]
+
+MOST_LISTED = 500
+
+
+def listing(attempt: Statement, query: Query) -> Statement:
+    """Give the statement for one page and one attempt more, newest first.
+
+    Args:
+        attempt: selects attempts, joined with their verdicts.
+        query: what is wanted.
+
+    Raises:
+        RequestError: ``invalid``, for a cursor that no page gave.
+    """
+    return (
+        attempt.where(*_conditions(query))
+        .order_by(attempts.c.created_at.desc(), attempts.c.id.desc())
+        .limit(_limit(query) + 1)
+    )
+
+
+def page(found: Sequence[Attempt], query: Query) -> Page:
+    """Cut what `listing` found to a page."""
+    limit = _limit(query)
+    shown = tuple(found[:limit])
+    return Page(attempts=shown, next_cursor=_cursor(shown[-1]) if len(found) > limit else None)
+
+
+def _limit(query: Query) -> int:
+    return min(max(query.limit, 1), MOST_LISTED)
+
+
+def _conditions(query: Query) -> list[Condition]:
+    conditions = [_has_label(name, value) for name, value in query.labels]
+    if query.state is not None:
+        finished = verdicts.c.attempt_id.is_not(None)
+        conditions.append(finished if query.state is State.FINISHED else ~finished)
+    if query.verdict is not None:
+        conditions.append(verdicts.c.verdict == query.verdict.value)
+    if query.kind is not None:
+        conditions.append(attempts.c.kind == query.kind)
+    if query.batch_id is not None:
+        conditions.append(attempts.c.batch_id == query.batch_id)
+    if query.since is not None:
+        conditions.append(attempts.c.created_at >= to_micros(query.since))
+    if query.uid is not None:
+        conditions.append(attempts.c.uid == query.uid)
+    if query.cursor is not None:
+        conditions.append(_beyond(query.cursor))
+    return conditions
+
+
+def _has_label(name: str, value: str) -> Condition:
+    # Correlated, so that the newest attempts are walked until the page is full; with IN all would be sorted.
+    same = labels.c.attempt_id == attempts.c.id
+    return select(labels.c.name).where(same, labels.c.name == name, labels.c.value == value).exists()
+
+
+def _cursor(last: Attempt) -> str:
+    return f"{to_micros(last.created_at)}.{last.id}"
+
+
+def _beyond(cursor: str) -> Condition:
+    micros, dot, attempt_id = cursor.partition(".")
+    if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
+        raise RequestError("invalid", "the cursor is not one that a page gave", field="cursor")
+    at = int(micros)
+    same_time = and_(attempts.c.created_at == at, attempts.c.id < attempt_id)
+    return or_(attempts.c.created_at < at, same_time)

@@ -1,0 +1,37 @@
+"""Changes of the schema, in order; each file in `versions` takes the database one step further."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from assayd.errors import StoreError
+
+
+def upgrade(connection: Connection, current: str | None, target: str) -> None:
+    """Bring a database to a revision.
+
+    Raises:
+        StoreError: ``store.newer``, when the database is at a revision that this program does not know.
+    """
+    config = configuration()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if current is not None and current not in known:
+        message = (
+            f"the database was written by a newer version (revision {current}, this one knows {target}); "
+            "install that version, or use another state directory"
+        )
+        raise StoreError("store.newer", message)
+    config.attributes["connection"] = connection
+    command.upgrade(config, target)
+
+
+def configuration() -> Config:
+    """Give Alembic's configuration for the revisions of this package."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    return config

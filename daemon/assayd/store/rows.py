@@ -1,0 +1,164 @@
+"""Between rows of the tables and the model's values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from sqlalchemy import RowMapping
+
+from assayd.model.attempt import Artifact, Attempt, Failure, State
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.ports.store import Event, Run
+
+Values = dict[str, object]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Give a time as whole microseconds since 1970."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(value: int) -> datetime:
+    """Give the time that `to_micros` was given."""
+    return _EPOCH + value * _MICROSECOND
+
+
+def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
+    """Give the row of an attempt as it is accepted."""
+    return {
+        "id": attempt.id,
+        "submission": submission,
+        "kind": attempt.kind,
+        "policy": attempt.policy,
+        "input_digest": attempt.input_digest,
+        "created_at": to_micros(attempt.created_at),
+        "uid": attempt.peer.uid,
+        "gid": attempt.peer.gid,
+        "pid": attempt.peer.pid,
+        "batch_id": attempt.batch_id,
+        "parent_id": attempt.parent_id,
+        "attempt_number": attempt.attempt_number,
+        "labels": _dump(dict(attempt.labels)),
+        "idempotency_key": key,
+    }
+
+
+def verdict_values(attempt: Attempt) -> Values:
+    """Give the row of an attempt's verdict."""
+    assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
+    return {
+        "attempt_id": attempt.id,
+        "run_number": attempt.run_number,
+        "verdict": attempt.verdict.value,
+        "cause": attempt.cause,
+        "started_at": to_micros(attempt.started_at) if attempt.started_at else None,
+        "finished_at": to_micros(attempt.finished_at) if attempt.finished_at else None,
+        "timings": _dump(dict(attempt.timings_s)),
+        "warm": None if attempt.warm is None else int(attempt.warm),
+        "bundle": attempt.bundle,
+        "artifacts": _dump([_artifact_document(artifact) for artifact in attempt.artifacts]),
+        "error_code": attempt.error.code if attempt.error else None,
+        "error_message": attempt.error.message if attempt.error else None,
+    }
+
+
+def run_values(run: Run) -> Values:
+    """Give the row of a run."""
+    return {
+        "attempt_id": run.attempt_id,
+        "run_number": run.run_number,
+        "daemon_id": run.daemon_id,
+        "generation": run.generation,
+        "container_ulid": run.container_ulid,
+        "leased_at": to_micros(run.leased_at),
+        "expires_at": to_micros(run.expires_at),
+    }
+
+
+def event_values(event: Event) -> Values:
+    """Give the row of an event."""
+    return {
+        "attempt_id": event.attempt_id,
+        "run_number": event.run_number,
+        "seq": event.seq,
+        "kind": event.kind,
+        "at": to_micros(event.at),
+        "body": _dump(event.body),
+    }
+
+
+def read_event(row: RowMapping) -> Event:
+    """Give the event of a row."""
+    return Event(
+        attempt_id=row["attempt_id"],
+        run_number=row["run_number"],
+        seq=row["seq"],
+        kind=row["kind"],
+        at=from_micros(row["at"]),
+        body=json.loads(row["body"]),
+    )
+
+
+def read_attempt(row: RowMapping) -> Attempt:
+    """Give the attempt of a row of attempts, joined with its verdict (if any) and its count of runs.
+
+    States between accepted and finished are not on record: one that was leased reads as running.
+    """
+    finished = row["verdict"] is not None
+    unfinished_state = State.RUNNING if row["runs"] else State.QUEUED
+    attempt = Attempt(
+        id=row["id"],
+        kind=row["kind"],
+        policy=row["policy"],
+        input_digest=row["input_digest"],
+        created_at=from_micros(row["created_at"]),
+        peer=Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"]),
+        state=State.FINISHED if finished else unfinished_state,
+        batch_id=row["batch_id"],
+        parent_id=row["parent_id"],
+        attempt_number=row["attempt_number"],
+        run_number=row["verdict_run"] if finished else row["runs"],
+        labels=json.loads(row["labels"]),
+    )
+    return _with_verdict(attempt, row) if finished else attempt
+
+
+def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
+    code = row["error_code"]
+    return replace(
+        attempt,
+        verdict=Verdict(row["verdict"]),
+        cause=row["cause"],
+        started_at=_moment(row["started_at"]),
+        finished_at=_moment(row["finished_at"]),
+        timings_s=json.loads(row["timings"]),
+        warm=None if row["warm"] is None else bool(row["warm"]),
+        bundle=row["bundle"],
+        artifacts=tuple(Artifact(**artifact) for artifact in json.loads(row["artifacts"])),
+        error=None if code is None else Failure(code=code, message=row["error_message"]),
+    )
+
+
+def _artifact_document(artifact: Artifact) -> Values:
+    return {
+        "name": artifact.name,
+        "bytes": artifact.bytes,
+        "sha256": artifact.sha256,
+        "media_type": artifact.media_type,
+        "truncated": artifact.truncated,
+    }
+
+
+def _moment(value: object) -> datetime | None:
+    return None if value is None else from_micros(cast("int", value))
+
+
+def _dump(value: Mapping[str, object] | list[Values]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

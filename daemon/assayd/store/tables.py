@@ -1,0 +1,119 @@
+"""The tables, in types that SQLite and PostgreSQL both have.
+
+Times are microseconds since 1970 (UTC), JSON is text that we write ourselves: what is read is what was
+written, whatever the database.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("document", LargeBinary, nullable=False),
+)
+"""What was submitted, once per content; `digest` is the SHA-256 of the document."""
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("submission", String(64), ForeignKey("submissions.digest"), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("policy", String(64), nullable=False),
+    Column("input_digest", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("gid", BigInteger, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("batch_id", String(64)),
+    Column("parent_id", String(26)),
+    Column("attempt_number", Integer, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("idempotency_key", String(255)),
+    UniqueConstraint("uid", "idempotency_key"),
+    Index(None, "submission"),
+    Index(None, "created_at", "id"),
+    Index("ix_attempts_uid", "uid", "created_at", "id"),
+    Index("ix_attempts_batch_id", "batch_id", "created_at", "id"),
+)
+"""Accepted attempts; what becomes of them is in `runs` and `verdicts`."""
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("value", String(64), nullable=False),
+    Index("ix_labels_name", "name", "value", "attempt_id"),
+)
+"""The labels of `attempts` again, to find attempts by."""
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_number", Integer, primary_key=True),
+    Column("daemon_id", String(64), nullable=False),
+    Column("generation", String(64), nullable=False),
+    Column("container_ulid", String(26), nullable=False),
+    Column("leased_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    CheckConstraint("run_number BETWEEN 1 AND 2", name="run_number"),
+)
+"""Which container each run got, written before the run's first frame."""
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_number", Integer, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("cause", String(32)),
+    Column("started_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("timings", Text, nullable=False),
+    Column("warm", Integer),
+    Column("bundle", Text),
+    Column("artifacts", Text, nullable=False),
+    Column("error_code", String(64)),
+    Column("error_message", Text),
+)
+"""How each attempt ended. The attempt is the primary key: one verdict, whoever ran it."""
+
+events = Table(
+    "events",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_number", Integer, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+"""What happened on the way, apart from output."""

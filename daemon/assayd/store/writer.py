@@ -1,0 +1,114 @@
+"""One thread that writes, and commits once for all that waits.
+
+A commit costs a disk flush, whatever is in it, so what is asked for while one is under way goes into the
+next one together. A write that fails does not fail its neighbours: the group is rolled back, and each is
+done alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeVar, cast
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from assayd.errors import StoreError
+from assayd.store.faults import database_error
+
+T = TypeVar("T")
+Change = Callable[[Connection], T]
+
+MOST_AT_ONCE = 256
+"""Writes in one transaction; with more, the first would wait for long."""
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    """A change that is asked for. It may be applied twice, the second time after a roll-back."""
+
+    apply: Change[object]
+    done: Future[object] = field(default_factory=Future)
+
+
+class Writer:
+    """The writing thread of one database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._queue: SimpleQueue[_Write | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="store-writer")
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    async def write(self, apply: Change[T]) -> T:
+        """Run a change in a transaction; returns when it is durable.
+
+        A caller that is cancelled meanwhile does not learn whether the change was made.
+
+        Raises:
+            StoreError: the change or its commit failed; nothing of it is recorded.
+            AssaydError: what `apply` itself raised.
+        """
+        if self._closed:
+            raise StoreError("store.closed", "the database is closed")
+        write = _Write(apply)
+        self._queue.put(write)
+        return cast("T", await asyncio.wrap_future(write.done))
+
+    async def close(self) -> None:
+        """Finish what was asked for, then end the thread. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        while group := self._next_group():
+            wanted = [write for write in group if write.done.set_running_or_notify_cancel()]
+            if wanted:
+                self._commit(wanted)
+
+    def _next_group(self) -> list[_Write]:
+        """Wait for a write, and take what waits with it; empty at the end."""
+        group: list[_Write] = []
+        write = self._queue.get()
+        while write is not None and len(group) < MOST_AT_ONCE:
+            group.append(write)
+            try:
+                write = self._queue.get_nowait()
+            except Empty:
+                return group
+        if group:
+            self._queue.put(write)
+        return group
+
+    def _commit(self, group: Sequence[_Write]) -> None:
+        try:
+            with self._engine.begin() as connection:
+                results = [write.apply(connection) for write in group]
+        except Exception as problem:  # noqa: BLE001 - whoever asked gets it; the thread goes on
+            if len(group) == 1:
+                group[0].done.set_exception(_translated(problem))
+            else:
+                for write in group:
+                    self._commit([write])
+        else:
+            for write, result in zip(group, results, strict=True):
+                write.done.set_result(result)
+
+
+def _translated(problem: Exception) -> Exception:
+    if isinstance(problem, SQLAlchemyError):
+        error = database_error(problem, "writing the database")
+        error.__cause__ = problem
+        return error
+    return problem

@@ -1,0 +1,211 @@
+"""Read a TOML file into a pydantic model, with the file and line of everything that is wrong in it.
+
+Decides how problems in a file are found and worded. What the keys mean is the model's business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from assayd.errors import ConfigError
+
+_Model = TypeVar("_Model", bound=BaseModel)
+Key = tuple[str, ...]
+
+# What a scan of a valid TOML text has to tell apart: what may hide a bracket or a newline, and those two.
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}(?!")'
+    r"|'''.*?'{3,5}(?!')"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*|[\[\]{}]|\n",
+    re.DOTALL,
+)
+_PART = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(\.?)""")
+_AT_LINE = re.compile(r"^(?P<text>.*) \(at line (?P<line>\d+), column \d+\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong in a file. `key` is dotted; `line` is None when no line shows it."""
+
+    path: Path
+    line: int | None
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line is not None else f"{self.path}"
+        return f"{place}: {_in_brackets(self.key)}{self.message}"
+
+
+class FileError(ConfigError):
+    """One or more files cannot be used; `problems` has all that was found."""
+
+    def __init__(self, code: str, problems: Sequence[Problem]) -> None:
+        super().__init__(code, "\n".join(str(p) for p in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TomlFile:
+    """A file that is TOML: its values, and on which line each key stands."""
+
+    path: Path
+    values: Mapping[str, object]
+    lines: Mapping[Key, int]
+
+    def line(self, key: Sequence[object]) -> int | None:
+        """Give the line of a key, or of the nearest table around it."""
+        names = tuple(str(part) for part in key)
+        for end in range(len(names), 0, -1):
+            if names[:end] in self.lines:
+                return self.lines[names[:end]]
+        return None
+
+    def problem(self, key: Sequence[object], message: str) -> Problem:
+        """Word a problem at a key."""
+        named = [part for part in key if isinstance(part, str)]
+        return Problem(path=self.path, line=self.line(named), key=".".join(named), message=message)
+
+
+def read(path: Path, code: str) -> TomlFile:
+    """Read a file.
+
+    Args:
+        path: the file.
+        code: the error's code, e.g. ``policy.file``.
+
+    Raises:
+        FileError: the file cannot be read, or is not UTF-8, or is not TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        return TomlFile(path=path, values=tomllib.loads(text), lines=key_lines(text))
+    except OSError as problem:
+        message = f"cannot be read: {problem.strerror or problem}"
+        raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
+    except UnicodeDecodeError as problem:
+        found = Problem(path=path, line=None, key="", message=f"is not UTF-8 (byte {problem.start})")
+        raise FileError(code, [found]) from problem
+    except tomllib.TOMLDecodeError as problem:
+        raise FileError(code, [_syntax_problem(path, str(problem))]) from problem
+
+
+def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
+    """Check a file's values against a model.
+
+    Raises:
+        FileError: with one problem per key that is unknown or has a wrong value.
+    """
+    try:
+        return model.model_validate(file.values)
+    except ValidationError as problem:
+        found = sorted(_problems(file, model, problem), key=lambda p: p.line or 0)
+        raise FileError(code, found) from problem
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """Map every key and table of a valid TOML text to its line, 1-based.
+
+    Keys inside inline tables are not listed; `TomlFile.line` gives the line of the key around them.
+    """
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    for number, statement in _statements(text):
+        if statement.startswith("["):
+            table = _key(statement.lstrip("["))
+            lines.setdefault(table, number)
+        elif statement and not statement.startswith("#"):
+            lines.setdefault(table + _key(statement), number)
+    return lines
+
+
+def sentence(message: str) -> str:
+    """Word pydantic's message so that it can follow the name of what it is about."""
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Give `` (did you mean …?)`` when a known name is close, else nothing."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Cut a TOML text at the newlines that end a statement, with the line on which each begins."""
+    start, line, begun, depth = 0, 1, 1, 0
+    for token in _TOKEN.finditer(text):
+        found = token.group()
+        if found in {"[", "{"}:
+            depth += 1
+        elif found in {"]", "}"}:
+            depth -= 1
+        elif found == "\n" and depth == 0:
+            yield begun, text[start : token.start()].strip()
+            start, begun = token.end(), line + 1
+        line += found.count("\n")
+    yield begun, text[start:].strip()
+
+
+def _key(statement: str) -> Key:
+    parts: list[str] = []
+    position = 0
+    while (match := _PART.match(statement, position)) is not None:
+        parts.append(next(group for group in match.groups()[:3] if group is not None))
+        position = match.end()
+        if not match.group(4):
+            break
+    return tuple(parts)
+
+
+def _syntax_problem(path: Path, text: str) -> Problem:
+    match = _AT_LINE.match(text)
+    if match is None:
+        return Problem(path=path, line=None, key="", message=f"is not TOML: {text}")
+    return Problem(path=path, line=int(match["line"]), key="", message=f"is not TOML: {match['text']}")
+
+
+def _problems(file: TomlFile, model: type[BaseModel], error: ValidationError) -> Iterator[Problem]:
+    for entry in error.errors():
+        key = entry["loc"]
+        if entry["type"] == "extra_forbidden":
+            known = _fields_at(model, key[:-1])
+            yield file.problem(key, f"unknown key{nearest(str(key[-1]), known)}")
+        else:
+            yield file.problem(key, sentence(entry["msg"]))
+
+
+def _fields_at(model: type[BaseModel], key: Sequence[object]) -> list[str]:
+    """Name the keys that a model knows at a place inside it."""
+    for part in key:
+        field = model.model_fields.get(str(part))
+        inner = _submodel(field.annotation) if field is not None else None
+        if inner is None:
+            return []
+        model = inner
+    return list(model.model_fields)
+
+
+def _submodel(annotation: object) -> type[BaseModel] | None:
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _in_brackets(key: str) -> str:
+    """Word ``resources.timeout_s`` as ``[resources] timeout_s: ``."""
+    if not key:
+        return ""
+    table, _, name = key.rpartition(".")
+    return f"[{table}] {name}: " if table else f"{name}: "

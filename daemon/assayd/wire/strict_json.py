@@ -1,0 +1,131 @@
+"""JSON as it should be: one reader that refuses what `json.loads` lets pass, one canonical writer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from typing import NoReturn
+
+from assayd.errors import RequestError
+from assayd.model.submission import JsonValue
+
+MAX_DEPTH = 64
+"""How deep arrays and objects may be nested."""
+MAX_NUMBER_CHARS = 400
+"""How long a number may be written: more than any double or sensible integer needs."""
+
+
+def read_json(text: bytes) -> JsonValue:
+    """Read one JSON text strictly.
+
+    Refused, beside what no parser takes: invalid UTF-8, a byte order mark, duplicate keys, NaN and
+    infinities (an overflowing number included), lone surrogates, nesting deeper than `MAX_DEPTH`.
+
+    Raises:
+        RequestError: ``malformed``, with the position or the key at fault.
+    """
+    try:
+        value: JsonValue = json.loads(
+            text.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_float,
+            parse_int=_int,
+        )
+    except UnicodeDecodeError as error:
+        raise _malformed(f"the text is not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise _malformed(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise _malformed(f"nested deeper than {MAX_DEPTH} levels") from error
+    _inspect(value)
+    return value
+
+
+def canonical(value: object) -> bytes:
+    """Write JSON canonically: sorted keys, no spaces, UTF-8.
+
+    What a request holds comes through exactly. Text of a guest may hold lone surrogates, which UTF-8
+    cannot express: each becomes a question mark.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+def compact(value: object) -> bytes:
+    """Write JSON in the order that it is in, which is the contract's: for answers that people read."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(
+        "utf-8", "replace"
+    )
+
+
+def digest(text: bytes) -> str:
+    """Give the SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _malformed(f"the key {key[:64]!r} is given twice", field=key[:64])
+            seen.add(key)
+    return members
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _malformed(f"{name} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    number = float(_short(text))
+    if math.isinf(number):
+        raise _malformed("a number is too large")
+    return number
+
+
+def _int(text: str) -> int:
+    return int(_short(text))
+
+
+def _short(text: str) -> str:
+    if len(text) > MAX_NUMBER_CHARS:
+        raise _malformed(f"a number is longer than {MAX_NUMBER_CHARS} characters")
+    return text
+
+
+def _inspect(value: JsonValue) -> None:
+    """Walk without recursion: depth and surrogates are known only after the text is read."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        if not level:
+            return
+        level = [child for container in level for child in _children(container)]
+    raise _malformed(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _children(value: JsonValue) -> Iterator[JsonValue]:
+    if isinstance(value, str):
+        _refuse_surrogates(value)
+    elif isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict):
+        for key in value:
+            _refuse_surrogates(key)
+        yield from value.values()
+
+
+def _refuse_surrogates(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        shown = text[max(0, error.start - 20) : error.start]
+        raise _malformed(f"a string holds a lone surrogate after {shown!r}") from error
+
+
+def _malformed(message: str, *, field: str | None = None) -> RequestError:
+    return RequestError("malformed", message, field=field)

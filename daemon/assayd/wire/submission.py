@@ -1,0 +1,158 @@
+"""Read a submission: from bytes of a stranger to a `Submission`, or a refusal that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from assayd.errors import RequestError
+from assayd.model.submission import JsonValue, Submission
+from assayd.ports.validator import Validator
+from assayd.wire.strict_json import canonical, digest, read_json
+
+MAX_SOURCE_BYTES = 2**20
+"""The size of one source text; analysis is bounded by it."""
+
+LabelText = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
+
+
+class Resources(BaseModel):
+    """Tighter limits for this attempt alone; a value that is wider than the policy's is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    timeout_s: float | None = Field(None, gt=0, description="Seconds for the whole attempt.")
+    unit_timeout_s: float | None = Field(None, gt=0, description="Seconds for one path, step, test or node.")
+    memory_mb: int | None = Field(None, gt=0, description="Memory for the code, in MiB.")
+    max_processes: int | None = Field(None, gt=0, description="Processes and threads of the code.")
+
+
+class Overrides(BaseModel):
+    """What a request changes of its policy; it can only tighten, which `policies` decides."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    resources: Resources | None = Field(None, description="Tighter limits.")
+    network: dict[str, object] | None = Field(None, description="A network that is more closed.")
+    imports: dict[str, object] | None = Field(None, description="Fewer imports, or stricter ones.")
+
+
+class RepairRequest(BaseModel):
+    """A repair loop to start when the attempt fails."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    provider: str = Field(description="Name of a configured provider.")
+    max_attempts: int = Field(3, ge=1, le=10, description="Attempts in all, the first included.")
+
+
+class SubmissionBody(BaseModel):
+    """What is posted: one piece of code, and how to look at it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: str = Field(description="Which validator; `GET /v1/kinds` lists them.")
+    payload: dict[str, object] = Field(description="The code and its inputs, as the kind's schema says.")
+    policy: str | None = Field(None, description="Profile name; null takes the kind's own.")
+    overrides: Overrides = Field(default_factory=Overrides, description="Limits that tighten the profile.")
+    labels: dict[LabelText, LabelText] = Field(
+        default_factory=dict,
+        max_length=32,
+        description="Free marks; `category` and `platform` name the bundle's folder.",
+    )
+    repair: RepairRequest | None = Field(None, description="A repair loop to start when the attempt fails.")
+    parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
+
+
+def read_submission(
+    body: bytes, kinds: Mapping[str, Validator], *, max_source_bytes: int = MAX_SOURCE_BYTES
+) -> Submission:
+    """Read a request body.
+
+    What this gives as `document`, read again, gives an equal submission.
+
+    Raises:
+        RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for a source text over
+            `max_source_bytes`; ``kind.unknown``; ``repair.unavailable``; ``invalid`` for all else, with
+            the path of the field.
+    """
+    raw = read_json(body)
+    if not isinstance(raw, dict):
+        raise RequestError("malformed", "a submission is a JSON object")
+    envelope = _read_envelope(raw)
+    validator = _find_kind(envelope.kind, kinds)
+    if envelope.repair is not None:
+        raise RequestError("repair.unavailable", "repair is not available yet", field="repair")
+    _refuse_large_sources(envelope.payload, max_source_bytes)
+    payload_text = canonical(envelope.payload)
+    policy = envelope.policy or validator.default_policy
+    overrides = envelope.overrides.model_dump(exclude_none=True)
+    whole: dict[str, object] = {
+        "kind": envelope.kind,
+        "labels": envelope.labels,
+        "overrides": overrides,
+        "parent_id": envelope.parent_id,
+        "payload": envelope.payload,
+        "policy": policy,
+    }
+    return Submission(
+        kind=envelope.kind,
+        policy=policy,
+        payload=_read_payload(validator, payload_text),
+        input_digest=digest(b'{"kind":' + canonical(envelope.kind) + b',"payload":' + payload_text + b"}"),
+        document=canonical(whole),
+        overrides=overrides,
+        labels=envelope.labels,
+        parent_id=envelope.parent_id,
+    )
+
+
+def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
+    try:
+        return SubmissionBody.model_validate(raw)
+    except ValidationError as error:
+        _refuse(error, prefix=())
+
+
+def _read_payload(validator: Validator, text: bytes) -> BaseModel:
+    try:
+        # From text, not from objects: strict models then take an array for a tuple, and nothing else new.
+        return validator.payload.model_validate_json(text)
+    except ValidationError as error:
+        _refuse(error, prefix=("payload",))
+
+
+def _find_kind(kind: str, kinds: Mapping[str, Validator]) -> Validator:
+    if kind not in kinds:
+        known = ", ".join(sorted(kinds))
+        raise RequestError("kind.unknown", f"there is no kind {kind[:64]!r}; there are {known}", field="kind")
+    return kinds[kind]
+
+
+def _refuse(error: ValidationError, *, prefix: tuple[str, ...]) -> NoReturn:
+    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+    field = ".".join(str(part) for part in (*prefix, *first["loc"])) or None
+    more = f" (and {len(others)} more)" if others else ""
+    raise RequestError(
+        "invalid", f"{field or 'the submission'}: {first['msg']}{more}", field=field
+    ) from error
+
+
+def _refuse_large_sources(payload: Mapping[str, object], cap: int) -> None:
+    for field, source in _sources(payload):
+        if len(source) > cap or len(source.encode()) > cap:
+            raise RequestError("too_large", f"{field} is larger than {cap} bytes", field=field)
+
+
+def _sources(payload: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    code = payload.get("code")
+    if isinstance(code, str):
+        yield "payload.code", code
+    steps = payload.get("steps")
+    for number, step in enumerate(steps if isinstance(steps, list) else ()):
+        content = step.get("content") if isinstance(step, dict) else None
+        if isinstance(content, str):
+            yield f"payload.steps.{number}.content", content

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Make the virtual environment: venv.sh PYTHON FOLDER. Every package is checked against requirements/dev.txt.
+set -euo pipefail
+
+python=$1
+venv=$2
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+command -v "$python" >/dev/null || die "there is no '$python'; name one that is 3.11 or newer: make PYTHON=…"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "assayd needs Python 3.11 or newer and '$python' is $("$python" -V 2>&1); name another: make PYTHON=…"
+
+# Debian keeps this part of the standard library in a package of its own.
+if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        die "'$python' cannot make virtual environments (Debian: apt-get install python3-venv)"
+    fi
+    printf 'setup: installing python3-venv\n' >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-cache show python3-venv >/dev/null 2>&1 || apt-get -qq update
+    apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends python3-venv >/dev/null </dev/null
+fi
+
+if ! "$venv/bin/python" -c '' 2>/dev/null; then
+    printf 'setup: making %s with %s (the first time takes about a minute)\n' "$venv" "$("$python" -V)" >&2
+    "$python" -m venv --clear "$venv"
+fi
+pip() { "$venv/bin/python" -m pip -qq --disable-pip-version-check --no-input "$@"; }
+pip install --require-hashes -r requirements/dev.txt
+pip install --no-deps --no-build-isolation -e .

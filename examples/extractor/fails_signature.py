@@ -1,0 +1,2 @@
+async def extract(filename, *, base) -> list:
+    return [filename.removeprefix(base)]

@@ -1,0 +1,25 @@
+"""What all tests share: the engine that they may use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Its helper container would need a network, a registry and the engine's socket.
+os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
+
+
+@pytest.fixture(scope="session")
+def docker_host() -> str:
+    """Give the address of the engine that answers; a test that needs one fails without it."""
+    script = ROOT / "deploy/dev/engine.sh"
+    asked = subprocess.run([script, "socket"], capture_output=True, text=True, check=False, timeout=60)
+    if asked.returncode != 0:
+        pytest.fail(f"no container engine answers; start one with '{script} start'", pytrace=False)
+    os.environ["DOCKER_HOST"] = asked.stdout.strip()
+    return os.environ["DOCKER_HOST"]

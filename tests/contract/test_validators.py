@@ -1,0 +1,70 @@
+"""What every kind of submission has to hold, without knowing any of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from assayd import validators
+from assayd.analysis.analyst import AnalysisLimits, Analyst
+from assayd.engines.docker import DockerEngine
+from assayd.model.run import Limits
+from assayd.model.submission import Sample
+from assayd.policies import load_policies
+from assayd.ports.validator import Validator
+from assayd.rehearsal import Rehearsal
+from assayd.service import limits_of
+from assayd.share import share
+from support.sandboxes import sandbox_on
+
+KINDS = validators.load(())
+SAMPLES = [
+    pytest.param(validator, sample, id=f"{validator.kind}-{sample.name}".replace(" ", "-"))
+    for validator in KINDS.values()
+    for sample in validator.samples
+]
+CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def rehearsal(docker_host: str) -> AsyncIterator[Rehearsal]:
+    engine = DockerEngine(base_url=docker_host)
+    try:
+        async with sandbox_on(engine, ready=2) as sandbox, Analyst(AnalysisLimits()).running() as analyst:
+            yield Rehearsal(analyst, sandbox)
+    finally:
+        await engine.close()
+
+
+@pytest.mark.engine
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("validator", "sample"), SAMPLES)
+async def test_each_sample_gets_its_verdict_and_rules(
+    rehearsal: Rehearsal, validator: Validator, sample: Sample
+):
+    policy = load_policies([share("policies")]).get(validator.default_policy)
+    limits = limits_of(policy, CAPS)
+    complaints = await rehearsal.complaints(validator, sample, policy=policy, limits=limits)
+    assert complaints == []
+
+
+@pytest.mark.parametrize("validator", KINDS.values(), ids=KINDS)
+def test_each_kind_proves_itself_by_good_and_bad_samples(validator: Validator):
+    verdicts = {sample.verdict for sample in validator.samples}
+    assert verdicts >= {"validated", "failed"}
+
+
+@pytest.mark.parametrize("validator", KINDS.values(), ids=KINDS)
+def test_rules_are_told_apart_and_explained(validator: Validator):
+    ids = [rule.id for rule in validator.rules]
+    assert len(ids) == len(set(ids))
+    assert all(rule.title and "." in rule.id for rule in validator.rules)
+    assert {name for sample in validator.samples for name in sample.rules} <= set(ids)
+
+
+@pytest.mark.parametrize("validator", KINDS.values(), ids=KINDS)
+def test_stage_names_are_distinct(validator: Validator):
+    names = [*(stage.name for stage in validator.stages), *validator.runtime_stages]
+    assert len(names) == len(set(names))

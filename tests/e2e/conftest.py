@@ -1,0 +1,34 @@
+"""One daemon for all tests that only use it; those that stop or starve one make their own."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from assayd.client import Client
+from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
+from support.daemon_process import DaemonProcess
+
+
+@pytest.fixture(scope="session")
+def daemon(docker_host: str) -> Iterator[DaemonProcess]:
+    """Give a daemon that serves everybody on this machine."""
+    made = DaemonProcess(docker_host, settings={"SOCKET_MODE": "0666"})
+    made.home.chmod(0o755)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.dispose()
+
+
+@pytest.fixture
+def client(daemon: DaemonProcess) -> Iterator[Client]:
+    with daemon.client() as client:
+        yield client
+
+
+@pytest.fixture
+def http(daemon: DaemonProcess) -> Iterator[httpx.Client]:
+    with daemon.http() as client:
+        yield client

@@ -1,0 +1,2 @@
+# expect: exited_nonzero record=NoFunction
+extract = 5

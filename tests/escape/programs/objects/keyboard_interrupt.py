@@ -1,0 +1,3 @@
+# expect: exited_nonzero error=KeyboardInterrupt
+def extract(path):
+    raise KeyboardInterrupt

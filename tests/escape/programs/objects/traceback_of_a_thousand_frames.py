@@ -1,0 +1,3 @@
+# expect: exited_nonzero error=RecursionError
+def extract(path):
+    return extract(path)

@@ -1,0 +1,7 @@
+# expect: exited_nonzero record=none
+import os
+
+
+def extract(path):
+    os.close(3)
+    return {"escaped": []}

@@ -1,0 +1,3 @@
+# expect: completed | run: stdin_kb=2048
+def extract(path):
+    return {"escaped": []}

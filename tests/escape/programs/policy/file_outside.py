@@ -1,0 +1,3 @@
+# expect: policy_violation refused~/etc/passwd | run: policy=default
+def extract(path):
+    return {"escaped": [open("../etc/passwd").read()]}

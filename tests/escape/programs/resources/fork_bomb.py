@@ -1,0 +1,7 @@
+# expect: process_limit pids_refused
+import os
+
+
+def extract(path):
+    while True:
+        os.fork()

@@ -1,0 +1,6 @@
+# expect: process_limit pids_refused | run: processes=1
+import os
+
+
+def extract(path):
+    os.fork()

@@ -1,0 +1,6 @@
+# expect: signalled signal=SIGABRT
+import os
+
+
+def extract(path):
+    os.abort()

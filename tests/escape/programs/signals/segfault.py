@@ -1,0 +1,6 @@
+# expect: signalled signal=SIGSEGV
+import ctypes
+
+
+def extract(path):
+    ctypes.string_at(0)

@@ -1,0 +1,2 @@
+# expect: exited_nonzero record=NotCompiled | run: made=yes
+SOURCE = "\ufeffdef extract(path):\n    return {'escaped': []}\n"

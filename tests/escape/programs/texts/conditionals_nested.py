@@ -1,0 +1,2 @@
+# expect: exited_nonzero record=NotCompiled | run: made=yes
+SOURCE = "x = " + "1 if a else " * 50_000 + "0"

@@ -1,0 +1,34 @@
+"""Every hostile program ends as its first line says, and gets through no wall on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from assayd.model.run import RunResult
+from assayd.wire import canonical
+from assayd.wire.execution import execution_document
+from support.hostile_program import HostileProgram, escapes, facts, read_programs
+
+PROGRAMS = read_programs(Path(__file__).parent / "programs")
+
+
+@pytest.mark.engine
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+async def test_program_ends_as_expected_and_escapes_nothing(
+    ends: Mapping[str, asyncio.Future[RunResult]],
+    program: HostileProgram,
+    record_property: Callable[[str, object], None],
+) -> None:
+    result = await ends[program.name]
+    record_property("ended", (program.family, result.outcome.cause.value))
+    found = facts(result)
+    wrong = [str(fact) for fact in program.facts if not fact.holds(found)]
+    assert (result.outcome.cause, wrong, list(escapes(result))) == (program.cause, [], []), found
+    # Whatever the guest made of its output and events, a bundle can be written of it.
+    spec = program.spec()
+    assert canonical(execution_document(result, limits=spec.limits, network=spec.network))

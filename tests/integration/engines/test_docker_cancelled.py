@@ -1,0 +1,33 @@
+"""A creation that nobody waits for any more leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from assayd.engines.docker import DockerEngine
+from assayd.ids import Ulids
+from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
+from support.bare_container import spec
+
+pytestmark = pytest.mark.engine
+
+
+async def test_container_of_a_creation_that_was_cancelled_is_removed(docker_host: str) -> None:
+    # One thread, so that the listing comes after whatever the creation has to do.
+    engine = DockerEngine(base_url=docker_host, threads=1)
+    daemon_id = Ulids().new()
+    wanted = replace(spec(), labels={LABEL_DAEMON: daemon_id, LABEL_CONTAINER: Ulids().new()})
+    await engine.info()
+    creating = asyncio.ensure_future(engine.create(wanted))
+    # Before its thread has begun, a call is taken back and there is nothing to undo.
+    for _ in range(20):
+        await asyncio.to_thread(Ulids().new)
+    creating.cancel()
+    with suppress(asyncio.CancelledError):
+        await creating
+    assert await engine.list_owned(daemon_id) == []
+    await engine.close()

@@ -1,0 +1,261 @@
+"""The runner as PID 1 of a real container: what only the kernel and a namespace of its own can show."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import textwrap
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from assayd.checks.guest_record import Returned, read_record
+from assayd.engines.docker import DockerEngine
+from assayd.model.policy import ImportMode, ImportPolicy
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
+from assayd.model.submission import JsonValue
+from assayd.sandbox.sandbox import Sandbox
+from support import sandboxes
+
+pytestmark = pytest.mark.engine
+
+MIB = 2**20
+LIMITS = Limits(
+    timeout_s=30,
+    unit_timeout_s=10,
+    memory_bytes=64 * MIB,
+    max_processes=6,
+    work_bytes=8 * MIB,
+    work_files=200,
+)
+PLAIN = "def extract(): return 'well'"
+
+
+@pytest_asyncio.fixture
+async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
+    """Give a sandbox without a warm pool."""
+    engine = DockerEngine(base_url=docker_host)
+    try:
+        async with sandboxes.sandbox_on(engine) as made:
+            yield made
+    finally:
+        await engine.close()
+
+
+async def run(
+    sandbox: Sandbox, *sources: str, collect: tuple[str, ...] = (), fresh: bool = True
+) -> RunResult:
+    """Run each text as a unit of one container; its `extract` gives the value."""
+    units = tuple(
+        Unit(
+            name=f"unit {number}",
+            program=Program.CALL,
+            arguments={
+                "source": textwrap.dedent(source), "filename": "given.py", "function": "extract", "args": [],
+                "kwargs": {}, "builtins": "full",
+            },
+            deadline_s=2,
+            fresh_cwd=fresh,
+        )
+        for number, source in enumerate(sources)
+    )  # fmt: skip
+    imports = ImportPolicy(mode=ImportMode.OBSERVE)
+    spec = RunSpec(image="python", limits=LIMITS, units=units, imports=imports, collect=collect)
+    return await sandboxes.run(sandbox, spec)
+
+
+def value(unit: UnitResult) -> JsonValue:
+    """Give what the call returned."""
+    record = read_record(*unit.results)
+    assert isinstance(record, Returned), record
+    return record.value.value
+
+
+async def test_child_has_no_privileges_and_two_filters(sandbox: Sandbox) -> None:
+    result = await run(sandbox, """
+        import os
+        def extract():
+            with open("/proc/self/status") as status:
+                fields = dict(line.rstrip("\\n").split(":\\t", 1) for line in status if ":\\t" in line)
+            with open("/proc/self/oom_score_adj") as score:
+                killable = score.read().strip()
+            kept = [fields[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp_filters")]
+            return [os.getresuid(), os.getresgid(), os.getgroups(), *kept, killable, os.getcwd()]
+    """)  # fmt: skip
+
+    ids, none = [10001] * 3, "0" * 16
+    assert value(result.units[0]) == [ids, ids, [10001], none, none, "1", "2", "1000", "/sandbox"]
+
+
+async def test_nothing_inside_can_stop_trace_slow_or_read_the_runner(sandbox: Sandbox) -> None:
+    attack = """
+        import os, resource, signal
+        def extract():
+            through = []
+            for number in signal.valid_signals():
+                os.kill(1, number)
+            for act in (
+                lambda: os.kill(-1, signal.SIGSTOP),
+                lambda: open("/proc/1/mem").read(1),
+                lambda: open("/proc/1/environ").read(1),
+                lambda: open("/proc/1/maps").read(1),
+                lambda: os.listdir("/proc/1/fd"),
+                lambda: os.listdir("/proc/1/root"),
+                lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0)),
+                lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+                lambda: os.sched_setaffinity(1, {0}),
+                lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+            ):
+                try:
+                    act()
+                    through.append(act.__code__.co_firstlineno)
+                except (PermissionError, ProcessLookupError):
+                    pass
+            return through
+    """
+
+    result = await run(sandbox, attack, PLAIN)
+
+    assert [value(unit) for unit in result.units] == [[], "well"]
+
+
+async def test_memory_is_taken_from_the_child_and_the_runner_goes_on(sandbox: Sandbox) -> None:
+    result = await run(sandbox, "def extract(): return len(bytearray(200 * 2**20))", PLAIN)
+
+    greedy, after = result.units
+    assert (greedy.wait_status, greedy.end, greedy.results) == (signal.SIGKILL, UnitEnd.EXITED, ())
+    assert greedy.usage.oom_kills >= 1
+    assert (value(after), after.usage.oom_kills) == ("well", 0)
+
+
+async def test_fork_bomb_is_refused_counted_and_cleared_away(sandbox: Sandbox) -> None:
+    bomb = """
+        import os
+        def extract():
+            while True:
+                try:
+                    os.fork()
+                except OSError:
+                    pass
+    """
+
+    result = await run(sandbox, bomb, PLAIN)
+
+    bombed, after = result.units
+    assert bombed.end is UnitEnd.DEADLINE
+    assert bombed.usage.pids_refused > 0
+    assert (value(after), after.usage.pids_refused, after.left_processes) == ("well", 0, 0)
+
+
+async def test_daemonised_process_is_counted_and_killed(sandbox: Sandbox) -> None:
+    daemon = """
+        import os, signal
+        def extract():
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                    signal.pause()
+                os._exit(0)
+            os.wait()
+            return "left"
+    """
+    look = "import os\ndef extract(): return [name for name in os.listdir('/proc') if name.isdigit()]"
+
+    result = await run(sandbox, daemon, look)
+
+    left, after = result.units
+    assert (value(left), left.left_processes) == ("left", 1)
+    assert "1" in str(value(after))
+    assert len(list(value(after))) == 2  # type: ignore[arg-type]
+
+
+async def test_full_work_directory_is_seen_and_empty_for_the_next_unit(sandbox: Sandbox) -> None:
+    fill = """
+        def extract():
+            with open("big", "wb") as file:
+                try:
+                    while True:
+                        file.write(bytes(2**16))
+                        file.flush()
+                except OSError as problem:
+                    return problem.errno
+    """
+    many = """
+        import os
+        def extract():
+            try:
+                for number in range(10**6):
+                    os.mkdir(f"{number}")
+            except OSError as problem:
+                return problem.errno
+    """
+    look = "import os\ndef extract(): return os.listdir()"
+
+    result = await run(sandbox, fill, many, look)
+
+    filled, crowded, after = result.units
+    # One file as large as the directory meets the limit on files first.
+    assert value(filled) in {errno.ENOSPC, errno.EFBIG}
+    assert filled.usage.work_full
+    assert filled.usage.work_bytes >= LIMITS.work_bytes
+    assert (value(crowded), crowded.usage.work_full) == (errno.ENOSPC, True)
+    assert (value(after), after.usage.work_full, after.usage.work_bytes) == ([], False, 0)
+
+
+async def test_no_unit_finds_what_another_left_in_shared_memory(sandbox: Sandbox) -> None:
+    leave = """
+        import os
+        def extract():
+            with open("/dev/shm/left", "w") as file:
+                file.write("x")
+            return os.listdir("/dev/shm")
+    """
+    look = "import os\ndef extract(): return os.listdir('/dev/shm')"
+
+    result = await run(sandbox, leave, look, fresh=False)
+
+    assert [value(unit) for unit in result.units] == [["left"], []]
+
+
+async def test_standard_library_works_under_both_filters(sandbox: Sandbox) -> None:
+    tour = """
+        import asyncio, concurrent.futures, decimal, multiprocessing, sqlite3, tempfile, threading, zoneinfo
+        async def later():
+            return await asyncio.to_thread(lambda: 1)
+        def extract():
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                threads = list(pool.map(abs, [-1, -2]))
+            with multiprocessing.get_context("fork").Pool(1) as pool:
+                processes = pool.map(abs, [-3])
+                pool.close()
+                pool.join()
+            with tempfile.TemporaryFile() as file:
+                file.write(b"x")
+            with sqlite3.connect("x.db") as database:
+                row = database.execute("select 1 + 1").fetchone()
+            zone = zoneinfo.ZoneInfo("Europe/Berlin").key
+            return [asyncio.run(later()), threads, processes, list(row), zone, str(decimal.Decimal("0.1"))]
+    """
+
+    result = await run(sandbox, tour)
+
+    assert value(result.units[0]) == [1, [1, 2], [3], [2], "Europe/Berlin", "0.1"]
+
+
+async def test_declared_outputs_leave_and_others_stay(sandbox: Sandbox) -> None:
+    write = """
+        import os
+        def extract():
+            os.mkdir("out")
+            for name in ("out/a.txt", "out/b.bin"):
+                with open(name, "w") as file:
+                    file.write(name)
+            os.symlink("/etc/passwd", "out/link.txt")
+    """
+
+    result = await run(sandbox, write, collect=("out/*.txt",))
+
+    assert {output.name: output.content for output in result.outputs} == {"out/a.txt": b"out/a.txt"}
+    assert result.outputs_dropped == ("'out/link.txt' is not a regular file",)

@@ -1,0 +1,1 @@
+"""What several tests use: a daemon in memory, and a server for it on a real socket."""

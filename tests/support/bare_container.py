@@ -1,0 +1,68 @@
+"""Containers with a program of the test's own in place of the runner, made from the daemon's own document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+from docker import APIClient
+from docker.utils.socket import frames_iter
+
+from assayd.engines.docker import document
+from assayd.engines.docker.host import host
+from assayd.ports.engine import ContainerSpec
+from assayd.share import share
+from support.engine_image import BASE, PYTHON
+
+MIB = 2**20
+_LABEL = "org.assayd.test-bare"
+
+Document = dict[str, Any]
+
+
+def spec() -> ContainerSpec:
+    """Give a container of the usual size."""
+    return ContainerSpec(
+        image=BASE,
+        image_digest=BASE,
+        memory_bytes=96 * MIB,
+        pids=16,
+        cpus=1.0,
+        work_bytes=4 * MIB,
+        work_files=64,
+        open_files=128,
+        seccomp=share("seccomp", "container.json").read_text(),
+        labels={_LABEL: "1"},
+    )
+
+
+def production(client: APIClient, program: str, *arguments: str) -> Document:
+    """Give the daemon's own document, with another program."""
+    wanted: Document = deepcopy(document.creation(spec(), host(client.info())))
+    return {**wanted, "Entrypoint": [PYTHON, "-I", "-S", "-c", program, *arguments]}
+
+
+def output_of(client: APIClient, wanted: Document) -> str:
+    """Run a container to its end and give what it wrote. It is left, stopped, for `bare_client` to remove."""
+    made = client.create_container_from_config(wanted)["Id"]
+    attached = client.attach_socket(made, params={"stdout": 1, "stderr": 1, "stream": 1})
+    try:
+        client.start(made)
+        return b"".join(content for _, content in frames_iter(attached, tty=False)).decode()
+    finally:
+        attached._response.close()
+        attached.close()
+
+
+@contextmanager
+def bare_client(docker_host: str) -> Iterator[APIClient]:
+    """Give a connection to the engine; the containers that were made with it go at the end."""
+    client = APIClient(base_url=docker_host, version="auto", timeout=30)
+    try:
+        yield client
+    finally:
+        for left in client.containers(all=True, filters={"label": _LABEL}):
+            client.remove_container(left["Id"], force=True)
+        client.close()

@@ -1,0 +1,38 @@
+"""Fixtures that make daemons, and the hook that shows their logs beside a failure; for conftest files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+
+import pytest
+
+from support.daemon_process import DaemonProcess, running
+
+needs_root = pytest.mark.system if os.geteuid() else pytest.mark.engine
+"""For others than root these tests are among those of `make test-system`."""
+
+MakeDaemon = Callable[..., DaemonProcess]
+
+
+@pytest.fixture
+def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
+    """Give what makes daemons on the engine (or another that is named), and ends them after the test."""
+    made: list[DaemonProcess] = []
+
+    def make(engine: str | None = None, **how: object) -> DaemonProcess:
+        made.append(DaemonProcess(engine or docker_host, **how))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.dispose()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the end of every daemon's log to the report of a test that fails."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"log of the daemon in {each.home}", each.log.tail()) for each in running]
+    return report

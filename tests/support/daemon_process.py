@@ -1,0 +1,252 @@
+"""The real daemon as a process of its own, for tests that look at it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+from assayd.client import Client, Document
+from assayd.engines.docker import DockerEngine
+from assayd.ports.engine import ContainerRef, OwnedContainer
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
+READY_WITHIN_S = 90.0
+STOP_WITHIN_S = 60.0
+
+running: list[DaemonProcess] = []
+"""Every daemon that a test has made, so that its log can be shown beside a failure."""
+
+
+def new_home() -> Path:
+    """Make a folder whose path is short enough for a socket in it."""
+    return Path(tempfile.mkdtemp(prefix="assayd-", dir="/tmp"))
+
+
+class DaemonProcess:
+    """One daemon with a home of its own: socket, state, log. It may be started again and again.
+
+    Args:
+        engine: address of the container engine.
+        home: where all of it lies; a new folder unless given.
+        state: its state directory; one below its home unless given.
+        settings: more ``ASSAYD_*`` variables, without the prefix.
+        program: what is run in the place of ``assayd``.
+    """
+
+    def __init__(
+        self,
+        engine: str,
+        *,
+        home: Path | None = None,
+        state: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        program: Sequence[str | Path] = (BIN / "assayd",),
+    ) -> None:
+        self.home = home or new_home()
+        self.socket = self.home / "s"
+        self.state = state or self.home / "state"
+        self._engine = engine
+        self.program = program
+        self.pass_fds: Sequence[int] = ()
+        self.settings = {
+            "SOCKET": str(self.socket),
+            "STATE_DIR": str(self.state),
+            "ENGINE__URL": engine,
+            "LOG__LEVEL": "debug",
+            **(settings or {}),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = _Log()
+        running.append(self)
+
+    def spawn(self) -> None:
+        """Start the process; it is not ready yet."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY")}
+        environ |= {f"ASSAYD_{name}": value for name, value in self.settings.items()}
+        self.process = subprocess.Popen(
+            self.program,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            pass_fds=self.pass_fds,
+        )
+        self.log.follow(self.process)
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready."""
+        self.spawn()
+        self.log.wait_for("daemon.ready", READY_WITHIN_S)
+
+    def stop(self) -> int:
+        """Ask it to stop and give its exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait until it has ended and give its exit code."""
+        assert self.process is not None
+        code = self.process.wait(STOP_WITHIN_S)
+        self.log.drain()
+        return code
+
+    def workers(self) -> list[int]:
+        """Name the processes that it has started."""
+        assert self.process is not None
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def dispose(self) -> None:
+        """End it whatever it does, and remove all that it has left."""
+        if self.alive:
+            self.kill()
+        self.remove_containers()
+        shutil.rmtree(self.home)
+        running.remove(self)
+
+    def client(self) -> Client:
+        return Client(self.socket)
+
+    def http(self) -> httpx.Client:
+        """Give a client that sends whatever it is told to."""
+        return httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(self.socket)), base_url="http://assayd", timeout=60
+        )
+
+    def assay(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run the command line client."""
+        environ = {**os.environ, "ASSAY_SOCKET": str(self.socket)}
+        return subprocess.run(
+            [BIN / "assay", *arguments], env=environ, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    @property
+    def daemon_id(self) -> str:
+        return (self.state / "daemon-id").read_text()
+
+    def containers(self) -> Sequence[OwnedContainer]:
+        """List the containers that carry this daemon's label, seen past any proxy."""
+        return asyncio.run(_list_owned(self.daemon_id)) if (self.state / "daemon-id").exists() else ()
+
+    def remove_containers(self) -> None:
+        for container in self.containers():
+            asyncio.run(_remove(container))
+
+    def kill_container(self, container: OwnedContainer) -> None:
+        """Kill a container behind the daemon's back."""
+        asyncio.run(_kill(container))
+
+    def rows(self, statement: str, *values: object) -> list[sqlite3.Row]:
+        """Ask the daemon's database."""
+        with closing(sqlite3.connect(self.state / "assayd.db", timeout=10)) as database:
+            database.row_factory = sqlite3.Row
+            return database.execute(statement, values).fetchall()
+
+    def bundle(self, attempt: Document) -> Path:
+        """Give the folder of an attempt's bundle."""
+        return self.state / "artifacts" / str(attempt["bundle"])
+
+
+class _Log:
+    """What the daemon wrote, line by line, over all of its lives."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader: threading.Thread | None = None
+        self._counts_from = 0
+        self._ended = True
+
+    def follow(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        self._counts_from, self._ended = len(self.lines), False
+        self._reader = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
+        self._reader.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                with self._changed:
+                    self.lines.append(line.decode(errors="replace").rstrip())
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Wait until everything that an ended process wrote is here."""
+        if self._reader is not None:
+            self._reader.join(10)
+
+    def forget(self) -> None:
+        """Let only what is logged from now on count."""
+        self._counts_from = len(self.lines)
+
+    def events(self, name: str, **keys: object) -> list[Document]:
+        """Give the events of this life (since `forget`) that have that name and these keys."""
+        events = (json.loads(line) for line in self.lines[self._counts_from :] if line.startswith("{"))
+        return [event for event in events if event["event"] == name and event.items() >= keys.items()]
+
+    def wait_for(self, name: str, timeout_s: float = 30.0, **keys: object) -> Document:
+        """Wait until such an event was logged; give the first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self.events(name, **keys), timeout_s)
+            found = self.events(name, **keys)
+        assert found, f"no {name} {keys} in the log"
+        return found[0]
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.lines[-lines:])
+
+
+async def _list_owned(daemon_id: str) -> Sequence[OwnedContainer]:
+    engine = DockerEngine(base_url=None)
+    try:
+        return await engine.list_owned(daemon_id)
+    finally:
+        await engine.close()
+
+
+async def _remove(container: OwnedContainer) -> None:
+    engine = DockerEngine(base_url=None)
+    try:
+        await engine.remove(ContainerRef(engine_id=container.engine_id, ulid=""))
+    finally:
+        await engine.close()
+
+
+async def _kill(container: OwnedContainer) -> None:
+    engine = DockerEngine(base_url=None)
+    try:
+        await engine.kill(ContainerRef(engine_id=container.engine_id, ulid=""))
+    finally:
+        await engine.close()

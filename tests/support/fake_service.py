@@ -1,0 +1,204 @@
+"""A daemon in memory: it accepts, finishes when told to, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel, ConfigDict
+
+from assayd.errors import RequestError
+from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.finding import Rule
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer, Submission
+from assayd.ports.service import Health, HealthRow
+from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.validator import FileOptions, Validator
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
+VERDICTS = {
+    "validated": Verdict.VALIDATED,
+    "failed_at_run": Verdict.FAILED,
+    "refused": Verdict.FAILED,
+    "broken": Verdict.ERROR,
+}
+
+
+class Payload(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    code: str
+    sample_paths: tuple[str, ...] = ()
+
+
+class FakeValidator:
+    kind = "extractor"
+    payload = Payload
+    default_policy = "extractor"
+    image = "python"
+    rules = (Rule(id="import.not_allowed", title="Import that is not allowed"),)
+    stages = ()
+    runtime_stages = ("sandbox", "quality")
+    samples = ()
+
+    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+        (content,) = files.values()
+        return {"code": content.decode(), "sample_paths": list(options.sample_paths)}
+
+
+class FakeService:
+    """`outcome` names the golden document that every attempt comes to; None leaves it waiting."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, so that one server can serve many tests."""
+        self.outcome: str | None = "validated"
+        self.kinds: Mapping[str, Validator] = {"extractor": cast("Validator", FakeValidator())}
+        self.attempts: dict[str, Attempt] = {}
+        self.submissions: dict[str, Submission] = {}
+        self.keys: dict[tuple[int, str], str] = {}
+        self.unready = ""
+        self.refusal: Exception | None = None
+        self.files = {"stdout.log": b"no client\n", "files/0.bin": b"\x00\x01"}
+        self.scripted: list[tuple[str, dict[str, object]]] = [
+            ("state", {"state": "running"}),
+            ("finished", {}),
+        ]
+        self.changed = asyncio.Event()
+        self.queries: list[Query] = []
+        self.closed_streams = 0
+        self.waiting = 0
+        self.silent = False
+
+    def ready(self) -> tuple[bool, str]:
+        return not self.unready, self.unready
+
+    async def submit(
+        self,
+        submission: Submission,
+        *,
+        peer: Peer,
+        attempt_id: str | None = None,
+        idempotency_key: str | None = None,
+        batch_id: str | None = None,
+    ) -> Accepted:
+        if self.refusal is not None:
+            raise self.refusal
+        known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
+        if known in self.attempts:
+            if self.submissions[known].document != submission.document:
+                raise RequestError("conflict", "another submission has this id")
+            return Accepted(attempt=self.attempts[known], existing=True)
+        number = len(self.attempts)
+        attempt = Attempt(
+            id=attempt_id or f"01JTC8ZK5V00000000000000{number:02d}",
+            kind=submission.kind,
+            policy=submission.policy,
+            input_digest=submission.input_digest,
+            created_at=START + timedelta(seconds=number),
+            peer=peer,
+            labels=submission.labels,
+            parent_id=submission.parent_id,
+        )
+        self.attempts[attempt.id] = attempt
+        self.submissions[attempt.id] = submission
+        if idempotency_key:
+            self.keys[peer.uid, idempotency_key] = attempt.id
+        return Accepted(attempt=attempt, existing=False)
+
+    def finish(self, attempt_id: str, verdict: Verdict | None = None) -> None:
+        artifacts = tuple(
+            Artifact(name=name, bytes=len(content), sha256="12" * 32, media_type="text/plain")
+            for name, content in self.files.items()
+        )
+        self.attempts[attempt_id] = replace(
+            self.attempts[attempt_id],
+            state=State.FINISHED,
+            verdict=verdict or VERDICTS[self.outcome or "validated"],
+            finished_at=START + timedelta(minutes=1),
+            bundle=f"reports/default/{attempt_id}",
+            artifacts=artifacts,
+        )
+        self.changed.set()
+
+    async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
+        self.waiting += 1
+        if self.outcome is not None:
+            self.finish(attempt_id)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.attempts[attempt_id].state is not State.FINISHED:
+                    await self.changed.wait()
+        except TimeoutError:
+            pass
+        return self.attempts[attempt_id]
+
+    async def get(self, attempt_id: str) -> Attempt | None:
+        return self.attempts.get(attempt_id)
+
+    async def list(self, query: Query) -> Page:
+        self.queries.append(query)
+        found = [a for a in self.attempts.values() if query.uid in {None, a.peer.uid}]
+        newest = tuple(sorted(found, key=lambda a: a.created_at, reverse=True))
+        begin = int(query.cursor or 0)
+        end = begin + query.limit
+        return Page(attempts=newest[begin:end], next_cursor=str(end) if end < len(newest) else None)
+
+    async def cancel(self, attempt_id: str) -> None:
+        self.finish(attempt_id, Verdict.CANCELLED)
+
+    async def documents(
+        self, attempt: Attempt
+    ) -> tuple[Mapping[str, object] | None, Mapping[str, object] | None]:
+        golden = json.loads((GOLDEN / f"{self.outcome or 'validated'}.json").read_text())
+        if attempt.verdict is Verdict.CANCELLED:
+            return None, None
+        return golden["report"], golden["execution"]
+
+    async def artifact(self, attempt: Attempt, name: str) -> bytes:
+        return self.files[name]
+
+    async def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
+        for content in self.files.values():
+            yield content
+
+    async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
+        first = int((after or "1.0").partition(".")[2])
+        try:
+            for seq, (kind, body) in enumerate(self.scripted, 1):
+                if kind == "finished" and self.attempts[attempt_id].state is not State.FINISHED:
+                    if self.outcome is None:
+                        await self.changed.wait()
+                    else:
+                        self.finish(attempt_id)
+                if seq > first:
+                    yield Event(attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body)
+            if self.silent:
+                await asyncio.Event().wait()
+        finally:
+            self.closed_streams += 1
+            self.changed.set()
+
+    def policies(self) -> Mapping[str, Mapping[str, object]]:
+        resources = {"timeout_s": 60, "unit_timeout_s": 5, "memory_mb": 100, "max_processes": 1}
+        return {"extractor": {"name": "extractor", "description": "For extractors", "resources": resources}}
+
+    def metrics(self) -> bytes:
+        return b"assayd_attempts_total 1.0\n"
+
+    async def health(self) -> Sequence[HealthRow]:
+        return [
+            HealthRow(check="engine", status=Health.OK, detail="docker 20.10"),
+            HealthRow(
+                check="canary", status=Health.WARN, detail="not run yet", remedy="wait, or restart the daemon"
+            ),
+        ]

@@ -1,0 +1,223 @@
+"""A guest runner in a process of its own, without a container, and what it says of a unit."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import assayd
+from assayd.guest.frames import PROTOCOL, Decoder, Header, chunks, encode
+
+Frame = tuple[Header, bytes]
+
+PATIENCE_S = 20.0
+DEADLINE_S = 10.0
+LIMITS: Mapping[str, int] = {
+    "max_processes": 4,
+    "open_files": 64,
+    "output_kept_bytes": 1000,
+    "output_read_bytes": 100_000,
+    "unit_result_bytes": 200_000,
+    "outputs_files": 10,
+    "outputs_bytes": 10_000,
+    "work_bytes": 2**20,
+}
+ALLOWED = (
+    "array", "asyncio", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "itertools",
+    "json", "logging", "math", "os.path", "pathlib", "random", "re", "string", "time", "typing", "zoneinfo",
+)  # fmt: skip
+_START = "import sys; sys.path.insert(0, {root!r}); from assayd.guest.runner import main; main({work!r})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """All that the runner said of one unit."""
+
+    end: Header
+    frames: list[Frame]
+    records: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The one result."""
+        (record,) = self.records
+        return record
+
+    @property
+    def value(self) -> object:
+        """The value that the one call returned."""
+        assert self.record["status"] == "returned", self.record
+        return self.record["value"]
+
+    def output(self, stream: str, part: str | None = None) -> bytes:
+        """Give what was passed on of a stream."""
+        return b"".join(
+            body
+            for header, body in self.frames
+            if header["type"] == "output" and header["stream"] == stream and part in {None, header["part"]}
+        )
+
+    @property
+    def events(self) -> list[tuple[object, ...]]:
+        """Every event as kind, detail, allowed, enforced, line."""
+        names = ("kind", "detail", "allowed", "enforced", "line")
+        return [tuple(h[name] for name in names) for h, _ in self.frames if h["type"] == "event"]
+
+    @property
+    def refusals(self) -> list[tuple[object, object, object]]:
+        """Kind, detail and line of every event that tells of something not allowed."""
+        return [(kind, detail, line) for kind, detail, allowed, _, line in self.events if not allowed]
+
+
+class GuestRunner:
+    """The daemon's side of a conversation, one step at a time."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._decoder = Decoder()
+        self._frames: list[Frame] = []
+        self._units = 0
+
+    def send(self, kind: str, body: bytes = b"", **header: object) -> None:
+        """Send one frame."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(encode({"type": kind, **header}, body))
+
+    def receive(self) -> Frame:
+        """Give the next frame. Raises: EOFError."""
+        assert self.process.stdout is not None
+        while not self._frames:
+            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
+            assert ready, "the runner says nothing"
+            content = os.read(self.process.stdout.fileno(), 65536)
+            if not content:
+                raise EOFError
+            self._frames.extend(self._decoder.feed(content))
+        return self._frames.pop(0)
+
+    def until(self, kind: str) -> list[Frame]:
+        """Give all frames up to the first of a kind."""
+        frames = [self.receive()]
+        while frames[-1][0]["type"] != kind:
+            assert frames[-1][0]["type"] != "fault", frames[-1][0]
+            frames.append(self.receive())
+        return frames
+
+    def hello(self, *preload: str) -> Header:
+        """Greet; give what `ready` says."""
+        self.send("hello", protocol=PROTOCOL, preload=list(preload))
+        return self.until("ready")[-1][0]
+
+    def begin(
+        self,
+        *,
+        mode: str = "enforce",
+        allowed: tuple[str, ...] = ALLOWED,
+        denied: tuple[str, ...] = (),
+        submodules: str = "inherit",
+        network: str = "blocked",
+        allow_exec: bool = False,
+        collect: tuple[str, ...] = (),
+        **limits: int,
+    ) -> None:
+        """Greet and begin an attempt."""
+        self.hello()
+        imports = {"mode": mode, "allowed": list(allowed), "denied": list(denied)}
+        imports |= {"submodules": submodules, "enforce_forbidden": True}
+        self.send(
+            "begin",
+            limits={**LIMITS, **limits},
+            imports=imports,
+            network={"mode": network},
+            allow_exec=allow_exec,
+            collect=list(collect),
+        )
+
+    def file(self, path: str, content: bytes) -> None:
+        """Lay a file."""
+        for number, piece in enumerate(chunks(content)):
+            self.send("file", piece, path=path, append=number > 0)
+
+    def start(
+        self,
+        program: str,
+        arguments: Mapping[str, object],
+        *,
+        deadline_s: float = DEADLINE_S,
+        fresh_cwd: bool = True,
+        stdin: bytes = b"",
+    ) -> int:
+        """Send a unit; give its number."""
+        if stdin:
+            for piece in chunks(stdin):
+                self.send("stdin", piece)
+        *parts, last = chunks(json.dumps(arguments).encode())
+        for part in parts:
+            self.send("arguments", part)
+        number, self._units = self._units, self._units + 1
+        header = {"unit": number, "name": "tested", "program": program}
+        self.send("unit", last, **header, deadline_s=deadline_s, fresh_cwd=fresh_cwd)
+        return number
+
+    def run(self, program: str, arguments: Mapping[str, object], **unit: object) -> Seen:
+        """Run a unit to its end."""
+        number = self.start(program, arguments, **unit)  # type: ignore[arg-type]
+        frames = self.until("unit_end")
+        assert {header["unit"] for header, _ in frames} == {number}
+        return Seen(end=frames[-1][0], frames=frames, records=_records(frames))
+
+    def call(
+        self, source: str, *args: object, builtins: str = "full", function: str = "extract", **unit: object
+    ) -> Seen:
+        """Run a text and call its function."""
+        return self.run("call", call_of(source, *args, builtins=builtins, function=function), **unit)
+
+    def finish(self) -> list[Frame]:
+        """Say that all is done; give the outputs and the goodbye."""
+        self.send("finish")
+        return self.until("bye")
+
+
+def call_of(
+    source: str, *args: object, builtins: str = "full", function: str = "extract"
+) -> dict[str, object]:
+    """Give the arguments of a `call` unit."""
+    text = {"source": textwrap.dedent(source), "filename": "given.py", "builtins": builtins}
+    return {**text, "function": function, "args": list(args), "kwargs": {}}
+
+
+def _records(frames: list[Frame]) -> list[dict[str, object]]:
+    bodies: dict[object, bytes] = {}
+    for header, body in frames:
+        if header["type"] == "result":
+            bodies[header["index"]] = bodies.get(header["index"], b"") + body
+    return [json.loads(body) if body.startswith(b"{") else {"raw": body} for body in bodies.values()]
+
+
+@contextmanager
+def guest_runner(work: Path) -> Iterator[GuestRunner]:
+    """Start a runner that works in a directory, as images do but for the container."""
+    root = str(Path(assayd.__file__).parents[1])
+    start = _START.format(root=root, work=str(work))
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    with process:
+        try:
+            yield GuestRunner(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise

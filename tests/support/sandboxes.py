@@ -1,0 +1,54 @@
+"""A sandbox on the real engine for tests: pool, images and seccomp profile as the daemon has them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import assayd.guest
+from assayd.aio import Deadline
+from assayd.ids import SystemClock, Ulids
+from assayd.model.run import RunResult, RunSpec
+from assayd.ports.engine import Engine
+from assayd.sandbox.container import Origin
+from assayd.sandbox.demand import Demand
+from assayd.sandbox.images import Images
+from assayd.sandbox.pool import PoolLimits
+from assayd.sandbox.reaper import Reaper
+from assayd.sandbox.runner import Observer
+from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.warm import Pool
+from assayd.share import share
+
+
+@asynccontextmanager
+async def sandbox_on(engine: Engine, *, ready: int = 0, sweep: bool = False) -> AsyncIterator[Sandbox]:
+    """Give a sandbox with up to `ready` warm containers per key; no container of it outlives the body.
+
+    What the pool could not remove, because its engine had gone, is swept at the end when `sweep` says so.
+    """
+    origin = Origin(daemon_id=Ulids().new(), generation="test")
+    pool = Pool(
+        engine=engine,
+        origin=origin,
+        clock=SystemClock(),
+        ids=Ulids(),
+        limits=PoolLimits(max_containers=8, refill_concurrency=2),
+        demand=Demand(base=ready, most=ready),
+    )
+    images = Images(engine, Path(assayd.guest.__file__).parent)
+    seccomp = share("seccomp", "container.json").read_text()
+    async with pool.running():
+        yield Sandbox(pool=pool, images=images, clock=SystemClock(), seccomp=seccomp)
+    if sweep:
+        reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
+        await reaper.sweep(patient=False)
+    left = await engine.list_owned(origin.daemon_id)
+    assert left == [], f"containers are left: {left}; known to be stuck: {pool.stuck}"
+
+
+async def run(sandbox: Sandbox, spec: RunSpec, observer: Observer | None = None) -> RunResult:
+    """Run a spec in a container of its own, within the attempt's time."""
+    async with sandbox.lease(spec) as lease:
+        return await sandbox.run(lease, spec, Deadline(spec.limits.timeout_s), observer)

@@ -1,0 +1,109 @@
+"""Analysis workers: what they answer, and what happens when one dies."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from assayd import validators
+from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
+from assayd.analysis.messages import POLICIES_REMEMBERED, remember
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import StageStatus
+from assayd.policies import load_policies
+from assayd.share import share
+
+EXTRACTOR = validators.find("extractor")
+GOOD = "def extract(path: str) -> dict:\n    return {'path': path}\n"
+
+
+def payload(code: str):
+    return EXTRACTOR.payload.model_validate({"code": code, "sample_paths": ["/a"]})
+
+
+async def static(analyst: Analyst, submitted, policy: ExecutionPolicy):
+    return (await analyst.check(EXTRACTOR, submitted, policy)).stages
+
+
+@pytest.fixture
+def policy() -> ExecutionPolicy:
+    return load_policies([share("policies")]).get("extractor")
+
+
+async def test_good_source_passes_every_static_stage(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        stages = await static(analyst, payload(GOOD), policy)
+    assert [(s.name, s.status) for s in stages] == [
+        ("syntax", StageStatus.PASSED),
+        ("security", StageStatus.PASSED),
+        ("signature", StageStatus.PASSED),
+    ]
+
+
+async def test_stages_after_a_stopping_failure_are_skipped(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        stages = await static(analyst, payload("import subprocess\n" + GOOD), policy)
+    assert [s.status for s in stages] == [StageStatus.PASSED, StageStatus.FAILED, StageStatus.SKIPPED]
+
+
+async def test_a_large_source_travels_in_parts(policy: ExecutionPolicy):
+    filler = "# " + "x" * 100 + "\n"
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        stages = await static(analyst, payload(filler * 9000 + GOOD), policy)
+    assert all(s.status is StageStatus.PASSED for s in stages)
+
+
+async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: ExecutionPolicy):
+    slow = Analyst(AnalysisLimits(workers=1, wall_s=0.0))
+    async with slow.running():
+        stages = await static(slow, payload(GOOD), policy)
+        assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
+        assert [s.status for s in stages] == [StageStatus.FAILED, *[StageStatus.SKIPPED] * 2]
+
+
+async def test_a_worker_that_dies_is_replaced(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        await analyst.check(EXTRACTOR, payload(GOOD), policy)
+        [worker] = analyst.alive
+        worker.process.kill()
+        first = await static(analyst, payload(GOOD), policy)
+        second = await static(analyst, payload(GOOD), policy)
+    assert [f.rule for s in first for f in s.findings] == [UNANALYSABLE]
+    assert all(s.status is StageStatus.PASSED for s in second)
+
+
+async def test_nesting_that_breaks_parsers_is_a_finding(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        stages = await static(analyst, payload("x = " + "(" * 10_000 + ")" * 10_000), policy)
+    assert stages[0].status is StageStatus.FAILED
+
+
+async def test_an_answer_comes_back_as_the_code_that_will_run(policy: ExecutionPolicy):
+    answer = f"Sure, here it is:\n```python\n{GOOD}```\n"
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        checked = await analyst.check(EXTRACTOR, payload(answer), policy)
+    assert checked.payload.model_dump()["code"].strip() == GOOD.strip()
+    assert not checked.failed
+
+
+async def test_jobs_run_side_by_side(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
+        jobs = [static(analyst, payload(GOOD), policy) for _ in range(10)]
+        results = await asyncio.gather(*jobs)
+    assert all(s.status is StageStatus.PASSED for stages in results for s in stages)
+
+
+async def test_no_worker_outlives_the_analyst():
+    async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
+        processes = [worker.process for worker in analyst.alive]
+    assert [process.returncode for process in processes] == [-9, -9]
+
+
+def test_both_sides_forget_the_same_policies():
+    known: dict[str, int] = {}
+    for number in range(POLICIES_REMEMBERED + 5):
+        remember(known, str(number), number)
+    assert len(known) == POLICIES_REMEMBERED
+    assert "4" not in known
+    assert "5" in known

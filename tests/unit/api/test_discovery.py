@@ -1,0 +1,85 @@
+import asyncio
+import json
+
+import pytest
+
+from assayd.api import schemas
+from assayd.ports.service import HealthRow
+from support.fake_service import GOLDEN
+
+
+async def test_kinds_show_schema_stages_and_rules(connect) -> None:
+    (listed,) = (await connect().get("/v1/kinds")).json()["kinds"]
+    one = (await connect().get("/v1/kinds/extractor")).json()
+    assert one == listed
+    assert one["stages"] == ["sandbox", "quality"]
+    assert one["payload_schema"]["required"] == ["code"]
+    assert one["rules"][0]["id"] == "import.not_allowed"
+
+
+async def test_policies_show_effective_values(connect) -> None:
+    (listed,) = (await connect().get("/v1/policies")).json()["policies"]
+    assert (await connect().get("/v1/policies/extractor")).json() == listed
+    assert listed["resources"]["memory_mb"] == 100
+
+
+async def test_doctor_gives_status_and_remedy(connect) -> None:
+    checks = (await connect().get("/v1/doctor")).json()["checks"]
+    assert [(check["check"], check["status"]) for check in checks] == [("engine", "ok"), ("canary", "warn")]
+
+
+async def test_doctor_examines_for_one_at_a_time(connect, service, monkeypatch) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> list[HealthRow]:
+        begun.set()
+        await go_on.wait()
+        return []
+
+    monkeypatch.setattr(service, "health", slow)
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(connect().get("/v1/doctor"))
+        await begun.wait()
+        second = await connect().get("/v1/doctor")
+        go_on.set()
+    assert (second.status_code, second.json()["error"]["code"]) == (429, "doctor.busy")
+    assert (first.result().status_code, (await connect().get("/v1/doctor")).status_code) == (200, 200)
+
+
+async def test_health_and_readiness_differ(connect, service) -> None:
+    service.unready = "the canary failed"
+    assert (await connect().get("/healthz")).json() == {"status": "ok"}
+    response = await connect().get("/readyz")
+    assert (response.status_code, response.json()["error"]["message"]) == (503, "the canary failed")
+    service.unready = ""
+    assert (await connect().get("/readyz")).status_code == 200
+
+
+async def test_metrics_are_plain_text(connect) -> None:
+    response = await connect().get("/metrics")
+    assert (response.text, response.headers["Content-Type"].partition(";")[0]) == (
+        "assayd_attempts_total 1.0\n",
+        "text/plain",
+    )
+
+
+@pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])
+def test_the_described_attempt_is_the_one_that_is_written(name: str) -> None:
+    document = json.loads((GOLDEN / f"{name}.json").read_text())
+    assert schemas.Attempt.model_validate(document).model_dump(mode="json") == document
+
+
+async def test_the_reference_describes_every_field_and_resolves(connect) -> None:
+    reference = (await connect().get("/openapi.json")).json()
+    models = reference["components"]["schemas"]
+    wanted = {"Attempt", "Report", "Execution", "SubmissionBody", "Resources", "Error"}
+    assert wanted <= set(models)
+    bare = [
+        f"{model}.{field}"
+        for model, schema in models.items()
+        for field, shown in schema.get("properties", {}).items()
+        if "description" not in shown and "$ref" not in shown
+    ]
+    assert bare == []
+    for part in json.dumps(reference).split('"$ref": "#/components/schemas/')[1:]:
+        assert part.partition('"')[0] in models

@@ -1,0 +1,123 @@
+import os
+import socket
+from contextlib import ExitStack, suppress
+
+import httpx
+import pytest
+
+from assayd.api import Access, Caller, create_app, peer
+from assayd.api.peer import PeerH11, PeerHttpTools, read_caller
+from assayd.model.submission import Peer
+from support.fake_service import FakeService
+from support.server import serving
+
+GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
+
+
+def caller(uid: int, *groups: int) -> Caller:
+    return Caller(peer=Peer(uid=uid, gid=groups[0] if groups else uid, pid=1), groups=frozenset(groups))
+
+
+@pytest.mark.parametrize(
+    ("access", "who", "admitted"),
+    [
+        (Access(), caller(1000), True),
+        (Access(uids=frozenset({1000})), caller(1000), True),
+        (Access(uids=frozenset({1000})), caller(1001), False),
+        (Access(uids=frozenset({1000})), caller(0), True),
+        (Access(uids=frozenset({1000}), own_uid=33), caller(33), True),
+        (Access(gids=frozenset({50})), caller(1000, 20, 50), True),
+        (Access(gids=frozenset({50})), caller(1000, 20), False),
+        (Access(gids=frozenset({50}), operators_gid=60), caller(1000, 60), True),
+    ],
+)
+def test_who_is_admitted(access: Access, who: Caller, admitted: bool) -> None:
+    assert access.admits(who) is admitted
+
+
+def test_without_an_operators_group_only_root_is_an_operator() -> None:
+    assert Access().is_operator(caller(0))
+    assert not Access().is_operator(caller(1000, 1000))
+
+
+@pytest.mark.parametrize("http", [PeerHttpTools, PeerH11])
+def test_the_kernel_names_the_peer(tmp_path, http) -> None:
+    with serving(FakeService(), tmp_path / "s", http=http) as path:
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, base_url="http://assayd") as client:
+            seen = [client.post("/v1/attempts", json=GOOD).json()["peer"] for _ in range(2)]
+    assert seen == [{"uid": os.geteuid(), "gid": os.getegid(), "pid": os.getpid()}] * 2
+
+
+@pytest.mark.parametrize("path_asked", ["/healthz", "/v1/attempts", "/nowhere", "/openapi.json"])
+async def test_a_peer_that_is_not_known_is_turned_away_everywhere(path_asked) -> None:
+    app = create_app(FakeService(), access=Access())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://assayd") as client:
+        response = await client.get(path_asked)
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "peer.not_allowed")
+
+
+def test_endless_headers_are_cut_off(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path, socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(5)
+        client.connect(str(path))
+        try:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: ")
+            for _ in range(64):
+                client.sendall(b"x" * 2**14)
+        except OSError:
+            pass  # closed already
+        assert client.recv(2**16).startswith(b"HTTP/1.1 400")
+
+
+def test_a_large_body_after_small_headers_is_not_cut_off(tmp_path) -> None:
+    body = {"kind": "extractor", "payload": {"code": "#" * 500_000}}
+    with (
+        serving(FakeService(), tmp_path / "s") as path,
+        httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://assayd") as client,
+    ):
+        assert [client.post("/v1/attempts", json=body).status_code for _ in range(2)] == [202, 202]
+
+
+def test_a_transport_without_a_unix_socket_has_no_caller() -> None:
+    class Transport:
+        def get_extra_info(self, name):
+            return None
+
+    assert read_caller(Transport()) is None
+
+
+def test_endless_trailers_are_cut_off(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path, socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(5)
+        client.connect(str(path))
+        client.sendall(b"POST /v1/attempts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+        sent = 0
+        with suppress(OSError):
+            while sent < 2**24:
+                sent += client.send(b"x: y\r\n" * 1000)
+    assert sent < 2**24
+
+
+def test_headers_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(peer, "HEAD_S", 0.05)
+    with serving(FakeService(), tmp_path / "s") as path:
+        for begun in (b"", b"GET /healthz HTTP/1.1\r\nHost"):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(5)
+                client.connect(str(path))
+                client.sendall(begun)
+                assert client.recv(1) == b""
+
+
+def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path, ExitStack() as held:
+        answers = []
+        for _ in range(256 - 256 // peer.OTHERS_SHARE + 1):
+            client = held.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(path))
+            client.settimeout(5)
+            answers.append(client)
+        assert answers[-1].recv(100).startswith(b"HTTP/1.1 503")
+        answers[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert answers[0].recv(100).startswith(b"HTTP/1.1 200")

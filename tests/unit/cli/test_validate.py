@@ -1,0 +1,166 @@
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from assayd.cli.validate import read_files, read_settings
+from assayd.errors import RequestError
+
+COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
+CODE = "def extract(path: str) -> dict:\n    return {}\n"
+
+
+@pytest.fixture
+def source(tmp_path) -> str:
+    file = tmp_path / "extractor.py"
+    file.write_text(CODE)
+    return str(file)
+
+
+@pytest.fixture
+def validate(assay, source):
+    return lambda *more: assay("validate", "extractor", source, "--sample-path", "/data/a.csv", *more)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "line"),
+    [
+        ("validated", 0, "Validation: ✓ Passed with warnings (2/2 paths, avg 2.3ms)"),
+        ("failed_at_run", 1, "Validation: ✗ Failed at sandbox (1/2 paths, avg 1.2ms)"),
+        ("refused", 1, "Validation: ✗ Failed at security"),
+        ("broken", 3, "Validation: ! Error; nothing is known of the code"),
+    ],
+)
+def test_the_verdict_is_shown_and_is_the_exit_code(validate, service, capsys, outcome, code, line) -> None:
+    service.outcome = outcome
+    assert validate() == code
+    captured = capsys.readouterr()
+    assert line in captured.out.splitlines()
+    assert captured.err == ""
+
+
+def test_json_is_the_finished_attempt_and_nothing_else(validate, capsys) -> None:
+    assert validate("--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["report"]["status"] == "VALIDATED"
+    assert captured.err == ""
+
+
+def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:
+    options = ["--policy", "mine", "--set", "resources.timeout_s=5", "--set", "resources.memory_mb=64"]
+    assert validate("--sample-path", "/b", *options, "--label", "category=weather") == 0
+    (submission,) = service.submissions.values()
+    assert json.loads(submission.document) == {
+        "kind": "extractor",
+        "labels": {"category": "weather"},
+        "overrides": {"resources": {"timeout_s": 5.0, "memory_mb": 64}},
+        "parent_id": None,
+        "payload": {"code": CODE, "sample_paths": ["/data/a.csv", "/b"]},
+        "policy": "mine",
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--repair", "gemini"], "--repair is not available yet"),
+        (["--label", "novalue"], "--label is written key=value"),
+        (["--set", "resources.timeout_s"], "--set is written key=value"),
+        (["--label", "a=Not Allowed"], "labels.a"),
+        (["--input", "/nowhere.json"], "/nowhere.json: No such file or directory"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_in_one_line(validate, service, capsys, more, said) -> None:
+    assert validate(*more) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert service.attempts == {}
+
+
+def test_an_unknown_kind_names_the_known_ones(assay, source, capsys) -> None:
+    assert assay("validate", "nothing", source) == 2
+    assert "there is no kind 'nothing'; there are " in capsys.readouterr().err
+
+
+def test_without_a_daemon_it_ends_with_four(source, tmp_path) -> None:
+    command = [
+        *COMMAND,
+        "--socket",
+        str(tmp_path / "none"),
+        "validate",
+        "extractor",
+        source,
+        "--sample-path",
+        "/a",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
+
+
+def test_an_interrupt_cancels_the_attempt_and_ends_with_five(service, socket, source) -> None:
+    service.outcome = None
+    command = [*COMMAND, "--socket", socket, "validate", "extractor", source, "--sample-path", "/a"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: service.waiting)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    (attempt,) = service.attempts.values()
+    assert (process.returncode, attempt.verdict) == (5, "cancelled")
+    assert (out, err) == ("", f"assay: {attempt.id} is cancelled\n")
+
+
+def test_on_a_terminal_progress_is_shown_live(service, socket, source) -> None:
+    service.scripted = [
+        ("state", {"state": "running"}),
+        ("stage", {"name": "syntax", "status": "passed", "duration_ms": 0.3, "findings": 0}),
+        ("unit", {"name": "/a", "index": 3, "total": 5, "status": "started"}),
+        ("finished", {}),
+    ]
+    command = [*COMMAND, "--socket", socket, "validate", "extractor", source, "--sample-path", "/a"]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
+    os.close(theirs)
+    shown = os.read(ours, 2**16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "syntax" in shown
+    assert "sandbox ▸ 3/5 paths" in shown
+    assert b"\x1b" not in done.stdout
+
+
+def test_a_folder_stands_for_its_files(tmp_path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "adapter.py").write_bytes(b"a")
+    (tmp_path / "tests" / "test_adapter.py").write_bytes(b"b")
+    assert read_files([tmp_path]) == {"adapter.py": b"a", "tests/test_adapter.py": b"b"}
+
+
+def test_two_files_of_one_name_are_refused(tmp_path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.py").write_bytes(b"")
+    with pytest.raises(RequestError, match="two files are called"):
+        read_files([tmp_path / "a" / "x.py", tmp_path / "b" / "x.py"])
+
+
+def test_settings_are_read_as_json_where_they_are() -> None:
+    assert read_settings(["a.b=1", "a.c=text", "d=[1]"]) == {"a": {"b": 1, "c": "text"}, "d": [1]}
+
+
+def test_a_setting_below_a_value_is_refused() -> None:
+    with pytest.raises(RequestError, match="has a value already"):
+        read_settings(["a=1", "a.b=2"])
+
+
+def wait_for(condition) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        os.sched_yield()

@@ -1,0 +1,131 @@
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import requests
+import urllib3.exceptions
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from assayd.engines.docker.api import DockerApi
+from assayd.engines.docker.calls import Calls, translate
+from assayd.errors import EngineError
+
+
+def answered(status: int) -> APIError:
+    response = requests.Response()
+    response.status_code = status
+    return APIError("/var/lib/docker said something", response=response)
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "retryable"),
+    [
+        (ImageNotFound("no such image: secret"), "image.missing", False),
+        (NotFound("no such container", response=answered(404).response), "container.missing", False),
+        (answered(400), "engine.refused", False),
+        (answered(409), "engine.conflict", True),
+        (answered(500), "engine.failed", True),
+        (requests.ReadTimeout(), "engine.timeout", True),
+        (requests.ConnectTimeout(), "engine.timeout", True),
+        (urllib3.exceptions.ReadTimeoutError(None, "", ""), "engine.timeout", True),  # type: ignore[arg-type]
+        (requests.ConnectionError("/run/docker.sock"), "engine.unreachable", True),
+        (PermissionError(13, "/run/docker.sock"), "engine.unreachable", True),
+        (urllib3.exceptions.ProtocolError("torn"), "engine.failed", True),
+        (requests.JSONDecodeError("not JSON", "", 0), "engine.failed", True),
+        (DockerException("strange"), "engine.failed", True),
+    ],
+)
+def test_foreign_exception_becomes_ours(problem: Exception, code: str, retryable: bool) -> None:
+    ours = translate(problem)
+    assert (ours.code, ours.retryable) == (code, retryable)
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 500])
+def test_message_does_not_carry_the_words_of_the_engine(status: int) -> None:
+    assert "/var/lib" not in translate(answered(status)).message
+
+
+def test_reason_that_the_client_wraps_is_found() -> None:
+    wrapper = DockerException("Error while fetching server API version")
+    wrapper.__cause__ = requests.ReadTimeout()
+    assert translate(wrapper).code == "engine.timeout"
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> AsyncIterator[str]:
+    """Serve an engine that says which version it is, and then nothing more."""
+    version = json.dumps({"ApiVersion": "1.41"}).encode()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if b"GET /version" in await reader.readline():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(version), version))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "engine.sock")
+    yield f"unix://{tmp_path}/engine.sock"
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda client: client.info(),
+        lambda client: client.attach_socket("id", params={"stdin": 1}),
+        lambda client: client.start("id"),
+        lambda client: client.remove_container("id", v=True, force=True),
+    ],
+    ids=["info", "attach", "start", "remove"],
+)
+async def test_engine_that_does_not_answer_is_a_timeout(
+    address: str, act: Callable[[DockerApi], object]
+) -> None:
+    calls = Calls(address, threads=1, timeout_s=0.1)
+    with pytest.raises(EngineError) as caught:
+        await calls(act)
+    assert (caught.value.code, caught.value.retryable) == ("engine.timeout", True)
+    assert isinstance(caught.value.__cause__, requests.ReadTimeout)
+    calls.close()
+
+
+async def test_engine_that_is_not_there_is_unreachable(unused_tcp_port: int) -> None:
+    calls = Calls(f"tcp://127.0.0.1:{unused_tcp_port}", threads=1, timeout_s=1)
+    with pytest.raises(EngineError) as caught:
+        await calls(lambda client: client.info())
+    assert caught.value.code == "engine.unreachable"
+    calls.close()
+
+
+async def test_closed_calls_refuse(address: str) -> None:
+    calls = Calls(address, threads=1, timeout_s=1)
+    calls.close()
+    with pytest.raises(EngineError) as caught:
+        await calls(lambda client: client.info())
+    assert caught.value.code == "engine.closed"
+
+
+async def test_result_of_a_call_that_was_cancelled_is_discarded(address: str) -> None:
+    calls = Calls(address, threads=1, timeout_s=5)
+    entered, proceed = asyncio.Event(), threading.Event()
+    discarded: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def act(client: DockerApi) -> str:
+        loop.call_soon_threadsafe(entered.set)
+        proceed.wait(5)
+        return "connection"
+
+    def discard(result: str) -> None:
+        loop.call_soon_threadsafe(discarded.put_nowait, result)
+
+    call = asyncio.ensure_future(calls(act, discard=discard))
+    await entered.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    proceed.set()
+    assert await discarded.get() == "connection"
+    calls.close()

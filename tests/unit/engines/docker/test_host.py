@@ -1,0 +1,55 @@
+import pytest
+
+from assayd.engines.docker import host
+
+GOOD: dict[str, object] = {
+    "ServerVersion": "20.10.24",
+    "DefaultRuntime": "runc",
+    "KernelVersion": "6.1.0",
+    "CgroupVersion": "1",
+    "MemoryLimit": True,
+    "SwapLimit": True,
+    "PidsLimit": True,
+    "CpuCfsQuota": True,
+    "SecurityOptions": ["name=seccomp,profile=default"],
+}
+
+
+def test_engine_and_runtime_are_named_with_their_versions() -> None:
+    info = host.engine_info(GOOD, {"Components": [{"Name": "runc", "Version": "1.4.1"}]})
+    assert (info.name, info.version, info.runtime) == ("docker", "20.10.24", "runc 1.4.1")
+    assert (info.kernel, info.cgroup_version, info.warnings) == ("6.1.0", 1, ())
+
+
+@pytest.mark.parametrize("key", ["MemoryLimit", "SwapLimit", "PidsLimit", "CpuCfsQuota", "SecurityOptions"])
+@pytest.mark.parametrize("value", [None, False])
+def test_limit_that_the_host_lacks_is_a_warning(key: str, value: object) -> None:
+    assert len(host.missing_limits({**GOOD, key: value})) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "holes"),
+    [
+        ("1.0.0-rc5", 2),
+        ("1.1.5+ds1", 2),
+        ("1.1.12", 1),
+        ("1.2.7", 1),
+        ("1.2.8", 0),
+        ("v1.3.2", 1),
+        ("1.3.3", 0),
+        ("1.4.0", 0),
+        ("2.0.0", 0),
+        ("unknown", 3),
+    ],
+)
+def test_runtime_with_published_holes_is_a_warning(version: str, holes: int) -> None:
+    assert len(host.known_holes({"runc": version})) == holes
+
+
+def test_other_runtime_is_not_judged_by_the_holes_of_runc() -> None:
+    assert host.known_holes({"crun": "0.1.0"}) == ()
+
+
+@pytest.mark.parametrize(("version", "swappiness"), [("1", True), ("2", False)])
+def test_swappiness_exists_in_the_first_cgroup_version_only(version: str, swappiness: bool) -> None:
+    assert host.host({**GOOD, "CgroupVersion": version}).swappiness is swappiness

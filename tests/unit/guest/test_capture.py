@@ -1,0 +1,21 @@
+"""A stream's head, tail and count."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assayd.guest.capture import Capture
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.integers(0, 50))
+def test_head_and_tail_are_what_the_stream_began_and_ended_with(pieces: list[bytes], kept: int) -> None:
+    capture = Capture(kept)
+    whole = b"".join(pieces)
+
+    head = b"".join(map(capture.feed, pieces))
+    tail = capture.tail()
+
+    assert capture.total_bytes == len(whole)
+    assert head == whole[: kept // 2]
+    assert tail == whole[len(head) :][max(len(whole) - len(head) - kept // 2, 0) :]

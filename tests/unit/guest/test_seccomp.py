@@ -1,0 +1,102 @@
+"""The child's system call filter, run as the kernel would."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+
+import pytest
+
+from assayd.guest.seccomp import build_filter
+
+X86, ARM = 0xC000003E, 0xC00000B7
+ALLOWED = None
+
+
+def judge(program: bytes, number: int, *arguments: int, architecture: int = X86) -> int | None:
+    """Interpret the filter for one call; give the errno that it fails with, or None."""
+    words = [number, architecture, 0, 0] + [
+        part for value in arguments for part in (value & 0xFFFFFFFF, value >> 32)
+    ]
+    words += [0] * (16 - len(words))
+    steps = list(struct.iter_unpack("=HBBI", program))
+    accumulator, at = 0, 0
+    while True:
+        code, skip_if, skip_if_not, operand = steps[at]
+        at += 1
+        match code:
+            case 0x20:
+                accumulator = words[operand // 4]
+            case 0x06:
+                return ALLOWED if operand == 0x7FFF0000 else operand & 0xFFFF
+            case _:
+                held = {
+                    0x15: accumulator == operand,
+                    0x35: accumulator >= operand,
+                    0x45: bool(accumulator & operand),
+                }
+                at += skip_if if held[code] else skip_if_not
+
+
+STRICT = build_filter(allow_exec=False, allow_inet=False, machine="x86_64")
+OPEN = build_filter(allow_exec=True, allow_inet=True, machine="x86_64")
+ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "arguments", "strict", "opened"),
+    [
+        ("read", 0, (0,), None, None),
+        ("openat", 257, (), None, None),
+        ("execve", 59, (), errno.EPERM, None),
+        ("execveat", 322, (), errno.EPERM, None),
+        ("ptrace", 101, (), errno.EPERM, errno.EPERM),
+        ("clone3", 435, (), errno.ENOSYS, errno.ENOSYS),
+        ("io_uring_setup", 425, (), errno.ENOSYS, errno.ENOSYS),
+        ("fork", 57, (), None, None),
+        ("clone of a thread", 56, (0x3D0F00,), None, None),
+        ("clone with a user namespace", 56, (0x10000000 | 17,), errno.EPERM, errno.EPERM),
+        ("socket AF_UNIX", 41, (socket.AF_UNIX,), errno.EPERM, errno.EPERM),
+        ("socket AF_INET", 41, (socket.AF_INET,), errno.EPERM, None),
+        ("socket AF_INET6", 41, (socket.AF_INET6,), errno.EPERM, errno.EPERM),
+        ("socketpair AF_UNIX", 53, (socket.AF_UNIX,), None, None),
+        ("socketpair AF_TIPC", 53, (30,), errno.EPERM, errno.EPERM),
+        ("prlimit64 of itself", 302, (0, 7), None, None),
+        ("prlimit64 of another", 302, (1, 7), errno.EPERM, errno.EPERM),
+        ("prlimit64 with a dirty upper half", 302, (1 << 32, 7), None, None),
+        ("setpriority of itself", 141, (0, 0), None, None),
+        ("setpriority of another", 141, (0, 1), errno.EPERM, errno.EPERM),
+        ("setpriority of the user", 141, (2, 0), errno.EPERM, errno.EPERM),
+        ("sched_setaffinity of another", 203, (1,), errno.EPERM, errno.EPERM),
+        ("kill", 62, (1, 9), None, None),
+        ("x32 read", 0x40000000, (), errno.ENOSYS, errno.ENOSYS),
+    ],
+)
+def test_call(
+    name: str, number: int, arguments: tuple[int, ...], strict: int | None, opened: int | None
+) -> None:
+    assert (judge(STRICT, number, *arguments), judge(OPEN, number, *arguments)) == (strict, opened), name
+
+
+def test_another_architecture_has_no_calls() -> None:
+    assert judge(STRICT, 0, architecture=0x40000003) == errno.ENOSYS
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "result"),
+    [
+        (63, (), None),
+        (221, (), errno.EPERM),
+        (220, (17,), None),
+        (198, (2,), errno.EPERM),
+        (117, (), errno.EPERM),
+    ],
+)
+def test_numbers_of_arm(number: int, arguments: tuple[int, ...], result: int | None) -> None:
+    assert judge(ON_ARM, number, *arguments, architecture=ARM) == result
+
+
+def test_unknown_machine_is_refused() -> None:
+    with pytest.raises(ValueError, match="riscv64"):
+        build_filter(allow_exec=False, allow_inet=False, machine="riscv64")

@@ -1,0 +1,174 @@
+"""Rendering: any value as JSON, without running any code of it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections import OrderedDict, namedtuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assayd.guest import values
+from assayd.guest.values import render
+
+TEXT = st.text(st.characters(blacklist_categories=["Cs"]))
+NUMBER = st.integers(-(2**64), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBER | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+Point = namedtuple("Point", "x y")
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Touched(BaseException):
+    """Raised when code of a guest's class is run."""
+
+
+def touch(*_args: object) -> None:
+    raise Touched
+
+
+HOOKS = (
+    "__repr__", "__str__", "__iter__", "__len__", "__getitem__", "__bool__", "__eq__", "__hash__", "__int__",
+    "__float__", "__index__", "__contains__", "__format__", "__getattribute__", "__reduce__", "items", "keys",
+)  # fmt: skip
+
+
+def hostile(base: type) -> type:
+    """Give a subclass whose every method, `__class__` included, raises."""
+    methods: dict[str, object] = dict.fromkeys(HOOKS, touch)
+    return type("Hostile", (base,), {**methods, "__class__": property(touch)})
+
+
+def problems(value: object) -> list[tuple[str, str]]:
+    """Give path and problem of every note."""
+    return [(note["path"], note["problem"]) for note in render(value).notes]
+
+
+@given(JSON)
+def test_json_values_are_kept_exactly_and_without_notes(value: object) -> None:
+    rendered = render(value)
+
+    assert json.dumps(rendered.value) == json.dumps(value)
+    assert rendered.notes == []
+
+
+@pytest.mark.parametrize(
+    ("value", "rendered", "problem"),
+    [
+        (math.nan, "NaN", "NaN is not a JSON number"),
+        (-math.inf, "-Infinity", "-Infinity is not a JSON number"),
+        (b"bytes", "<bytes>", "bytes is not a JSON value"),
+        (1j, "<complex>", "complex is not a JSON value"),
+        (object(), "<object>", "object is not a JSON value"),
+        (print, "<builtin_function_or_method>", "builtin_function_or_method is not a JSON value"),
+        ((1,), [1], "a tuple, shown as an array"),
+        (frozenset({1}), [1], "a frozenset, shown as an array"),
+        (Point(1, 2), [1, 2], "a Point, shown as an array"),
+        (Level.LOW, 1, "a Level, shown as its base type int"),
+        (OrderedDict(a=1), {"a": 1}, "a OrderedDict, shown as its base type dict"),
+        (10**1000, "<int>", "int has 3322 bits"),
+        ("\ud800x", "\\ud800x", "a string with lone surrogates"),
+        ({1: 2}, {"1": 2}, "a key of type int"),
+        ({None: 2}, {"null": 2}, "a key of type NoneType"),
+        ({True: 2}, {"true": 2}, "a key of type bool"),
+        ({1.5: 2}, {"1.5": 2}, "a key of type float"),
+    ],
+)
+def test_what_json_cannot_hold_is_shown_and_noted(value: object, rendered: object, problem: str) -> None:
+    assert render(value).value == rendered
+    assert problems(value) == [("$", problem)]
+
+
+def test_notes_show_the_path() -> None:
+    assert problems({"a": [0, {"b": {1}}]}) == [("$.a[1].b", "a set, shown as an array")]
+
+
+@pytest.mark.parametrize(
+    ("base", "content", "rendered"),
+    [
+        (dict, {"a": 1}, {"a": 1}),
+        (list, [1, 2], [1, 2]),
+        (tuple, (1, 2), [1, 2]),
+        (str, "text", "text"),
+        (int, 7, 7),
+        (float, 1.5, 1.5),
+        (set, {1}, [1]),
+    ],
+)
+def test_hostile_subclass_is_read_as_its_base(base: type, content: object, rendered: object) -> None:
+    found = render(hostile(base)(content))
+
+    assert (found.value, found.value_type) == (rendered, "Hostile")
+    assert "Hostile" in found.notes[0]["problem"]
+
+
+def test_hostile_object_is_named_and_not_asked() -> None:
+    assert render(hostile(object)()).value == "<Hostile>"
+
+
+def test_hostile_metaclass_is_not_asked_for_the_name() -> None:
+    lying = type("Lying", (type,), {"__name__": property(touch), "__getattribute__": touch})
+
+    assert render(lying("Named", (), {})()).value == "<Named>"
+
+
+def test_value_that_contains_itself_is_cut_there() -> None:
+    value: list[object] = [1]
+    value.append({"again": value})
+
+    assert render(value).value == [1, {"again": "<list>"}]
+    assert problems(value) == [("$[1].again", "list contains itself")]
+
+
+def test_value_that_is_used_twice_is_shown_twice() -> None:
+    inner = [1]
+
+    assert render([inner, inner]).value == [[1], [1]]
+    assert problems([inner, inner]) == []
+
+
+def test_deep_nesting_is_cut() -> None:
+    value: object = 1
+    for _ in range(10_000):
+        value = [value]
+
+    text = json.dumps(render(value).value)
+
+    assert text == "[" * values.MAX_DEPTH + '"<list>"' + "]" * values.MAX_DEPTH
+
+
+def test_long_string_and_key_are_cut() -> None:
+    rendered = render({"k" * 5000: "v" * (values.MAX_STRING + 1)})
+
+    ((key, value),) = rendered.value.items()  # type: ignore[attr-defined]
+    assert (len(key), len(value)) == (values.MAX_KEY, values.MAX_STRING)
+    assert [note["problem"] for note in rendered.notes] == [
+        "a key that is too long, cut",
+        f"a string of {values.MAX_STRING + 1} characters, cut",
+    ]
+
+
+def test_too_many_items_are_cut() -> None:
+    rendered = render([[0] * 1000] * 1000)
+
+    assert sum(len(row) for row in rendered.value) < values.MAX_ITEMS  # type: ignore[attr-defined]
+    assert "more than" in rendered.notes[0]["problem"]
+
+
+def test_keys_with_the_same_text_are_noted() -> None:
+    assert render({1: "a", "1": "b"}).value == {"1": "b"}
+    assert ("$", "two keys with the text '1', one left out") in problems({1: "a", "1": "b"})
+
+
+def test_notes_are_capped() -> None:
+    assert len(render([{1}] * 1000).notes) == values.MAX_NOTES

@@ -1,0 +1,134 @@
+"""The work directory: emptied whatever is in it, laid whatever was put in the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assayd.guest.workdir import WorkDirectory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give the directory."""
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def work(folder: Path) -> WorkDirectory:
+    """Give it as the runner has it."""
+    return WorkDirectory(str(folder))
+
+
+def test_deep_tree_is_emptied_with_few_descriptors(folder: Path, work: WorkDirectory) -> None:
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+    work.empty()
+
+    assert list(folder.iterdir()) == []
+
+
+def test_wide_and_unwritable_trees_are_emptied(folder: Path, work: WorkDirectory) -> None:
+    for number in range(500):
+        inner = folder / f"d{number}" / "inner"
+        inner.mkdir(parents=True)
+        (inner / "file").touch()
+        inner.chmod(0)
+        inner.parent.chmod(0o500)
+    folder.chmod(0)
+
+    work.empty()
+
+    assert list(folder.iterdir()) == []
+
+
+def test_links_go_and_what_they_point_to_stays(folder: Path, work: WorkDirectory, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    (folder / "d").mkdir()
+    for place in (folder / "link", folder / "d/link"):
+        place.symlink_to(kept)
+    os.mkfifo(folder / "pipe")
+
+    work.empty()
+
+    assert list(folder.iterdir()) == []
+    assert (kept / "file").exists()
+
+
+def test_names_that_moved_directories_would_get_are_no_obstacle(folder: Path, work: WorkDirectory) -> None:
+    for name in ("same", "same/same", "same/same/same"):
+        (folder / name).mkdir()
+    for name in ("a", "b"):
+        (folder / "other" / name / "same").mkdir(parents=True)
+
+    work.empty()
+
+    assert list(folder.iterdir()) == []
+
+
+def test_directory_that_was_renamed_is_still_the_one(folder: Path, work: WorkDirectory) -> None:
+    (folder / "file").touch()
+    moved = folder.rename(folder.with_name("moved"))
+    folder.mkdir()
+
+    work.empty()
+    work.lay("new", b"content")
+
+    assert [path.name for path in moved.iterdir()] == ["new"]
+    assert list(folder.iterdir()) == []
+
+
+def test_file_is_laid_with_its_folders(folder: Path, work: WorkDirectory) -> None:
+    work.lay("data/in/a.txt", b"one")
+    work.lay("data/in/b.txt", b"two")
+
+    assert (folder / "data/in/a.txt").read_bytes() == b"one"
+    assert (folder / "data/in/b.txt").read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("obstacle", ["link", "file", "pipe"])
+def test_what_stands_in_the_place_of_a_folder_goes(
+    folder: Path, work: WorkDirectory, tmp_path: Path, obstacle: str
+) -> None:
+    match obstacle:
+        case "link":
+            (folder / "data").symlink_to(tmp_path)
+        case "file":
+            (folder / "data").touch()
+        case _:
+            os.mkfifo(folder / "data")
+
+    work.lay("data/a.txt", b"content")
+
+    assert (folder / "data/a.txt").read_bytes() == b"content"
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_link_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("kept")
+    (folder / "a.txt").symlink_to(tmp_path / "outside")
+
+    work.lay("a.txt", b"content")
+
+    assert (tmp_path / "outside").read_text() == "kept"
+    assert (folder / "a.txt").read_bytes() == b"content"
+
+
+def test_directory_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory) -> None:
+    (folder / "a.txt/inner").mkdir(parents=True)
+
+    work.lay("a.txt", b"content")
+
+    assert (folder / "a.txt").read_bytes() == b"content"

@@ -1,0 +1,101 @@
+"""Root folders: the allow-list decides which programs stay."""
+
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import ConfigError
+from assayd.imaging.recipe import Recipe
+from assayd.imaging.rootfs import furnish, place_guest, prune
+
+
+def recipe(**changes: object) -> Recipe:
+    values: dict[str, object] = {
+        "name": "sample", "description": "", "packages": (), "executables": ("usr/bin/kept",), "drop": (),
+        "links": (), "environment": (), "python": None, "python_path": (), "guest": False, "ca_bundle": False,
+        "entrypoint": ("/usr/bin/kept",), "digest": "sha256:0",
+    }  # fmt: skip
+    return Recipe(**(values | changes))  # type: ignore[arg-type]
+
+
+def place(root: Path, name: str, content: bytes = b"\x7fELF", mode: int = 0o755) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    place(tmp_path, "usr/bin/kept")
+    return tmp_path
+
+
+def test_program_outside_the_list_is_removed(root: Path) -> None:
+    gone = [
+        place(root, name) for name in ("usr/bin/sh", "usr/sbin/dpkg", "usr/libexec/x/y", "usr/lib/tool/run")
+    ]
+    prune(root, recipe())
+    assert (root / "usr/bin/kept").exists()
+    assert not [path for path in gone if path.exists()]
+
+
+def test_script_in_a_library_stays_without_its_execute_bit(root: Path) -> None:
+    script = place(root, "usr/lib/python3.11/pdb.py", b"#! /usr/bin/python3")
+    prune(root, recipe())
+    assert script.stat().st_mode & 0o777 == 0o644
+
+
+def test_shared_library_stays_as_it_is(root: Path) -> None:
+    library = place(root, "usr/lib/x/libc.so.6")
+    prune(root, recipe())
+    assert library.stat().st_mode & 0o777 == 0o755
+
+
+def test_drop_takes_files_folders_and_links(root: Path) -> None:
+    place(root, "usr/share/doc/a/copyright", b"")
+    place(root, "usr/lib/x/libmd.so.0.1", b"")
+    (root / "usr/lib/x/libmd.so.0").symlink_to("libmd.so.0.1")
+    prune(root, recipe(drop=("usr/share/doc", "usr/lib/*/libmd.so*")))
+    assert not (root / "usr/share/doc").exists()
+    assert not list((root / "usr/lib/x").iterdir())
+
+
+def test_link_to_what_is_gone_is_removed_and_others_stay(root: Path) -> None:
+    place(root, "usr/bin/sh")
+    (root / "etc").mkdir()
+    (root / "etc/gone").symlink_to("/usr/bin/sh")
+    (root / "etc/there").symlink_to("/usr/bin/kept")
+    prune(root, recipe())
+    assert not (root / "etc/gone").is_symlink()
+    assert (root / "etc/there").is_symlink()
+
+
+def test_listed_program_that_no_package_brings_is_an_error(root: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        prune(root, recipe(executables=("usr/bin/kept", "usr/bin/absent")))
+    assert raised.value.code == "image.executable_missing"
+    assert "/usr/bin/absent" in raised.value.message
+
+
+def test_furnish_adds_accounts_mount_points_links_and_certificates(root: Path) -> None:
+    place(root, "usr/share/ca-certificates/mozilla/B.crt", b"B\n")
+    place(root, "usr/share/ca-certificates/mozilla/A.crt", b"A\n")
+    furnish(root, recipe(links=(("usr/bin/sh", "kept"),), ca_bundle=True))
+    assert "guest:x:10001:10001:" in (root / "etc/passwd").read_text()
+    assert (root / "sandbox").is_dir()
+    assert (root / "usr/bin/sh").resolve() == root / "usr/bin/kept"
+    assert (root / "etc/ssl/certs/ca-certificates.crt").read_text() == "A\nB\n"
+
+
+def test_guest_code_is_copied_without_anything_else(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    guest = tmp_path_factory.mktemp("guest")
+    for name in ("__main__.py", "programs/call.py", "programs/__pycache__/call.pyc", "notes.md"):
+        place(guest, name, b"pass")
+    place_guest(guest, root, recipe(python="3.11"))
+    folder = root / "usr/lib/python3.11/assayd_guest"
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert files == ["__main__.py", "programs/call.py"]

@@ -1,0 +1,81 @@
+"""Static reports and a judged run become one report; doubt fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.finding import Finding, Severity
+from assayd.model.merge import MAX_FINDINGS, Ran, decide_verdict, merge_report, merge_stages, static_results
+from assayd.model.report import Judgement, Report, StageReport, StageStatus, Verdict
+from assayd.model.run import Cause, Outcome, RunEnd, RunResult
+
+ERROR = Finding(rule="r.error", category="c", message="bad")
+WARNING = Finding(rule="r.warning", category="c", message="hm", severity=Severity.WARNING)
+PASSED = StageReport(name="syntax", status=StageStatus.PASSED)
+FAILED = StageReport(name="syntax", status=StageStatus.FAILED, findings=(ERROR,))
+RUNTIME = ("sandbox", "quality")
+BLANK = Report(attempt_id="a", kind="k", verdict=Verdict.ERROR, stage_reached="", stages=())
+
+
+def ran(cause: Cause = Cause.COMPLETED, *, evidence: dict[str, object] | None = None, **found: object) -> Ran:
+    result = RunResult(units=(), end=RunEnd.FINISHED, outcome=Outcome(cause=cause, evidence=evidence or {}))
+    return Ran(result=result, judgement=Judgement(stage_findings=found))  # type: ignore[arg-type]
+
+
+def report(static: StageReport, run: Ran | None) -> Report:
+    return merge_report(BLANK, merge_stages([static], RUNTIME, run), run)
+
+
+def test_all_good_is_validated_and_complete():
+    merged = report(PASSED, ran(sandbox=(), quality=()))
+    assert (merged.verdict, merged.stage_reached) == (Verdict.VALIDATED, "complete")
+    assert [s.status for s in merged.stages] == [StageStatus.PASSED] * 3
+
+
+def test_a_static_failure_skips_the_runtime_stages():
+    merged = report(FAILED, None)
+    assert (merged.verdict, merged.stage_reached, merged.cases) == (Verdict.FAILED, "syntax", None)
+    assert [s.status for s in merged.stages[1:]] == [StageStatus.SKIPPED] * 2
+
+
+def test_a_runtime_finding_of_an_earlier_stage_fails_that_stage():
+    merged = report(PASSED, ran(Cause.EXITED_NONZERO, syntax=(ERROR,), sandbox=()))
+    assert (merged.verdict, merged.stage_reached) == (Verdict.FAILED, "syntax")
+
+
+def test_a_run_that_did_not_complete_fails_even_when_nobody_says_why():
+    merged = report(PASSED, ran(Cause.LEFT_PROCESSES, sandbox=(), quality=()))
+    assert merged.verdict is Verdict.FAILED
+    assert [f.rule for f in merged.findings] == ["sandbox.left_processes"]
+
+
+def test_a_limit_met_beside_a_pass_is_a_warning():
+    merged = report(PASSED, ran(evidence={"limits_met": [{}]}, sandbox=(), quality=()))
+    assert merged.verdict is Verdict.VALIDATED
+    assert [f.rule for f in merged.findings] == ["sandbox.limit_met"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "verdict"),
+    [(Cause.CANCELLED, Verdict.CANCELLED), (Cause.INFRASTRUCTURE, Verdict.ERROR)],
+)
+def test_our_own_ends_are_never_the_codes_fault(cause: Cause, verdict: Verdict):
+    assert report(PASSED, ran(cause, sandbox=(ERROR,))).verdict is verdict
+
+
+def test_warnings_do_not_fail():
+    merged = report(PASSED, ran(sandbox=(), quality=(WARNING,)))
+    assert merged.verdict is Verdict.VALIDATED
+    assert merged.stages[-1].status is StageStatus.WARNED
+
+
+def test_findings_are_capped_and_the_verdict_stands():
+    many = StageReport(name="syntax", status=StageStatus.FAILED, findings=(ERROR,) * (MAX_FINDINGS + 100))
+    stages = merge_stages([many], RUNTIME, None)
+    assert len(stages[0].findings) == MAX_FINDINGS
+    assert decide_verdict(stages, None) is Verdict.FAILED
+
+
+def test_there_is_a_row_per_static_check_that_ran():
+    rows = static_results([FAILED, StageReport(name="security", status=StageStatus.SKIPPED)])
+    assert [(row.check, row.passed, row.details) for row in rows] == [("syntax", False, "bad")]

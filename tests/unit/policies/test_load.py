@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd.model.policy import Bounds, Range
+from assayd.policies import PolicySet, load_policies, require_enforceable
+from assayd.tomlfile import FileError
+
+Load = Callable[..., PolicySet]
+
+
+def test_unknown_policy_is_refused_with_the_nearest_name_and_all_names(load: Load) -> None:
+    policies = load(default="", extended="")
+    with pytest.raises(RequestError, match=r"did you mean default\?.*default, extended") as caught:
+        policies.get("defualt")
+    assert (caught.value.code, caught.value.field) == ("policy.unknown", "policy")
+
+
+def test_problems_of_all_files_are_reported_together(load: Load, folder: Path) -> None:
+    with pytest.raises(FileError) as caught:
+        load(a="[resources]\ntimout_s = 1\n", b="\nmemory = 3\n", c="x = \n")
+    places = [(p.path.name, p.line) for p in caught.value.problems]
+    assert places == [("a.toml", 2), ("b.toml", 2), ("c.toml", 1)]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "true", "'5'", "[5]"])
+def test_limit_that_is_not_a_finite_number_is_refused_with_its_line(load: Load, value: str) -> None:
+    with pytest.raises(FileError) as caught:
+        load(a=f"[resources]\n\ntimeout_s = {value}\n")
+    assert [p.line for p in caught.value.problems] == [3]
+
+
+@pytest.mark.parametrize("value", ["1.5", "true", "'4'"])
+def test_process_limit_that_is_not_whole_is_refused(load: Load, value: str) -> None:
+    with pytest.raises(FileError, match=r"a\.toml:2: \[resources\] max_processes: "):
+        load(a=f"[resources]\nmax_processes = {value}\n")
+
+
+def test_limits_beyond_the_bounds_are_clamped_and_recorded(load: Load) -> None:
+    policy = load(
+        a="[resources]\ntimeout_s = 600\nunit_timeout_s = 0.1\nmemory_mb = 32\nmax_processes = 99\n"
+    ).get("a")
+    assert [(c.field, c.requested, c.effective) for c in policy.clamped] == [
+        ("resources.timeout_s", 600, 60),
+        ("resources.unit_timeout_s", 0.1, 1),
+        ("resources.memory_mb", 32, 64),
+        ("resources.max_processes", 99, 8),
+    ]
+    assert policy.resources.memory_bytes == 64 * 2**20
+
+
+def test_unit_deadline_is_held_to_the_attempts(load: Load) -> None:
+    policy = load(a="[resources]\ntimeout_s = 10\nunit_timeout_s = 20\n").get("a")
+    assert policy.resources.unit_timeout_s == 10
+
+
+def test_own_bounds_reach_as_far_as_the_operator_allows_and_no_further(load: Load) -> None:
+    asked = "[resources]\nmax_processes = 200\ntimeout_s = 100\n"
+    policy = load(a=asked + "[bounds]\nmax_processes = [1, 500]\ntimeout_s = [1, 500]\n").get("a")
+    assert policy.resources.max_processes == 64
+    assert policy.resources.timeout_s == 60
+
+
+def test_bounds_of_the_operator_replace_the_defaults(folder: Path) -> None:
+    (folder / "a.toml").write_text("[resources]\ntimeout_s = 100\n")
+    wide = Bounds(timeout_s=Range(least=1, most=300))
+    assert load_policies([folder], bounds=wide).get("a").resources.timeout_s == 100
+
+
+def test_bounds_that_are_upside_down_are_refused_with_their_line(load: Load) -> None:
+    with pytest.raises(FileError, match=r"a\.toml:2: \[bounds\] memory_mb: the least is over the most"):
+        load(a="[bounds]\nmemory_mb = [512, 64]\n")
+
+
+def test_later_folder_replaces_a_profile_of_the_same_name(tmp_path: Path) -> None:
+    for name, seconds in (("one", 10), ("two", 20)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.toml").write_text(f"[resources]\ntimeout_s = {seconds}\n")
+    policies = load_policies([tmp_path / "one", tmp_path / "two"])
+    assert policies.get("a").resources.timeout_s == 20
+    assert policies.path("a") == tmp_path / "two" / "a.toml"
+
+
+def test_missing_folder_is_a_problem_without_a_line(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be listed"):
+        load_policies([tmp_path / "none"])
+
+
+def test_file_whose_name_cannot_be_a_profiles_is_refused(folder: Path) -> None:
+    (folder / "Bad Name.toml").write_text("")
+    with pytest.raises(FileError, match="the file's name is the profile's"):
+        load_policies([folder])
+
+
+def test_unknown_category_is_refused_with_its_line(load: Load) -> None:
+    message = r"a\.toml:3: \[imports\] categories: there is no import category 'standard_libs' \(did you mean"
+    with pytest.raises(FileError, match=message):
+        load(a="[imports]\n# which\ncategories = ['standard_libs']\n")
+
+
+def test_allowlist_with_hosts_loads_but_is_refused_at_use(load: Load) -> None:
+    policy = load(a="[network]\nmode = 'allowlist'\nhosts = ['API.Example.org.']\n").get("a")
+    assert policy.network.hosts == {"api.example.org"}
+    with pytest.raises(RequestError, match="no egress relay") as caught:
+        require_enforceable(policy)
+    assert caught.value.code == "policy.unenforceable"
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "0x7f000001", "a b", "http://x.org", "x.org:443", "[::1]", "", "*.x.org"]
+)
+def test_host_that_is_not_a_name_is_refused(load: Load, host: str) -> None:
+    with pytest.raises(FileError, match=r"a\.toml:2: \[network\] hosts"):
+        load(a=f"[network]\nhosts = ['{host}']\n")
+
+
+def test_check_of_a_good_file_finds_nothing(load: Load, tmp_path: Path) -> None:
+    policies = load(default="")
+    (tmp_path / "mine").mkdir()
+    path = tmp_path / "mine" / "new.toml"
+    path.write_text("extends = 'default'\n")
+    assert policies.check_file(path) == []
+
+
+def test_check_of_a_file_finds_what_cannot_be_enforced(load: Load, folder: Path) -> None:
+    policies = load(default="")
+    path = folder / "new.toml"
+    path.write_text("[network]\nmode = 'allowlist'\nhosts = ['x.org']\n")
+    assert [p.line for p in policies.check_file(path)] == [3]
+
+
+def test_check_of_a_bad_file_gives_problems_and_leaves_the_set(load: Load, folder: Path) -> None:
+    policies = load(default="")
+    path = folder / "new.toml"
+    path.write_text("extends = 'defalt'\n")
+    assert [str(p) for p in policies.check_file(path)] == [
+        f"{path}:1: extends: there is no profile 'defalt' (did you mean default?)"
+    ]
+    assert policies.names == ("default",)
+
+
+def test_reload_with_a_broken_file_keeps_what_was_loaded(load: Load, folder: Path) -> None:
+    policies = load(default="[resources]\ntimeout_s = 7\n")
+    (folder / "default.toml").write_text("oops")
+    with pytest.raises(FileError):
+        policies.reload()
+    assert policies.get("default").resources.timeout_s == 7

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assayd.model.policy import (
+    ExecutionPolicy,
+    ImportMode,
+    ImportPolicy,
+    NetworkMode,
+    NetworkPolicy,
+    ResourcePolicy,
+    SubmoduleRule,
+)
+from assayd.policies import PolicySet, merge
+from assayd.tomlfile import FileError
+
+Load = Callable[..., PolicySet]
+
+
+def policy(**parts: object) -> ExecutionPolicy:
+    return ExecutionPolicy(name="p", **parts)  # type: ignore[arg-type]
+
+
+def imports(**values: object) -> ExecutionPolicy:
+    return policy(imports=ImportPolicy(**values))  # type: ignore[arg-type]
+
+
+def test_merge_takes_the_larger_limits_and_the_union_of_sets() -> None:
+    small = policy(
+        resources=ResourcePolicy(timeout_s=10, unit_timeout_s=9, memory_bytes=1, max_processes=8),
+        network=NetworkPolicy(hosts=frozenset({"a.org"}), ports=frozenset({80})),
+    )
+    large = policy(
+        resources=ResourcePolicy(timeout_s=20, unit_timeout_s=3, memory_bytes=2, max_processes=1),
+        network=NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset({"b.org"}), connect_timeout_s=9),
+    )
+    united = merge(small, large)
+    assert united.resources == ResourcePolicy(timeout_s=20, unit_timeout_s=9, memory_bytes=2, max_processes=8)
+    assert united.network == NetworkPolicy(
+        mode=NetworkMode.ALLOWLIST,
+        hosts=frozenset({"a.org", "b.org"}),
+        ports=frozenset({80, 443}),
+        connect_timeout_s=9,
+    )
+
+
+def test_merge_gives_the_same_digest_in_either_order() -> None:
+    one, two = imports(allowed=frozenset({"json"})), imports(mode=ImportMode.OBSERVE)
+    assert merge(one, two).digest == merge(two, one).digest
+    assert merge(one, two).imports.mode is ImportMode.OBSERVE
+
+
+def test_merge_never_switches_enforcement_of_the_forbidden_off() -> None:
+    strict = imports(denied=frozenset({"subprocess"}), enforce_forbidden=True)
+    loose = imports(allowed=frozenset({"subprocess"}), enforce_forbidden=False)
+    for united in (merge(strict, loose), merge(loose, strict)):
+        assert united.imports.enforce_forbidden
+        assert not united.imports.allows("subprocess")
+
+
+def test_merge_of_submodule_rules_is_inherit_when_either_is() -> None:
+    united = merge(imports(submodules=SubmoduleRule.EXACT), imports())
+    assert united.imports.submodules is SubmoduleRule.INHERIT
+
+
+def test_merge_unites_attribute_lists_and_lifts_those_that_one_side_does_not_restrict() -> None:
+    one = imports(
+        allowed=frozenset({"json", "os", "re"}),
+        names={"json": frozenset({"loads"}), "os": frozenset({"sep"}), "re": frozenset({"match"})},
+    )
+    two = imports(allowed=frozenset({"json", "os"}), names={"json": frozenset({"dumps"})})
+    assert merge(one, two).imports.names == {
+        "json": frozenset({"loads", "dumps"}),
+        "re": frozenset({"match"}),
+    }
+
+
+def test_profile_that_extends_two_has_the_union_and_then_its_own_values(load: Load) -> None:
+    policies = load(
+        a="[imports]\ncategories = ['testing']\n[resources]\ntimeout_s = 10\nmemory_mb = 128\n",
+        b="[imports]\nallowed = ['numpy']\n[resources]\ntimeout_s = 20\nmemory_mb = 64\n",
+        c="extends = ['a', 'b']\n[imports]\nallowed = ['yaml']\n[resources]\ntimeout_s = 5\n",
+    )
+    child = policies.get("c")
+    assert child.imports.allowed == {"pytest", "numpy", "yaml"}
+    assert child.resources.timeout_s == 5
+    assert child.resources.memory_bytes == 128 * 2**20
+    assert child.imports.categories == ("testing",)
+
+
+def test_child_of_a_clamped_parent_inherits_what_was_asked_and_is_clamped_itself(load: Load) -> None:
+    child = load(a="[resources]\ntimeout_s = 90\n", b="extends = 'a'\n").get("b")
+    assert child.resources.timeout_s == 60
+    assert [c.field for c in child.clamped] == ["resources.timeout_s"]
+
+
+def test_child_inherits_wider_bounds(load: Load) -> None:
+    policies = load(
+        a="[bounds]\nmax_processes = [1, 64]\n", b="extends = 'a'\n[resources]\nmax_processes = 32\n"
+    )
+    assert policies.get("b").resources.max_processes == 32
+
+
+def test_profiles_in_a_circle_are_refused_with_the_whole_circle(load: Load) -> None:
+    with pytest.raises(FileError, match=r"c\.toml:2: extends: .* in a circle: a > b > c > a") as caught:
+        load(a="extends = 'b'\n", b="extends = ['c']\n", c="\nextends = 'a'\n")
+    assert len(caught.value.problems) == 1
+
+
+def test_profile_that_extends_itself_is_refused(load: Load) -> None:
+    with pytest.raises(FileError, match="circle: a > a"):
+        load(a="extends = 'a'\n")
+
+
+def test_profile_that_extends_an_unknown_one_is_refused_with_a_hint(load: Load) -> None:
+    with pytest.raises(
+        FileError, match=r"b\.toml:1: extends: there is no profile 'baze' \(did you mean base\?\)"
+    ):
+        load(base="", b="extends = 'baze'\n")
+
+
+def test_switching_off_what_a_parent_enforces_is_refused_with_its_line(load: Load) -> None:
+    with pytest.raises(FileError, match=r"b\.toml:3: \[imports\] enforce_forbidden: cannot be switched off"):
+        load(a="", b="extends = 'a'\n[imports]\nenforce_forbidden = false\n")
+
+
+def test_module_with_an_attribute_list_is_allowed_by_it(load: Load) -> None:
+    policy = load(a="[imports.names]\njson = ['loads']\n'os.path' = ['join']\n").get("a")
+    assert policy.imports.allowed == {"json", "os.path"}
+    assert policy.imports.names == {"json": frozenset({"loads"}), "os.path": frozenset({"join"})}
+
+
+def test_equal_values_have_an_equal_digest_whatever_the_name(load: Load) -> None:
+    policies = load(a="", b="description = 'other'\n", c="[resources]\ntimeout_s = 29\n")
+    assert policies.get("a").digest == policies.get("b").digest
+    assert policies.get("a").digest != policies.get("c").digest

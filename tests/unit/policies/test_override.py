@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd.model.policy import (
+    ExecutionPolicy,
+    ImportMode,
+    ImportPolicy,
+    NetworkMode,
+    NetworkPolicy,
+    ResourcePolicy,
+)
+from assayd.policies import require_enforceable, tighten
+
+BASE = ExecutionPolicy(
+    name="base",
+    digest="before",
+    network=NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset({"a.org", "b.org"})),
+    imports=ImportPolicy(mode=ImportMode.OBSERVE, allowed=frozenset({"json", "os"}), enforce_forbidden=False),
+    resources=ResourcePolicy(timeout_s=60, unit_timeout_s=30, memory_bytes=256 * 2**20, max_processes=4),
+)
+
+
+def test_no_overrides_give_the_same_policy() -> None:
+    assert tighten(BASE, {}) is BASE
+
+
+def test_tighter_limits_are_taken_and_change_the_digest() -> None:
+    tightened = tighten(BASE, {"resources": {"unit_timeout_s": 0.5, "memory_mb": 128, "max_processes": 1}})
+    assert tightened.resources == ResourcePolicy(
+        timeout_s=60, unit_timeout_s=0.5, memory_bytes=128 * 2**20, max_processes=1
+    )
+    assert tightened.digest != BASE.digest
+
+
+def test_tighter_attempt_deadline_holds_for_units_too() -> None:
+    assert tighten(BASE, {"resources": {"timeout_s": 5}}).resources.unit_timeout_s == 5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field"),
+    [
+        ({"resources": {"timeout_s": 61}}, "overrides.resources.timeout_s"),
+        ({"resources": {"unit_timeout_s": 30.5}}, "overrides.resources.unit_timeout_s"),
+        ({"resources": {"memory_mb": 257}}, "overrides.resources.memory_mb"),
+        ({"resources": {"max_processes": 5}}, "overrides.resources.max_processes"),
+        ({"network": {"hosts": ["a.org", "c.org"]}}, "overrides.network.hosts"),
+        ({"network": {"ports": [80]}}, "overrides.network.ports"),
+        ({"network": {"connect_timeout_s": 6}}, "overrides.network.connect_timeout_s"),
+        ({"imports": {"allowed": ["json", "socket"]}}, "overrides.imports.allowed"),
+    ],
+)
+def test_anything_wider_is_refused_with_its_field(overrides: Mapping[str, object], field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(BASE, overrides)
+    assert (caught.value.code, caught.value.field) == ("override.wider", field)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field"),
+    [
+        ({"network": {"mode": "allowlist"}}, "overrides.network.mode"),
+        ({"imports": {"mode": "observe"}}, "overrides.imports.mode"),
+        ({"imports": {"enforce_forbidden": False}}, "overrides.imports.enforce_forbidden"),
+    ],
+)
+def test_mode_that_is_wider_than_a_strict_policy_is_refused(
+    overrides: Mapping[str, object], field: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(ExecutionPolicy(name="strict"), overrides)
+    assert (caught.value.code, caught.value.field) == ("override.wider", field)
+
+
+@pytest.mark.parametrize("value", [True, math.nan, math.inf, 0, -1, "5", None, [5]])
+def test_deadline_that_is_not_a_positive_number_is_refused(value: object) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(BASE, {"resources": {"timeout_s": value}})
+    assert (caught.value.code, caught.value.field) == ("override.type", "overrides.resources.timeout_s")
+
+
+@pytest.mark.parametrize("value", [True, 2.0, 0, "2"])
+def test_process_limit_that_is_not_a_positive_whole_number_is_refused(value: object) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(BASE, {"resources": {"max_processes": value}})
+    assert caught.value.code == "override.type"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field"),
+    [
+        ({"resource": {}}, "overrides.resource"),
+        ({"resources": {"timout_s": 1}}, "overrides.resources.timout_s"),
+        ({"network": {"host": []}}, "overrides.network.host"),
+        ({"imports": {"names": {}}}, "overrides.imports.names"),
+    ],
+)
+def test_unknown_key_is_refused_by_name(overrides: Mapping[str, object], field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(BASE, overrides)
+    assert (caught.value.code, caught.value.field) == ("override.unknown", field)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"resources": 5},
+        {"network": {"hosts": "a.org"}},
+        {"network": {"hosts": [1]}},
+        {"imports": {"mode": ["x"]}},
+    ],
+)
+def test_value_of_the_wrong_shape_is_refused(overrides: Mapping[str, object]) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(BASE, overrides)
+    assert caught.value.code == "override.type"
+
+
+def test_blocking_the_network_makes_an_allowlist_profile_enforceable() -> None:
+    with pytest.raises(RequestError):
+        require_enforceable(BASE)
+    require_enforceable(tighten(BASE, {"network": {"mode": "blocked"}}))
+
+
+def test_denied_names_add_up_and_are_enforced() -> None:
+    tightened = tighten(BASE, {"imports": {"denied": ["os"], "mode": "enforce"}})
+    assert not tightened.imports.allows("os")
+    assert tightened.imports.allows("json")
+    assert tightened.imports.mode is ImportMode.ENFORCE
+
+
+def test_allowed_modules_can_be_cut_down() -> None:
+    assert tighten(BASE, {"imports": {"allowed": ["os.path"]}}).imports.allowed == {"os.path"}
+
+
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        ("denied", ["a" * 101]),
+        ("denied", [f"m{n}" for n in range(201)]),
+        ("denied", ["os\n"]),
+        ("allowed", ["json." + "a" * 70_000]),
+    ],
+)
+def test_more_than_a_frame_can_carry_is_refused(field: str, names: list[str]) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(BASE, {"imports": {field: names}})
+    assert (caught.value.code, caught.value.field) == ("override.type", f"overrides.imports.{field}")

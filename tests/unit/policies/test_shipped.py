@@ -1,0 +1,77 @@
+"""The profiles that come with the program, against the table of the contract."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode
+from assayd.policies import PolicySet, describe, load_policies, require_enforceable
+from assayd.share import share
+
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def shipped() -> PolicySet:
+    return load_policies([share("policies")])
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_s", "unit_timeout_s", "memory_mb", "max_processes"),
+    [
+        ("default", 30, 30, 256, 4),
+        ("extractor", 60, 5, 100, 1),
+        ("module_validation", 60, 30, 256, 4),
+        ("integration_test", 60, 30, 256, 4),
+        ("extended", 60, 60, 512, 4),
+        ("pipeline", 60, 10, 256, 16),
+        ("code", 60, 30, 256, 4),
+        ("fifth", 20, 10, 128, 1),
+        ("script", 60, 60, 512, 8),
+    ],
+)
+def test_shipped_profile_has_the_limits_of_the_contract(
+    shipped: PolicySet, name: str, timeout_s: float, unit_timeout_s: float, memory_mb: int, max_processes: int
+) -> None:
+    resources = shipped.get(name).resources
+    assert (resources.timeout_s, resources.unit_timeout_s) == (timeout_s, unit_timeout_s)
+    assert (resources.memory_bytes, resources.max_processes) == (memory_mb * MEGABYTE, max_processes)
+    assert shipped.get(name).clamped == ()
+
+
+@pytest.mark.parametrize("name", ["code", "script"])
+def test_profiles_for_free_code_observe_imports(shipped: PolicySet, name: str) -> None:
+    assert shipped.get(name).imports.mode is ImportMode.OBSERVE
+
+
+def test_default_allows_the_standard_library_category_only(shipped: PolicySet) -> None:
+    imports = shipped.get("default").imports
+    assert imports.mode is ImportMode.ENFORCE
+    assert imports.allows("os.path")
+    assert not imports.allows("httpx")
+    assert not imports.allows("subprocess")
+
+
+def test_module_validation_allows_all_four_categories(shipped: PolicySet) -> None:
+    imports = shipped.get("module_validation").imports
+    assert all(imports.allows(name) for name in ("json", "httpx", "pytest", "unittest.mock", "pydantic"))
+    assert imports.enforce_forbidden
+    assert {"subprocess", "os.system", "eval"} <= imports.denied
+
+
+def test_integration_test_denies_all_hosts_and_so_is_enforceable(shipped: PolicySet) -> None:
+    policy = shipped.get("integration_test")
+    assert policy.network.mode is NetworkMode.ALLOWLIST
+    require_enforceable(policy)
+    assert describe(policy)["enforceable"] is True
+
+
+def test_every_shipped_profile_is_described_in_plain_json(shipped: PolicySet) -> None:
+    for name in shipped.names:
+        policy: ExecutionPolicy = shipped.get(name)
+        described = describe(policy)
+        assert json.loads(json.dumps(described)) == described
+        assert described["digest"] == policy.digest
+        assert policy.description

@@ -1,0 +1,126 @@
+"""Evidence in, cause out: a table over every line of the closed list."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from assayd.model.run import (
+    Cause,
+    ContainerFacts,
+    Limits,
+    PolicyEvent,
+    Program,
+    RunEnd,
+    RunResult,
+    RunSpec,
+    Unit,
+    UnitEnd,
+    UnitResult,
+    Usage,
+)
+from assayd.sandbox.outcome import classify, signal_name, unit_outcome
+
+EXIT_1 = 1 << 8
+KILLED = int(signal.SIGKILL)
+SEGFAULT = int(signal.SIGSEGV)
+LIMITS = Limits(timeout_s=1, unit_timeout_s=1, memory_bytes=1, max_processes=1)
+REFUSED = PolicyEvent(kind="import", detail="socket", allowed=False, enforced=True, line=1)
+OBSERVED = PolicyEvent(kind="import", detail="socket", allowed=False, enforced=False, line=1)
+
+
+def unit(**changes: object) -> UnitResult:
+    given: dict[str, object] = {"name": "u", "wait_status": 0, "results": (b"{}",), **changes}
+    return UnitResult(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"),
+    [
+        (unit(), Cause.COMPLETED),
+        (unit(wait_status=EXIT_1), Cause.EXITED_NONZERO),
+        (unit(wait_status=SEGFAULT, results=()), Cause.SIGNALLED),
+        (unit(wait_status=SEGFAULT | 0x80, results=()), Cause.SIGNALLED),
+        (unit(wait_status=KILLED, end=UnitEnd.DEADLINE), Cause.TIMEOUT),
+        (unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), Cause.OUTPUT_LIMIT),
+        (unit(wait_status=KILLED, end=UnitEnd.RESULT_LIMIT), Cause.OUTPUT_LIMIT),
+        (unit(wait_status=KILLED, usage=Usage(oom_kills=1)), Cause.OUT_OF_MEMORY),
+        (unit(wait_status=KILLED), Cause.SIGNALLED),
+        (unit(wait_status=EXIT_1, usage=Usage(oom_kills=1)), Cause.OUT_OF_MEMORY),
+        (unit(wait_status=EXIT_1, usage=Usage(pids_refused=3)), Cause.PROCESS_LIMIT),
+        (unit(wait_status=EXIT_1, usage=Usage(work_full=True)), Cause.DISK_LIMIT),
+        (unit(usage=Usage(oom_kills=1)), Cause.COMPLETED),
+        (unit(usage=Usage(pids_refused=1)), Cause.COMPLETED),
+        (unit(usage=Usage(work_full=True)), Cause.COMPLETED),
+        (unit(wait_status=EXIT_1, events=(REFUSED,)), Cause.POLICY_VIOLATION),
+        (unit(events=(REFUSED,)), Cause.POLICY_VIOLATION),
+        (unit(events=(OBSERVED,)), Cause.COMPLETED),
+        (unit(wait_status=EXIT_1, events=(REFUSED,), usage=Usage(work_full=True)), Cause.POLICY_VIOLATION),
+        (unit(end=UnitEnd.DEADLINE, events=(REFUSED,)), Cause.TIMEOUT),
+        (unit(results=()), Cause.PROTOCOL_VIOLATION),
+        (unit(results=(b"{}", b"{}")), Cause.PROTOCOL_VIOLATION),
+        (unit(malformed="garbage"), Cause.PROTOCOL_VIOLATION),
+        (unit(left_processes=1), Cause.LEFT_PROCESSES),
+    ],
+)
+def test_the_evidence_of_a_unit_decides_its_cause(result: UnitResult, cause: Cause):
+    assert unit_outcome(result).cause is cause
+
+
+def test_evidence_names_the_signal_and_what_killed():
+    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE)).evidence
+    assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL"}
+
+
+def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None = None, **facts: object):
+    count = len(units) if planned is None else planned
+    plan = tuple(Unit(name="u", program=Program.CALL, arguments={}, deadline_s=1) for _ in range(count))
+    spec = RunSpec(image="python", limits=LIMITS, units=plan)
+    container = ContainerFacts(**facts)  # type: ignore[arg-type]
+    return classify(RunResult(units=units, end=end, container=container), spec)
+
+
+@pytest.mark.parametrize(
+    ("end", "facts", "cause"),
+    [
+        (RunEnd.CANCELLED, {}, Cause.CANCELLED),
+        (RunEnd.DEADLINE, {}, Cause.TIMEOUT),
+        (RunEnd.PROTOCOL, {}, Cause.PROTOCOL_VIOLATION),
+        (RunEnd.ENGINE, {}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 137, "oom_killed": True}, Cause.OUT_OF_MEMORY),
+        (RunEnd.LOST, {"exit_code": 137}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": None}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 70}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 0}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 139}, Cause.PROTOCOL_VIOLATION),
+    ],
+)
+def test_the_end_of_a_run_outweighs_its_units(end: RunEnd, facts: dict[str, object], cause: Cause):
+    result = run(unit(), unit(end=UnitEnd.INTERRUPTED, wait_status=None, results=()), end=end, **facts)
+    assert result.outcome.cause is cause
+    assert result.units[0].outcome.cause is Cause.COMPLETED
+    assert result.units[1].outcome.cause is cause
+
+
+def test_the_first_bad_unit_names_the_run():
+    result = run(unit(), unit(wait_status=EXIT_1), unit(wait_status=SEGFAULT))
+    assert result.outcome.cause is Cause.EXITED_NONZERO
+
+
+def test_a_finished_run_with_a_unit_missing_is_no_pass():
+    assert run(unit(), planned=2).outcome.cause is Cause.PROTOCOL_VIOLATION
+
+
+def test_a_finished_run_completes_when_all_units_do():
+    assert run(unit(), unit()).outcome.completed
+
+
+def test_limits_that_were_met_beside_a_pass_stay_in_the_evidence():
+    outcome = run(unit(usage=Usage(pids_refused=2))).outcome
+    assert outcome.completed
+    assert outcome.evidence["limits_met"] == [{"unit": "u", "exit_code": 0, "pids_refused": 2}]
+
+
+def test_unknown_signals_keep_their_number():
+    assert (signal_name(11), signal_name(200)) == ("SIGSEGV", "signal 200")

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import assayd
+from assayd.errors import ConfigError
+from assayd.model.policy import DEFAULT_BOUNDS, Range
+from assayd.settings import Settings, effective, load_settings
+
+Config = Callable[[str], Path]
+
+
+def source_of(settings: Settings, name: str) -> str:
+    return next(row.source for row in effective(settings) if row.name == name)
+
+
+def test_variable_wins_over_the_file_and_the_file_over_the_default(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config("concurrency = 3\n\n[pool]\ndefault_target = 4\nenabled = false\n")
+    monkeypatch.setenv("ASSAYD_POOL__DEFAULT_TARGET", "7")
+    settings = load_settings()
+    assert (settings.concurrency, settings.pool.default_target, settings.pool.enabled) == (3, 7, False)
+    assert settings.pool.ceiling_idle_memory_mb == 1024
+    assert source_of(settings, "concurrency") == f"{path}:1"
+    assert source_of(settings, "pool.enabled") == f"{path}:5"
+    assert source_of(settings, "pool.default_target") == "environment ASSAYD_POOL__DEFAULT_TARGET"
+    assert source_of(settings, "pool.ceiling_idle_memory_mb") == "default"
+
+
+def test_unknown_key_in_the_file_is_refused_with_line_and_hint(config: Config) -> None:
+    path = config("[pool]\n\ndefault_taget = 1\n[engin]\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    assert caught.value.code == "settings.invalid"
+    assert str(caught.value).splitlines() == [
+        f"{path}:3: [pool] default_taget: unknown key (did you mean default_target?)",
+        f"{path}:4: engin: unknown key (did you mean engine?)",
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", "0", "-1", "1.5", "nan"])
+def test_count_that_is_none_is_refused_with_its_line(config: Config, value: str) -> None:
+    config(f"concurrency = {value}\n")
+    with pytest.raises(ConfigError, match=r"assayd\.toml:1: concurrency: "):
+        load_settings()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0.0", "true"])
+def test_duration_that_is_not_positive_and_finite_is_refused(config: Config, value: str) -> None:
+    config(f"[engine]\ntimeout_s = {value}\n")
+    with pytest.raises(ConfigError, match=r"assayd\.toml:2: \[engine\] timeout_s: "):
+        load_settings()
+
+
+def test_bad_value_in_the_environment_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAYD_ENGINE__THREADS", "many")
+    with pytest.raises(ConfigError, match=r"^ASSAYD_ENGINE__THREADS: "):
+        load_settings()
+
+
+@pytest.mark.parametrize("name", ["ASSAYD_POOL_DEFAULT_TARGET", "ASSAYD_POOL__DEFALT_TARGET"])
+def test_unknown_variable_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ConfigError, match="did you mean ASSAYD_POOL__DEFAULT_TARGET"):
+        load_settings()
+
+
+def test_list_in_the_environment_is_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAYD_ACCESS__UIDS", "[1000, 1001]")
+    assert load_settings().access.uids == (1000, 1001)
+    monkeypatch.setenv("ASSAYD_ACCESS__UIDS", "1000,1001")
+    with pytest.raises(ConfigError, match="lists are written as JSON"):
+        load_settings()
+
+
+def test_named_file_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAYD_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings()
+
+
+@pytest.mark.parametrize("text", ["socket_mode = 0o600", 'socket_mode = "0600"'])
+def test_socket_mode_is_octal_and_shown_so(config: Config, text: str) -> None:
+    config(text)
+    settings = load_settings()
+    assert settings.socket_mode == 0o600
+    assert {row.name: row.value for row in effective(settings)}["socket_mode"] == "0600"
+
+
+def test_socket_mode_that_is_not_octal_is_refused(config: Config) -> None:
+    config('socket_mode = "rw"')
+    with pytest.raises(ConfigError, match="is not an octal mode"):
+        load_settings()
+
+
+def test_root_has_the_system_paths_and_a_user_the_xdg_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert load_settings().socket == Path("/run/assayd/assayd.sock")
+    assert load_settings().state_dir == Path("/var/lib/assayd")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/u/state")
+    assert load_settings().socket == Path("/run/user/1000/assayd/assayd.sock")
+    assert load_settings().state_dir == Path("/home/u/state/assayd")
+
+
+def test_bounds_are_the_contracts_unless_set(config: Config) -> None:
+    assert Settings().bounds.bounds() == DEFAULT_BOUNDS
+    assert Settings().widest_bounds.bounds().max_processes == Range(least=1, most=64)
+    config("[bounds]\ntimeout_s = [1, 300]\n")
+    assert load_settings().bounds.bounds().timeout_s == Range(least=1, most=300)
+
+
+def test_bounds_that_are_upside_down_are_refused(config: Config) -> None:
+    config("[bounds]\ntimeout_s = [60, 1]\n")
+    with pytest.raises(ConfigError, match=r"assayd\.toml:1: bounds: timeout_s: the least is over the most"):
+        load_settings()
+
+
+def test_every_setting_has_a_description() -> None:
+    assert [row.name for row in effective(Settings()) if not row.description] == []
+
+
+@pytest.mark.parametrize("name", ["socket_group", "access.operators_group"])
+def test_group_that_is_not_there_is_refused(config: Config, name: str) -> None:
+    config(f"{name} = 'no-such-group'\n")
+    with pytest.raises(ConfigError, match="there is no group 'no-such-group'"):
+        load_settings()
+
+
+def test_cap_that_could_not_take_effect_is_refused(config: Config) -> None:
+    config("[caps]\nsource_bytes = 2000000\n")
+    with pytest.raises(ConfigError, match=r"assayd\.toml:2: \[caps\] source_bytes: "):
+        load_settings()
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    package = Path(assayd.__file__).parent
+    readers = "".join(
+        path.read_text() for path in package.rglob("*.py") if path.parent != package / "settings"
+    )
+    unread = [row.name for row in effective(Settings()) if f".{row.name.split('.')[-1]}" not in readers]
+    assert [name for name in unread if not name.startswith(("bounds.", "widest_bounds."))] == []

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+
+from assayd.errors import StoreError
+from assayd.store.database import FILE, HEAD, open_database
+from assayd.store.migrations import configuration
+from assayd.store.tables import metadata
+
+
+def refusal(folder: Path) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        open_database(folder)
+    return caught.value
+
+
+def test_head_is_the_newest_revision() -> None:
+    assert ScriptDirectory.from_config(configuration()).get_current_head() == HEAD
+
+
+def test_migrations_come_to_the_tables(tmp_path: Path) -> None:
+    database = open_database(tmp_path)
+    with database.writing.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    database.close()
+
+
+def test_tables_have_types_that_postgresql_has() -> None:
+    statements = [str(CreateTable(t).compile(dialect=postgresql.dialect())) for t in metadata.sorted_tables]
+    assert len(statements) == 6
+    assert all("CREATE TABLE" in statement for statement in statements)
+
+
+def test_commits_are_flushed_and_foreign_keys_hold(tmp_path: Path) -> None:
+    database = open_database(tmp_path)
+    with database.writing.connect() as connection:
+        answers = {
+            name: connection.execute(text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    database.close()
+    assert answers == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_readers_cannot_write(tmp_path: Path) -> None:
+    database = open_database(tmp_path)
+    with database.reading.connect() as connection, pytest.raises(Exception, match="readonly"):
+        connection.execute(text("DELETE FROM attempts"))
+    database.close()
+
+
+def test_database_is_for_its_owner_only(tmp_path: Path) -> None:
+    open_database(tmp_path / "state").close()
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "state" / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_current_database_opens_without_loading_alembic(tmp_path: Path) -> None:
+    open_database(tmp_path).close()
+    program = (
+        "import sys; from pathlib import Path; from assayd.store.database import open_database;"
+        f"open_database(Path({str(tmp_path)!r})).close(); print('alembic' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+
+
+def test_file_that_is_not_a_database_is_refused_and_left(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"not a database at all" * 100)
+    error = refusal(tmp_path)
+    assert error.code == "store.corrupt"
+    assert "restore it from a backup" in error.message
+    assert (tmp_path / FILE).read_bytes() == b"not a database at all" * 100
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_damaged_page_is_found_before_anything_is_written(tmp_path: Path) -> None:
+    open_database(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.executemany(
+        "INSERT INTO submissions VALUES (?, ?)", [(f"{n:064}", b"x" * 500) for n in range(200)]
+    )
+    connection.commit()
+    connection.close()
+    content = bytearray((tmp_path / FILE).read_bytes())
+    content[-4096 * 8 : -4096 * 4] = b"\xff" * 4096 * 4
+    (tmp_path / FILE).write_bytes(content)
+    assert refusal(tmp_path).code == "store.corrupt"
+    assert (tmp_path / FILE).read_bytes() == content
+
+
+def test_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    open_database(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.commit()
+    connection.close()
+    error = refusal(tmp_path)
+    assert error.code == "store.newer"
+    assert "install that version" in error.message
+
+
+def test_state_directory_that_cannot_be_made_is_unwritable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    error = refusal(tmp_path / "file" / "state")
+    assert error.code == "store.unwritable"
+    assert "check owner, mode" in error.message
+
+
+def test_database_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"")
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    assert refusal(tmp_path).code == "store.unwritable"
+
+
+def test_database_on_a_read_only_file_system_is_unwritable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_named: object) -> int:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert refusal(tmp_path).code == "store.unwritable"
+
+
+def test_url_of_an_sqlite_file_is_opened_as_the_default_one_is(tmp_path: Path) -> None:
+    database = open_database(tmp_path, f"sqlite:///{tmp_path}/other/x.db")
+    with database.writing.connect() as connection:
+        assert connection.execute(text("PRAGMA synchronous")).scalar() == 2
+    database.close()
+    assert (tmp_path / "other" / "x.db").exists()

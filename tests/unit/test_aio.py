@@ -1,0 +1,90 @@
+"""Deadlines and cleanup."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from assayd.aio import Deadline, finish
+
+
+async def test_a_scope_ends_when_the_time_is_up():
+    with pytest.raises(TimeoutError):
+        async with Deadline(0.01).scope():
+            await asyncio.Event().wait()
+
+
+async def test_cancelling_ends_an_open_scope_at_once():
+    deadline = Deadline(60)
+    asyncio.get_running_loop().call_soon(deadline.cancel)
+    with pytest.raises(TimeoutError):
+        async with deadline.scope():
+            await asyncio.Event().wait()
+    assert deadline.cancelled
+
+
+async def test_cancelling_ends_scopes_that_are_opened_later():
+    deadline = Deadline(60)
+    deadline.cancel()
+    with pytest.raises(TimeoutError):
+        async with deadline.scope():
+            await asyncio.Event().wait()
+
+
+async def test_a_restarted_deadline_stays_cancelled():
+    deadline = Deadline(60)
+    deadline.cancel()
+    deadline.restart(60)
+    with pytest.raises(TimeoutError):
+        async with deadline.scope():
+            await asyncio.Event().wait()
+
+
+async def test_cleanup_goes_on_when_its_caller_is_cancelled():
+    release, done = asyncio.Event(), asyncio.Event()
+
+    async def cleanup() -> None:
+        await release.wait()
+        done.set()
+
+    caller = asyncio.ensure_future(finish(cleanup(), timeout_s=5))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.sleep(0)
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert done.is_set()
+
+
+async def test_cleanup_that_takes_too_long_is_given_up():
+    with pytest.raises(TimeoutError):
+        await finish(asyncio.Event().wait(), timeout_s=0.01)
+
+
+async def test_cleanup_gives_back_its_value_and_its_error():
+    async def good() -> int:
+        return 7
+
+    async def bad() -> None:
+        raise KeyError("x")
+
+    assert await finish(good(), timeout_s=1) == 7
+    with pytest.raises(KeyError):
+        await finish(bad(), timeout_s=1)
+
+
+async def test_cancelling_again_while_a_scope_cleans_up_changes_nothing():
+    deadline = Deadline(60)
+    asyncio.get_running_loop().call_soon(deadline.cancel)
+
+    async def wait_and_clean_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            deadline.cancel()
+
+    with pytest.raises(TimeoutError):
+        async with deadline.scope():
+            await wait_and_clean_up()

@@ -1,0 +1,93 @@
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from assayd.client import (
+    SYSTEM_SOCKET,
+    AsyncClient,
+    Client,
+    ClientError,
+    DaemonUnreachable,
+    _EventReader,
+    find_socket,
+)
+from support.fake_service import FakeService
+from support.server import serving
+
+GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
+ULID = "01JTC8ZK5V7777777777777777"
+
+
+def test_the_named_socket_comes_before_the_environment() -> None:
+    environ = {"ASSAY_SOCKET": "/from/env"}
+    named = find_socket("/named", environ)
+    assert (named.path, named.source) == (Path("/named"), "--socket")
+    assert find_socket(None, environ).source == "ASSAY_SOCKET"
+    assert find_socket(None, {"ASSAY_SOCKET": ""}).path == SYSTEM_SOCKET
+
+
+def test_an_ordinary_user_has_a_socket_of_their_own(tmp_path) -> None:
+    expected = tmp_path / "assayd" / "assayd.sock" if os.geteuid() else SYSTEM_SOCKET
+    assert find_socket(None, {"XDG_RUNTIME_DIR": str(tmp_path)}).path == expected
+
+
+def test_blocking_verbs_reach_the_daemon(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path, Client(path) as client:
+        attempt = client.submit(GOOD, wait_s=5)
+        assert attempt["verdict"] == "validated"
+        assert client.submit(GOOD, attempt_id=ULID)["id"] == ULID
+        assert (
+            client.submit(GOOD, idempotency_key="k")["id"] == client.submit(GOOD, idempotency_key="k")["id"]
+        )
+        assert client.attempt(attempt["id"], wait_s=1)["id"] == attempt["id"]
+        assert [a["id"] for a in client.attempts(limit=1, kind=None)["attempts"]] != []
+        assert client.artifact(attempt["id"], "files/0.bin") == b"\x00\x01"
+        assert client.bundle(attempt["id"]).startswith(b"no client")
+        assert [event.kind for event in client.events(attempt["id"])] == ["state", "finished"]
+        assert [event.id for event in client.events(attempt["id"], after="1.1")] == ["1.2"]
+        assert client.kind("extractor") == client.kinds()["kinds"][0]
+        assert client.policy("extractor") == client.policies()["policies"][0]
+        assert client.doctor()["checks"][0]["check"] == "engine"
+        assert client.metrics().startswith(b"assayd_")
+
+
+async def test_asynchronous_verbs_reach_the_daemon(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path:
+        async with AsyncClient(path) as client:
+            many = await asyncio.gather(*(client.submit(GOOD, wait_s=5) for _ in range(5)))
+            assert {attempt["verdict"] for attempt in many} == {"validated"}
+            assert await client.artifact(many[0]["id"], "stdout.log") == b"no client\n"
+            assert [event.kind async for event in client.events(many[0]["id"])] == ["state", "finished"]
+            with pytest.raises(ClientError) as caught:
+                await client.attempt("nothing")
+    assert (caught.value.status, caught.value.code) == (404, "not_found")
+
+
+def test_a_refusal_carries_code_field_and_status(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path, Client(path) as client:
+        with pytest.raises(ClientError) as caught:
+            client.submit({**GOOD, "labels": {"a": "B C"}})
+        with pytest.raises(ClientError, match="no attempt"):
+            list(client.events("nothing"))
+    assert (caught.value.status, caught.value.code, caught.value.field) == (422, "invalid", "labels.a")
+
+
+async def test_without_a_daemon_both_say_so(tmp_path) -> None:
+    with Client(tmp_path / "none") as client, pytest.raises(DaemonUnreachable, match="no such socket"):
+        client.kinds()
+    async with AsyncClient(tmp_path / "none") as asynchronous:
+        with pytest.raises(DaemonUnreachable, match="no such socket"):
+            await asynchronous.kinds()
+        with pytest.raises(DaemonUnreachable):
+            [event async for event in asynchronous.events("x")]
+
+
+def test_events_are_read_whatever_the_chunks() -> None:
+    data = '{"id":"1.1","kind":"stdout","at":"t","body":{"text":"a\u2028b"}}'.encode()
+    stream = b": hello\n\nid: 1.1\nevent: stdout\ndata: " + data + b"\n\n: still here\n\nid: 1.2\nevent: half"
+    for size in (1, 7, len(stream)):
+        reader = _EventReader()
+        events = [e for n in range(0, len(stream), size) for e in reader.feed(stream[n : n + size])]
+        assert [(e.id, e.body["text"]) for e in events] == [("1.1", "a\u2028b")]
