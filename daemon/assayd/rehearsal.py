@@ -18,9 +18,6 @@ from assayd.model.submission import Sample
 from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
 
-UNIT_TIMEOUT_S = 1.0
-"""Samples are small; the one that never ends should not take long to show it."""
-
 
 class Rehearsal:
     """Analysis workers and a sandbox, for running samples."""
@@ -36,7 +33,7 @@ class Rehearsal:
 
         Raises: AssaydError when it can't be run.
         """
-        limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, UNIT_TIMEOUT_S))
+        limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, sample.unit_timeout_s))
         payload = validator.payload.model_validate(dict(sample.payload))
         checked = await self._analyst.check(validator, payload, policy)
         ran = None

@@ -51,7 +51,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An exception that left the submitted code. `line` is the last one in the submitted file."""
+    """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which."""
 
     error_type: str
     message: str
@@ -59,6 +59,7 @@ class Raised:
     traceback: str
     where: str | None
     phase: str
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
         case "returned":
             return Returned(value=_value(fields))
         case "raised":
-            return _raised(fields)
+            return read_raised(fields, _text(fields, "phase", _NAME_CHARS))
         case "not_compiled":
             return NotCompiled(
                 error_type=_text(fields, "error_type", _NAME_CHARS),
@@ -117,15 +118,17 @@ def _bound(fields: Mapping[str, JsonValue]) -> Bound:
     )
 
 
-def _raised(fields: Mapping[str, JsonValue]) -> Raised:
-    where = fields.get("where")
+def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
+    """Read what the guest tells of an exception. Raises: GuestJsonError."""
+    where, file = fields.get("where"), fields.get("file")
     return Raised(
         error_type=_text(fields, "error_type", _NAME_CHARS),
         message=_text(fields, "message"),
         line=_position(fields, "line"),
         traceback=_text(fields, "traceback", TRACEBACK_CHARS),
         where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
-        phase=_text(fields, "phase", _NAME_CHARS),
+        phase=phase,
+        file=shorten(file, _NAME_CHARS) if isinstance(file, str) else None,
     )
 
 

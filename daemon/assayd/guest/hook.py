@@ -106,7 +106,9 @@ class AuditHook:
         if act is None:
             return
         refused = self._rules.enforce and not act.allowed
-        self._reporter.event(act.kind, act.detail, allowed=act.allowed, enforced=refused, line=place.line)
+        self._reporter.event(
+            act.kind, act.detail, allowed=act.allowed, enforced=refused, file=place.file, line=place.line
+        )
         if refused:
             raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
 
@@ -166,7 +168,7 @@ class AuditHook:
         if reads and full.startswith(_READ_BY_ANYONE):
             return None
         fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
-        return None if not place.direct and full.startswith(fine) else Act(event, full, False)
+        return None if not place.direct and f"{full}/".startswith(fine) else Act(event, full, False)
 
     def _lookup(self, event: str, arguments: Arguments, place: Place) -> Act | None:
         port = arguments[1] if event == "socket.getaddrinfo" else None
@@ -179,6 +181,8 @@ class AuditHook:
         return self._network(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
 
     def _socket(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        if place.importing:
+            return None  # a library that finds out what there is; the system call filter answers it
         family = arguments[1]
         if type(family) is not int:
             family = int.__index__(family) if is_a(family, int) else 0

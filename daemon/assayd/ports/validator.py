@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -48,6 +48,15 @@ class FileOptions:
     sample_paths: tuple[str, ...] = ()
     input: Mapping[str, object] | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Labelling(Protocol):
+    """A validator, beside all else, whose payloads say by which labels they want to be found."""
+
+    def labels(self, payload: BaseModel) -> Mapping[str, str]:
+        """Give labels that the payload implies; those of the submission itself come first."""
+        ...
 
 
 class Validator(Protocol):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ..policy import RuntimePolicy
-from ..reporter import Record
+from ..reporter import Record, Reporter
 
 __all__ = ["Context", "Program", "Record", "find_programs"]
 
@@ -30,6 +30,7 @@ class Context:
     """What a program is given beside its arguments."""
 
     policy: RuntimePolicy
+    reporter: Reporter
 
 
 class Program(Protocol):

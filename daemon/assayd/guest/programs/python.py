@@ -1,6 +1,7 @@
 """`python`: run a text in a namespace and give back the values of some of its names.
 
-Arguments: source, filename, namespace, results, builtins. Record: see docs/guest-protocol.md.
+Arguments: source, filename, namespace, results, builtins; where the text is to import submitted files, also
+modules. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import private
-from ..failures import not_compiled, raised
+from ..failures import Shown, not_compiled, told
 from ..reporter import Record
 from ..values import render
 from . import Context
+from ._modules import plainly, read_modules
 from ._text import argument, read_text
 
 private.isolate(globals())
@@ -25,6 +27,11 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     text = read_text(arguments)
     namespace = argument(arguments, "namespace", dict)
     wanted = argument(arguments, "results", list)
+    texts = {text.filename: Shown(text.filename, text.source)}
+    if "modules" in arguments:
+        modules = read_modules(arguments)
+        texts |= modules.texts
+        modules.offer(context.policy, plainly)
     module = text.module(_MODULE, context.policy, namespace)
     try:
         code = text.compile()
@@ -33,7 +40,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return raised(problem, filename=text.filename, source=text.source, phase="call")
+        return {"status": "raised", **told(problem, texts), "phase": "call"}
     return {"status": "returned", **_results(module.__dict__, wanted)}
 
 
