@@ -29,6 +29,8 @@ _SEALED = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")
 _MAX_ID = 500
 _MAX_OUTPUT = 4000
 _MAX_NOTES = 5
+_STEPS = "pytest_runtest_"
+"""How the hooks begin that a test's steps are."""
 _NEXT = {None: "setup", "setup": "call", "call": "teardown"}
 _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _FINE = frozenset({0, 5})
@@ -46,6 +48,7 @@ class Telling:
         self._test = test
         self._lines = 0
         self._notes: list[str] = []
+        self._seen: set[str] = set()
         self._watched: _Watched | None = None
         self._names: dict[str, str] = {}
         self._collected: list[str] = []
@@ -138,7 +141,8 @@ class Telling:
         if running is None or running.name != name or running.due != report.when:
             self._note(f"{name} was reported when none of its steps had ended")
             return
-        self._look(f"in {name} ({running.due})", name)
+        # When it is called, the framework itself wraps a coroutine.
+        self._look(f"in {name} ({running.due})", name if running.due == "setup" else None)
         problem, self._problem = self._problem, None
         running.take(report, problem, self._texts)
         if running.due is None:
@@ -166,7 +170,8 @@ class Telling:
 
     def _look(self, when: str, test: str | None = None) -> None:
         broken = self._watched and self._watched.broken(test)
-        if broken:
+        if broken and broken not in self._seen:
+            self._seen.add(broken)
             self._note(f"{broken} was exchanged {when}")
 
     def _note(self, text: str) -> None:
@@ -208,7 +213,7 @@ class _Watched:
     def __init__(self, config: Any) -> None:
         self._seal = Seal(_SEALED)
         self._config = config
-        self._registered = list(_registered(config))
+        self._registered = dict(_registered(config))
         self._items: dict[str, tuple[Any, object]] = {}
 
     def hold(self, items: Mapping[str, Any]) -> None:
@@ -217,28 +222,26 @@ class _Watched:
 
     def broken(self, test: str | None) -> str | None:
         """Name the first thing that has changed, of the framework or of this test."""
-        registered = list(_registered(self._config))
-        if len(registered) != len(self._registered) or any(map(_differ, registered, self._registered)):
-            return "a plugin of the test framework"
+        registered = dict(_registered(self._config))
+        for name in {**self._registered, **registered}:
+            if registered.get(name) is not self._registered.get(name):
+                return name
         item, function = self._items.get(test or "", (None, None))
         if item is not None and ("runtest" in vars(item) or getattr(item, "function", None) is not function):
             return f"the function of {test}"
         return self._seal.broken()
 
 
-def _registered(config: Any) -> Iterator[object]:
-    """Give every plugin, and every function that a hook calls."""
-    for _, plugin in config.pluginmanager.list_name_plugin():
-        yield plugin
-    for _, caller in sorted(vars(config.hook).items()):
-        yield caller
-        for implementation in getattr(caller, "get_hookimpls", tuple)():
-            yield implementation
-            yield implementation.function
-
-
-def _differ(one: object, other: object) -> bool:
-    return one is not other
+def _registered(config: Any) -> Iterator[tuple[str, object]]:
+    """Give every plugin, and every function that a hook calls, in its place."""
+    for name, plugin in config.pluginmanager.list_name_plugin():
+        yield f"the plugin {name}", plugin
+    hooks = vars(config.pluginmanager.hook)
+    for name, caller in hooks.items():
+        # The config has a proxy that remembers what it was asked for.
+        yield f"the hook {name}", vars(config.hook).get(name, caller) if name.startswith(_STEPS) else caller
+        for place, implementation in enumerate(getattr(caller, "get_hookimpls", tuple)()):
+            yield f"function {place} of {name}", implementation.function
 
 
 def _items(session: Any, path: str, module: object) -> Iterator[Any]:
