@@ -70,7 +70,7 @@ class Seen:
 
     @property
     def events(self) -> list[tuple[object, ...]]:
-        """Every event as kind, detail, allowed, enforced, line; `files` has where."""
+        """Every event as kind, detail, allowed, enforced, line."""
         names = ("kind", "detail", "allowed", "enforced", "line")
         return [tuple(h[name] for name in names) for h, _ in self.frames if h["type"] == "event"]
 
@@ -129,10 +129,11 @@ class GuestRunner:
         network: str = "blocked",
         allow_exec: bool = False,
         collect: tuple[str, ...] = (),
+        preload: tuple[str, ...] = (),
         **limits: int,
     ) -> None:
         """Greet and begin an attempt."""
-        self.hello()
+        self.hello(*preload)
         imports = {"mode": mode, "allowed": list(allowed), "denied": list(denied)}
         imports |= {"submodules": submodules, "enforce_forbidden": True}
         self.send(

@@ -101,7 +101,7 @@ def is_test(name: str) -> bool:
     return is_python(name) and (stem.startswith("test_") or stem.endswith("_test"))
 
 
-def test_files(files: Iterable[str]) -> tuple[str, ...]:
+def files_of_tests(files: Iterable[str]) -> tuple[str, ...]:
     """Give the names of the files with tests, sorted."""
     return tuple(sorted(name for name in files if is_test(name)))
 

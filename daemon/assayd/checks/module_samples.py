@@ -103,7 +103,7 @@ SAMPLES = (
     sample("planted", "paths.planted", files={"conftest.py": "import pytest\n"}),
     sample("shadow", "paths.shadows", files={"json.py": "x = 1\n"}),
     sample("untested", "tests.none_found", tests="from adapter import OpenMeteo\n"),
-    sample("failing", "tests.failed", tests=TESTS.replace('21.5, "wind', '22.5, "wind'), runs=True),
+    sample("failing", "tests.failed", tests=TESTS.replace('{"celsius": 21.5', '{"celsius": 22.5'), runs=True),
     sample(
         "skipped", "tests.all_skipped", tests=f"import pytest\n{_TEST}    pytest.skip('later')\n", runs=True
     ),

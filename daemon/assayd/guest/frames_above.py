@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
 from dataclasses import dataclass
+from sys import _getframe
 from types import FrameType
 
 from . import private
@@ -39,6 +41,8 @@ class Places:
     def __init__(self, work_path: str) -> None:
         self.submitted: dict[str, str] = {}
         """File names that submitted texts were compiled under, each with the name that it is shown by."""
+        self.looking: set[int] = set()
+        """Threads in which we look at frames, which raises events of its own."""
         self.work = work_path.rstrip("/") + "/"
         self.libraries = tuple(_library_folders(self.work))
         self._trusted = ("<frozen ", *self.libraries)
@@ -52,9 +56,15 @@ class Places:
             frame = frame.f_back
         return Place(direct and frame is not None, importing, *self._submitted_line(frame))
 
-    def is_guest(self, frame: FrameType) -> bool:
-        """Tell whether the code of a frame is the guest's own."""
-        return not frame.f_code.co_filename.startswith(self._trusted)
+    def guest_above(self) -> FrameType | None:
+        """Give the frame that called the caller, when it is the guest's own."""
+        thread = get_ident()
+        self.looking.add(thread)
+        try:
+            frame = _getframe(2)
+            return None if frame.f_code.co_filename.startswith(self._trusted) else frame
+        finally:
+            self.looking.discard(thread)
 
     def _submitted_line(self, frame: FrameType | None) -> tuple[str | None, int | None]:
         while frame is not None:

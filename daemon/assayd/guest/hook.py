@@ -85,21 +85,19 @@ class AuditHook:
         self._rules = rules
         self._places = places
         self._reporter = reporter
-        self._busy: set[int] = set()
         self._judges = self._table()
 
     def __call__(self, event: str, arguments: Arguments) -> None:
         """Judge one event."""
         judge = self._judges.get(event)
-        thread = get_ident()
-        # Looking at frames raises events of its own.
-        if judge is None or thread in self._busy:
+        thread, looking = get_ident(), self._places.looking
+        if judge is None or thread in looking:
             return
-        self._busy.add(thread)
+        looking.add(thread)
         try:
             self._judge(judge, event, arguments, self._places.locate(_getframe(1)))
         finally:
-            self._busy.discard(thread)
+            looking.discard(thread)
 
     def _judge(self, judge: _Judge, event: str, arguments: Arguments, place: Place) -> None:
         act = judge(event, arguments, place)

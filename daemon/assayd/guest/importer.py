@@ -76,9 +76,9 @@ class ImportGuard:
         level: int = 0,
     ) -> object:
         """Stand in for ``__import__`` among built-in names that libraries use as well."""
-        frame = _getframe(1)
+        frame = self._places.guest_above()
         asked = (name, globals, locals, fromlist, level)
-        return self._import(frame, asked) if self._places.is_guest(frame) else _real_import(*asked)
+        return _real_import(*asked) if frame is None else self._import(frame, asked)
 
     def _import(self, frame: FrameType, asked: _Asked) -> object:
         name, names, local_names, fromlist, level = asked

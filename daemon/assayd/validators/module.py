@@ -27,7 +27,7 @@ from assayd.checks import (
     run_findings,
 )
 from assayd.checks.caps import FINDINGS
-from assayd.checks.module_files import adapter_file, is_python, module_name, own_modules, test_files
+from assayd.checks.module_files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.checks.module_imports import Own, check_module_imports
 from assayd.checks.module_samples import SAMPLES
 from assayd.checks.module_submission import read_files
@@ -148,7 +148,7 @@ class Module:
         submitted = _module(payload)
         texts = _texts(submitted)
         trees = _trees(submitted)
-        expected = {file: module_tests.expected_tests(file, trees) for file in test_files(trees)}
+        expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
         return submitted.model_copy(update={"files": {**submitted.files, **texts}, "expected": expected})
 
     def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
@@ -180,7 +180,7 @@ class Module:
         contract = adapter_unit.judge_adapter(
             _adapter(submitted), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
-        files = test_files(submitted.files)
+        files = files_of_tests(submitted.files)
         tested = [
             pytest_unit.judge_tests(
                 file, _unit_named(result, place, file), texts, expected.get(file, Expected())
@@ -272,7 +272,7 @@ def _check_tests(
     payload: ModulePayload, trees: Mapping[str, ast.Module], contract: AdapterContract
 ) -> Iterator[Finding]:
     """No ``test_*.py``, or none with a test -> tests.none_found."""
-    files = test_files(payload.files)
+    files = files_of_tests(payload.files)
     unread = any(file not in trees for file in files)
     found = [module_tests.expected_tests(file, trees) for file in files if file in trees]
     if not unread and not any(one.certain or one.possible for one in found):
@@ -313,7 +313,7 @@ def _units(
         },
         deadline_s=limits.unit_timeout_s,
     )
-    for file in test_files(payload.files):
+    for file in files_of_tests(payload.files):
         arguments = {"modules": modules, "test": file}
         yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
