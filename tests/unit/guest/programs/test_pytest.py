@@ -36,9 +36,7 @@ ALLOWED = (
     "unittest",
 )
 PRELOAD = (
-    "_pytest.skipping",
-    "_pytest.unittest",
-    "_pytest.warnings",
+    *(f"_pytest.{part}" for part in ("skipping", "unittest", "warnings")),
     "pytest",
     "pytest_asyncio.plugin",
     "unittest.mock",
@@ -116,6 +114,7 @@ def run(start: Callable[..., Seen]) -> Run:
 def test_each_test_is_told_with_its_outcome(run: Run) -> None:
     told = run("""
         import pytest, unittest
+        from pytest import mark, skip
         from adapter import Weather
 
         def test_good(): assert Weather().transform({"temp": 3}) == {"celsius": 3}
@@ -124,8 +123,8 @@ def test_each_test_is_told_with_its_outcome(run: Run) -> None:
             assert Weather().transform({"temp": 3}) == {"celsius": 4}
         @pytest.mark.parametrize("x", [1, 2])
         def test_each(x, tmp_path, monkeypatch, capsys): assert x
-        def test_skipped(): pytest.skip("not today")
-        @pytest.mark.xfail
+        def test_skipped(): skip("not today")
+        @mark.xfail
         def test_expected(): assert 0
         class TestGroup:
             def test_inner(self): pass
@@ -149,11 +148,11 @@ def test_each_test_is_told_with_its_outcome(run: Run) -> None:
     assert (bad["error_type"], bad["file"], bad["line"], bad["stdout"]) == (
         "AssertionError",
         "test_it.py",
-        8,
+        9,
         "seen\n",
     )
     assert str(bad["message"]).startswith("assert {'celsius': 3} == {'celsius': 4}")
-    assert 'File "test_it.py", line 8, in test_bad' in str(bad["traceback"])
+    assert 'File "test_it.py", line 9, in test_bad' in str(bad["traceback"])
     assert told.seen.output("stdout") == b"seen\n"
 
 
@@ -224,7 +223,7 @@ def test_file_that_cannot_be_imported_is_told_and_fails(run: Run, test: str, err
 
 
 def test_file_that_skips_itself_is_told_and_is_no_failure(run: Run) -> None:
-    told = run("import pytest\npytest.skip('no', allow_module_level=True)\ndef test_a(): pass\n")
+    told = run("from pytest import skip\nskip('no', allow_module_level=True)\ndef test_a(): pass\n")
     assert [line["message"] for line in told.of("import_skipped")] == ["no"]
     assert (told.record["status"], told.exit_code) == ("returned", 0)
 
