@@ -1,4 +1,4 @@
-"""Reads the result record that a `call` or `python` unit wrote, with exact types.
+"""Reads the result record that a unit wrote, with exact types.
 
 A record is a guest's claim. That it was written at all, by whom, and how its process ended is decided
 elsewhere; a field of the wrong type is as good as no record. Form: docs/guest-protocol.md, "Unit programs".
@@ -76,7 +76,15 @@ class NoFunction:
     """The text ran and defined no callable of the name."""
 
 
-Record = Returned | Bound | Raised | NotCompiled | NoFunction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotExecuted:
+    """The program was never started. `error` is the name of the kernel's reason, e.g. ENOENT."""
+
+    error: str
+    message: str
+
+
+Record = Returned | Bound | Raised | NotCompiled | NoFunction | NotExecuted
 
 
 def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
@@ -103,6 +111,8 @@ def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
             )
         case "no_function":
             return NoFunction()
+        case "not_executed":
+            return NotExecuted(error=_text(fields, "error", _NAME_CHARS), message=_text(fields, "message"))
         case _:
             raise GuestJsonError("the record has no known status")
 
