@@ -7,11 +7,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # Its helper container would need a network, a registry and the engine's socket.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
+
+
+# A machine that is busy with other tests is no reason to fail.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
