@@ -79,13 +79,13 @@ class Teller(Observer):
 
     def __init__(self, job: Job, spec: RunSpec) -> None:
         self._job = job
-        self._names = [unit.name for unit in spec.units]
+        self._units = spec.units
 
     def _unit(self, index: int, status: str, duration_s: float) -> None:
         body: dict[str, object] = {
-            "name": self._names[index],
+            "name": self._units[index].name,
             "index": index + 1,
-            "total": len(self._names),
+            "total": len(self._units),
             "status": status,
             "duration_ms": round(duration_s * 1000, 3),
         }
@@ -97,8 +97,8 @@ class Teller(Observer):
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
         """Tell how a unit ended."""
-        self._unit(index, unit_outcome(result).cause.value, result.usage.wall_s)
+        self._unit(index, unit_outcome(result, self._units[index]).cause.value, result.usage.wall_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Pass on what a unit wrote."""
-        self._job.emit(stream, {"unit": self._names[index], "text": data.decode("utf-8", "replace")})
+        self._job.emit(stream, {"unit": self._units[index].name, "text": data.decode("utf-8", "replace")})

@@ -23,7 +23,7 @@ class Session:
         self._attempt = attempt
         self._programs = programs
         self._around = around
-        self._confinement = child.confine(attempt, around.work.path)
+        self._confinement = child.confine(attempt, around.work.path, around.environment)
         self._files: dict[str, bytearray] = {}
         self._unlaid: set[str] = set()
         self._stdin = bytearray()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import child
@@ -28,7 +29,7 @@ class Surroundings:
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
-    another has left.
+    another has left. `environment` is what programs of the image are started with.
     """
 
     selector: selectors.BaseSelector
@@ -36,6 +37,7 @@ class Surroundings:
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
+    environment: Mapping[str, str]
     send: Send
 
 

@@ -106,7 +106,8 @@ class Unit:
     """One child process: a unit program with its arguments.
 
     `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
-    `deadline_s` is counted by the runner from the fork.
+    `deadline_s` is counted by the runner from the fork. Where `status_decides`, the wait status is the
+    unit's result, and a record of it only tells more: so it is for every `exec`, and for scripts.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Unit:
     deadline_s: float
     stdin: bytes = b""
     fresh_cwd: bool = True
+    status_decides: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
