@@ -114,13 +114,13 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
 def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
     at = "overrides.commands"
     _refuse_unknown(at, table, ("allowed", "blocked", "builtins"))
-    kept = {
-        key: _subset(f"{at}.{key}", _names(f"{at}.{key}", table[key]), getattr(policy, key))
-        for key in ("allowed", "builtins")
-        if key in table
-    }
-    blocked = _names(f"{at}.blocked", table.get("blocked", []))
-    return replace(policy, **kept, blocked=policy.blocked | blocked)
+    allowed, builtins = policy.allowed, policy.builtins
+    if "allowed" in table:
+        allowed = _subset(f"{at}.allowed", _names(f"{at}.allowed", table["allowed"]), allowed)
+    if "builtins" in table:
+        builtins = _subset(f"{at}.builtins", _names(f"{at}.builtins", table["builtins"]), builtins)
+    blocked = policy.blocked | _names(f"{at}.blocked", table.get("blocked", []))
+    return replace(policy, allowed=allowed, builtins=builtins, blocked=blocked)
 
 
 def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:
