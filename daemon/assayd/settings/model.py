@@ -193,6 +193,9 @@ class Settings(_Section):
     concurrency: Count = Field(
         default_factory=lambda: 4 * (os.cpu_count() or 1), description="Attempts that run at once."
     )
+    nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
+        -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
+    )
     policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
     engine: Engine = Engine()
