@@ -76,6 +76,28 @@ class ImportPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPolicy:
+    """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
+
+    `options` names, per command, long options (``--output``) and short ones (``-o``) that are refused.
+    `protected` names variables that no script may set; one that ends in ``*`` stands for all with its beginning.
+    """
+
+    allowed: frozenset[str] = frozenset()
+    blocked: frozenset[str] = frozenset()
+    builtins: frozenset[str] = frozenset()
+    options: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    protected: frozenset[str] = frozenset()
+
+    def protects(self, variable: str) -> bool:
+        """Tell whether a script may not set a variable."""
+        return any(
+            variable.startswith(name[:-1]) if name.endswith("*") else variable == name
+            for name in self.protected
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePolicy:
     """How much an attempt may use. Memory is what the code gets, on top of the image's baseline."""
 
@@ -144,6 +166,7 @@ class ExecutionPolicy:
     description: str = ""
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
+    commands: CommandPolicy = CommandPolicy()
     resources: ResourcePolicy = ResourcePolicy()
     sql: SqlPolicy = SqlPolicy()
     clamped: tuple[Clamp, ...] = ()

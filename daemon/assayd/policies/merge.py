@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from assayd.model.policy import (
     Bounds,
+    CommandPolicy,
     ExecutionPolicy,
     ImportMode,
     ImportPolicy,
@@ -38,6 +39,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         name=name or f"{first.name}+{second.name}",
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
+        commands=merge_commands(first.commands, second.commands),
         resources=_resources(first.resources, second.resources),
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
@@ -51,6 +53,21 @@ def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
         unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),
         memory_mb=_range(first.memory_mb, second.memory_mb),
         max_processes=_range(first.max_processes, second.max_processes),
+    )
+
+
+def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
+    """Unite what may be run; what either refuses stays refused."""
+    none: frozenset[str] = frozenset()
+    return CommandPolicy(
+        allowed=a.allowed | b.allowed,
+        blocked=a.blocked | b.blocked,
+        builtins=a.builtins | b.builtins,
+        options={
+            name: a.options.get(name, none) | b.options.get(name, none)
+            for name in a.options.keys() | b.options.keys()
+        },
+        protected=a.protected | b.protected,
     )
 
 
