@@ -95,8 +95,8 @@ def test_database_in_write_ahead_mode_is_worked_on(begun: GuestRunner, tmp_path:
     content = result(begun)
     assert content is not None
     assert content[18:20] == b"\x02\x02"  # still in that mode, as the header says
-    (work := content.replace(b"\x02\x02", b"\x01\x01", 1))
-    assert rows(work, "SELECT name FROM t") == [("a",)]
+    plain = content.replace(b"\x02\x02", b"\x01\x01", 1)
+    assert rows(plain, "SELECT name FROM t") == [("a",)]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_database_in_write_ahead_mode_is_worked_on(begun: GuestRunner, tmp_path:
         ("ROLLBACK", 1, 1, 1, "cannot rollback - no transaction is active", "SQLITE_ERROR"),
     ],
 )  # fmt: skip
-def test_failing_statement_is_told_with_its_place(  # noqa: PLR0917
+def test_failing_statement_is_told_with_its_place(
     begun: GuestRunner, text: str, statement: int, line: int, column: int, message: str, code: str | None
 ) -> None:
     sql(begun, SCHEMA)
@@ -278,10 +278,11 @@ def test_link_is_not_read_as_a_table(begun: GuestRunner) -> None:
 
 
 def test_schema_may_hold_what_a_dump_holds(begun: GuestRunner) -> None:
-    dump = (
-        "PRAGMA foreign_keys=OFF; BEGIN TRANSACTION; CREATE TABLE b (a REFERENCES t (id)); INSERT INTO b VALUES (1);"
-        f"{SCHEMA}; CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM t WHERE id = 9; SELECT 1; END; COMMIT;"
-    )
+    dump = f"""
+        PRAGMA foreign_keys=OFF; BEGIN TRANSACTION; CREATE TABLE b (a REFERENCES t (id));
+        INSERT INTO b VALUES (1); {SCHEMA};
+        CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM t WHERE id = 9; SELECT 1; END; COMMIT;
+    """
 
     assert sql(begun, dump, mode="schema").record["status"] == "returned"
     assert sql(begun, "INSERT INTO t (id) VALUES (9)").record["changes"] == 2
