@@ -22,7 +22,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, JobStore, Page, Query
-from assayd.ports.validator import Validator
+from assayd.ports.validator import Narrowing, Validator
 from assayd.rehearsal import Rehearsal
 from assayd.sandbox.house import House
 from assayd.scheduler import Order, Scheduler
@@ -130,10 +130,13 @@ class DaemonService:
             raise RequestError("not_ready", message, retryable=True)
 
     def _policy(self, submission: Submission) -> ExecutionPolicy:
-        """Give the profile, tightened by what the request overrides."""
+        """Give the profile, tightened by what the request overrides, and by what its payload asks for."""
         policy = self._stock.policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
+        validator = self.kinds[submission.kind]
+        if isinstance(validator, Narrowing):
+            policy = validator.narrow(submission.payload, policy)
         require_enforceable(policy)
         return policy
 

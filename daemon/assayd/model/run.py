@@ -109,9 +109,10 @@ class Unit:
     """One child process: a unit program with its arguments.
 
     `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
-    `deadline_s` is counted by the runner from the fork. `files` are laid just before it starts, whatever
-    earlier units have put in their place. What it writes is laid as files ``<log>.out`` and ``<log>.err``
-    for the units after it, when `log` names a path.
+    `deadline_s` is counted by the runner from the fork. Where `status_decides`, the wait status is the
+    unit's result, and a record of it only tells more: so it is for every `exec`, and for scripts.
+    `files` are laid just before it starts, whatever earlier units have put in their place. What it writes is
+    laid as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Unit:
     deadline_s: float
     stdin: bytes = b""
     fresh_cwd: bool = True
+    status_decides: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
     log: str | None = None
 
