@@ -1,7 +1,8 @@
 """Says what kind of error a failed pipeline step met, by the text that its program left.
 
-A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides nothing
-about the verdict: a step writes its own standard error, and may write there what it likes. Source: seed 001, 5.2.
+A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides
+nothing about the verdict: a step writes its own standard error, and may write there what it likes.
+Source: seed 001, 5.2.
 
     cat: sales.csv: No such file or directory        file_not_found
     no such table: sales                             table_missing
@@ -68,18 +69,19 @@ class Classified:
 
 
 ADVICE: Mapping[ErrorClass, str] = {
-    ErrorClass.FILE_NOT_FOUND: "Check the path: it is relative to the sandbox directory (data/, tmp/, scripts/, "
-    "logs/), and an earlier step must have made the file.",
-    ErrorClass.TABLE_MISSING: "Add a step before this one that has CREATE TABLE IF NOT EXISTS, or correct the "
-    "table's name.",
+    ErrorClass.FILE_NOT_FOUND: "Check the path: it is relative to the sandbox directory (data/, tmp/, "
+    "scripts/, logs/), and an earlier step must have made the file.",
+    ErrorClass.TABLE_MISSING: "Add a step before this one that has CREATE TABLE IF NOT EXISTS, or correct "
+    "the table's name.",
     ErrorClass.SYNTAX_ERROR: "Write the step anew with correct syntax; look at the quoted place.",
     ErrorClass.PERMISSION_DENIED: "Read and write only inside the sandbox directory: data/, tmp/, logs/.",
     ErrorClass.TIMEOUT: "Make the command cheaper, or split the step in two.",
     ErrorClass.DATA_VALIDATION: "Clean the data in a step before this one: drop or fill empty values, remove "
     "duplicates, convert types.",
-    ErrorClass.SCHEMA_MISMATCH: "Compare the statement with the tables' columns; name the columns in INSERT and use "
-    "IF NOT EXISTS in CREATE.",
-    ErrorClass.COMMAND_NOT_FOUND: "Use only the allowed commands, and define functions before they are called.",
+    ErrorClass.SCHEMA_MISMATCH: "Compare the statement with the tables' columns; name the columns in INSERT "
+    "and use IF NOT EXISTS in CREATE.",
+    ErrorClass.COMMAND_NOT_FOUND: "Use only the allowed commands, and define functions before they "
+    "are called.",
     ErrorClass.UNKNOWN: "Read the error text and correct the step.",
 }
 

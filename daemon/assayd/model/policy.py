@@ -80,7 +80,7 @@ class CommandPolicy:
     """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
 
     `options` names, per command, long options (``--output``) and short ones (``-o``) that are refused.
-    `protected` names variables that no script may set; one that ends in ``*`` stands for all with its beginning.
+    `protected` names variables that no script may set; a ``*`` at the end stands for any rest.
     """
 
     allowed: frozenset[str] = frozenset()

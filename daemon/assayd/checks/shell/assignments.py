@@ -20,7 +20,7 @@ from assayd.checks.shell.words import literal, values_of
 _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>\[.*\]|\+?=.*|\[.*\]\+?=.*)?", re.DOTALL)
 _BEGINNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?=\[|\+?=)")
 HIDDEN = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{[^}]*@P)")
-"""A subscript that runs a command when the text is used in arithmetic, by unset, test -v, printf -v or read."""
+"""A subscript that runs a command when arithmetic, unset, test -v, printf -v or read look at it."""
 
 
 def check_setting(script: Script, setting: Setting) -> None:
@@ -77,5 +77,5 @@ def _is_read(command: Node) -> bool:
 
 def _advice(name: str) -> str:
     if name == "PATH":
-        return "Leave PATH as it is: every allowed command is found. Call a variable of your own otherwise, e.g. path."
+        return "Leave PATH as it is: every allowed command is found. Call a variable of your own path."
     return "Choose a name of your own in small letters."

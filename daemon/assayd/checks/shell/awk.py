@@ -1,11 +1,11 @@
-"""The rules on awk programs: nothing is run, loaded or written outside.
+r"""The rules on awk programs: nothing is run, loaded or written outside.
 
 awk '{ system("ls") }' f            awk.execute
 awk '{ print | "sort" }' f          awk.execute
 awk '@load "fork"' f                awk.load
 awk '{ f = "x"; @f() }' f           awk.load
 awk '{ print > "/etc/x" }' f        path.outside
-awk "{ print \\$$n }" f              awk.dynamic     (n is not known beforehand)
+awk "{ print \$$n }" f              awk.dynamic     (n is not known beforehand)
 awk '{ print "x }' f                awk.unreadable
 """
 
@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.options import Parsed
-from assayd.checks.shell.paths import judge_path
+from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.words import ANY, NUMBER
@@ -68,7 +68,7 @@ def check(script: Script, call: Invocation, parsed: Parsed) -> None:
     _check_program(script, node, "\n".join(source.value for source in sources), known)
     for operand in operands:
         if operand.value != "-" and not _ASSIGNMENT.fullmatch(operand.value):
-            judge_path(script, operand.node, operand.value, written=False, what="awk")
+            judge_path(script, operand.node, operand.value, Use.READS, "awk")
 
 
 def _given(parsed: Parsed) -> Iterator[tuple[str, str]]:
@@ -95,7 +95,7 @@ def _check_program(script: Script, node: Node, program: str, given: Mapping[str,
     for index, token in enumerate(tokens):
         _check_token(script, node, token, tokens[index + 1 : index + 2])
     for path, written in _files(tokens, known):
-        judge_path(script, node, path, written=written, what="awk")
+        judge_path(script, node, path, Use.WRITES if written else Use.READS, "awk")
 
 
 def _check_token(script: Script, node: Node, token: _Token, following: Sequence[_Token]) -> None:

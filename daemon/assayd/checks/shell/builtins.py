@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from assayd.checks.shell.assignments import check_name
+from assayd.checks.shell.assignments import check_name, check_text
 from assayd.checks.shell.nodes import Node
-from assayd.checks.shell.options import Option, Parsed, Syntax, Text, parse
-from assayd.checks.shell.paths import judge_path
+from assayd.checks.shell.options import Parsed, Syntax, Text, parse
+from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.words import ANY, arguments_of, literal
 
 _DECLARING = frozenset(("declare", "typeset", "local", "export", "readonly"))
+_REFERRING = frozenset(("declare", "typeset", "local"))
 _SYNTAX: Mapping[str, Syntax] = {
     "cd": Syntax(short="LPe@", ordered=True),
     "command": Syntax(short="pvV", ordered=True),
@@ -40,11 +41,34 @@ _SYNTAX: Mapping[str, Syntax] = {
     "wait": Syntax(short="fnp:", ordered=True),
 }
 _SHOPT = frozenset(
-    "dotglob extglob failglob globskipdots globstar inherit_errexit lastpipe nocaseglob nocasematch nullglob".split()
+    [
+        "dotglob",
+        "extglob",
+        "failglob",
+        "globskipdots",
+        "globstar",
+        "inherit_errexit",
+        "lastpipe",
+        "nocaseglob",
+        "nocasematch",
+        "nullglob",
+    ]
 )
 _SET_LETTERS = frozenset("abCefhuvxE")
 _SET_NAMES = frozenset(
-    "allexport braceexpand errexit errtrace hashall noclobber noglob nounset pipefail verbose xtrace".split()
+    [
+        "allexport",
+        "braceexpand",
+        "errexit",
+        "errtrace",
+        "hashall",
+        "noclobber",
+        "noglob",
+        "nounset",
+        "pipefail",
+        "verbose",
+        "xtrace",
+    ]
 )
 
 
@@ -64,21 +88,30 @@ def check_builtin(script: Script, call: Invocation) -> None:
         case "cd":
             for folder in parsed.operands[:1]:
                 if folder.value != "-":
-                    judge_path(script, folder.node, folder.value, written=True, what="cd")
-        case "command":
-            for option in parsed.given("-p"):
-                _refuse(
-                    script, option, "command -p looks for commands in another place.", "Write command NAME."
-                )
-        case "mapfile" | "readarray":
-            for option in parsed.given("-C"):
-                _refuse(script, option, "mapfile -C runs a command for each line.", "Use a while loop.")
+                    judge_path(script, folder.node, folder.value, Use.ENTERS, "cd")
+        case "let" | "test" | "[":
+            for argument in arguments:
+                check_text(script, argument.node, argument.value)
         case _:
-            pass
+            _check_options(script, call.name, parsed)
     for word in names_set(call):
         check_name(script, word, call.name, call.call)
-    if call.name in _DECLARING:
-        for option in parsed.given("-n") if call.name not in {"export"} else ():
+
+
+_REFUSED = {
+    ("command", "-p"): ("command -p looks for commands in another place.", "Write command NAME."),
+    ("mapfile", "-C"): ("mapfile -C runs a command for each line.", "Use a loop: while read -r line."),
+    ("readarray", "-C"): ("readarray -C runs a command for each line.", "Use a loop: while read -r line."),
+}
+
+
+def _check_options(script: Script, name: str, parsed: Parsed) -> None:
+    for option in parsed.options:
+        refused = _REFUSED.get((name, option.name))
+        if refused is not None:
+            message, suggestion = refused
+            script.error(option.node, "builtin.option", message, suggestion)
+        elif name in _REFERRING and option.name == "-n":
             check_nameref(script, option.node)
 
 
@@ -150,7 +183,3 @@ def _check_shopt(script: Script, arguments: Sequence[Text]) -> None:
         if not argument.value.startswith("-") and argument.value not in _SHOPT | _SET_NAMES:
             message = f"shopt may not change {script.written(argument.node)}."
             script.error(argument.node, "builtin.option", message, f"Use only: {', '.join(sorted(_SHOPT))}.")
-
-
-def _refuse(script: Script, option: Option, message: str, suggestion: str) -> None:
-    script.error(option.node, "builtin.option", message, suggestion)

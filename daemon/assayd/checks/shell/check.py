@@ -1,8 +1,8 @@
 """Checks one bash script: the rules on what it runs, reads, writes and sets.
 
-Every command counts, wherever it stands: in a function, a loop, a substitution, a here-document, an arithmetic
-expression. All violations are given at once, in source order. Rules with their bad lines are in the modules
-that decide them; `RULES` lists all.
+Every command counts, wherever it stands: in a function, a loop, a substitution, a here-document, an
+arithmetic expression. All violations are given at once, in source order. Rules stand with their bad lines in
+the modules that decide them; `RULES` lists all.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from assayd.checks.shell.assignments import check_name, check_setting
 from assayd.checks.shell.builtins import check_nameref, names_set
 from assayd.checks.shell.commands import check_background, check_function, check_invocation
 from assayd.checks.shell.expansions import check_expansion
+from assayd.checks.shell.hidden import check_hidden
 from assayd.checks.shell.nodes import Node, walk
+from assayd.checks.shell.paths import descends
 from assayd.checks.shell.redirections import check_redirection
-from assayd.checks.shell.resolve import Form, invocations
+from assayd.checks.shell.resolve import Form, Invocation, invocations
 from assayd.checks.shell.rules import COMMAND_RULES
 from assayd.checks.shell.script import Script, functions_of
 from assayd.checks.shell.source import ShellSource
 from assayd.checks.shell.variables import Known, find_settings, set_by_builtin
-from assayd.checks.shell.words import literal
+from assayd.checks.shell.words import arguments_of, literal
 from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 
 RULES = (*source.RULES, *COMMAND_RULES)
+_CLOSED = NetworkPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,7 @@ def parse_script(text: str) -> tuple[Finding, ...]:
     return source.parse(text).findings
 
 
-def check_script(
-    text: str, commands: CommandPolicy, *, network: NetworkPolicy = NetworkPolicy()
-) -> ShellCheck:
+def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy = _CLOSED) -> ShellCheck:
     """Check a script; of a text that is not bash, only that is said.
 
     Args:
@@ -71,6 +72,7 @@ def check_script(
         check_setting(script, setting)
     for node in walk(parsed.root):
         _check_node(script, node)
+    check_hidden(script, parsed.root)
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
         findings=_in_order(script.findings),
@@ -82,16 +84,25 @@ def _look(parsed: ShellSource, root: Node, commands: CommandPolicy, network: Net
     calls = invocations(root, parsed)
     settings = find_settings(root)
     by_builtin = [one for call in calls for one in set_by_builtin(call.call, names_set(call))]
+    known = Known([*settings, *by_builtin])
     return Script(
         source=parsed,
         commands=commands,
         network=network,
         calls=calls,
         settings=settings,
-        known=Known([*settings, *by_builtin]),
+        known=known,
         functions=functions_of(root),
-        changes_directory=any(call.name == "cd" and call.form is Form.PLAIN for call in calls),
+        deepest=sum(_depth(call, known) for call in calls),
     )
+
+
+def _depth(call: Invocation, known: Known) -> float:
+    """Tell how many folders down a command changes the directory."""
+    if call.name != "cd" or call.form is not Form.PLAIN:
+        return 0
+    folders = (value for word in call.arguments for one in arguments_of(word, known) for value in one.values)
+    return max((descends(folder) for folder in folders if folder != "-"), default=0)
 
 
 def _check_node(script: Script, node: Node) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from assayd.checks.shell.options import Option, Syntax, Text, parse
-from assayd.checks.shell.paths import judge_path
+from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.words import ANY, HOME
@@ -60,11 +60,11 @@ def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
 def _check_option(script: Script, option: Option) -> None:
     value = option.value.value if option.value is not None else ""
     if option.name in {"-o", "--output", "--output-dir"} and value != "-":
-        judge_path(script, option.node, value, written=True, what=f"curl {option.name}")
+        judge_path(script, option.node, value, Use.WRITES, f"curl {option.name}")
     elif option.name in _BODY:
         path = value.partition("@")[2] if option.name == "--data-urlencode" else value.removeprefix("@")
-        if path != value and path != "-" and not value.startswith(ANY):
-            judge_path(script, option.node, path, written=False, what=f"curl {option.name}")
+        if path not in {value, "-"} and not value.startswith(ANY):
+            judge_path(script, option.node, path, Use.READS, f"curl {option.name}")
     elif option.name in {"-w", "--write-out"} and (value.startswith("@") or "%output{" in value):
         message = "What curl writes out may name no file."
         script.error(option.node, "curl.option", message, "Give -w its format in plain text.")

@@ -26,8 +26,6 @@ def check_expansion(script: Script, node: Node) -> None:
             _check_parameter(script, node)
         case "DblQuoted" if node.flag("Dollar"):
             _check_locale(script, node)
-        case "ExtGlob":
-            _check_pattern(script, node)
         case "ArithmExp" | "ArithmCmd" | "LetClause" | "CStyleLoop":
             _check_arithmetic(script, node)
         case "BinaryTest" | "UnaryTest" if _WORDS.fullmatch(node.text("Op")):
@@ -56,15 +54,6 @@ def _check_locale(script: Script, node: Node) -> None:
     edit = script.replacing(node, written.removeprefix("$"))
     message = 'The text in $"…" is looked up in a catalogue, which may put another one in its place.'
     script.error(node, "quote.locale", message, 'Write "…" without the dollar sign.', edit=edit)
-
-
-def _check_pattern(script: Script, node: Node) -> None:
-    pattern = node.node("Pattern")
-    text = pattern.text("Value") if pattern is not None else ""
-    if "$(" in text or "`" in text or "${" in text or "<(" in text or ">(" in text:
-        message = "A pattern list holds a substitution, which the parser does not look into."
-        suggestion = "Keep the output in a variable first and use that: x=$(…); @($x)."
-        script.error(node, "expansion.pattern", message, suggestion)
 
 
 def _check_arithmetic(script: Script, node: Node) -> None:

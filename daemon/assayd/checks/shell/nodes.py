@@ -1,7 +1,7 @@
 """The tree of a script: generic nodes, made from the JSON that the reader gives.
 
-Offsets are in bytes of the UTF-8 text. A node without a kind of its own (a statement, a word, a redirection) is
-told by the field that holds it.
+Offsets are in bytes of the UTF-8 text. A node without a kind of its own (a statement, a word, a redirection)
+is told by the field that holds it.
 """
 
 from __future__ import annotations

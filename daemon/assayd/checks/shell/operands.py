@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from assayd.checks.shell import awk, curl, sed
 from assayd.checks.shell.options import Option, Parsed, Syntax, Text, parse
-from assayd.checks.shell.paths import judge_path
+from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.tools import AWK, SED, TOOLS, Operands, Tool
@@ -109,12 +109,12 @@ def _check_paths(script: Script, name: str, tool: Tool, parsed: Parsed) -> None:
         if option.name in tool.writes or option.name in tool.reads:
             what = f"{name} {option.name}"
             written = option.name in tool.writes
-            judge_path(script, option.node, option.value.value, written=written, what=what)
+            judge_path(script, option.node, option.value.value, Use.WRITES if written else Use.READS, what)
     if name == "date":
         _check_date(script, parsed)
     for operand, written in _files(tool, parsed):
         if operand.value != "-":
-            judge_path(script, operand.node, operand.value, written=written, what=name)
+            judge_path(script, operand.node, operand.value, Use.WRITES if written else Use.READS, name)
 
 
 def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[Text, bool]]:
@@ -154,7 +154,7 @@ def _check_find(script: Script, arguments: Sequence[Text]) -> None:
     for index, argument in enumerate(arguments):
         starting = starting and not argument.value.startswith(("-", "(", "!"))
         if starting:
-            judge_path(script, argument.node, argument.value, written=False, what="find")
+            judge_path(script, argument.node, argument.value, Use.READS, "find")
         elif argument.value == "-delete":
             script.error(
                 argument.node,
@@ -164,11 +164,11 @@ def _check_find(script: Script, arguments: Sequence[Text]) -> None:
             )
         elif argument.value in _FIND_WRITES and index + 1 < len(arguments):
             target = arguments[index + 1].value
-            judge_path(script, argument.node, target, written=True, what=f"find {argument.value}")
+            judge_path(script, argument.node, target, Use.WRITES, f"find {argument.value}")
 
 
 def _check_dd(script: Script, arguments: Sequence[Text]) -> None:
     for argument in arguments:
         key, _, value = argument.value.partition("=")
         if key in {"if", "of"}:
-            judge_path(script, argument.node, value, written=key == "of", what=f"dd {key}=")
+            judge_path(script, argument.node, value, Use.WRITES if key == "of" else Use.READS, f"dd {key}=")

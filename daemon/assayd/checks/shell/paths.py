@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from math import inf
 
 from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.script import Script
@@ -41,6 +42,17 @@ class Where(StrEnum):
     """That is known only when it runs."""
 
 
+class Use(StrEnum):
+    """What is done with a path."""
+
+    READS = "reads"
+    """It is read."""
+    WRITES = "writes to"
+    """Something is written there."""
+    ENTERS = "changes to"
+    """It becomes the current directory."""
+
+
 def where(path: str) -> Where:
     """Tell where a value, as `words` gives it, leads when it is used as a path."""
     if path.startswith(HOME):
@@ -58,45 +70,54 @@ def where(path: str) -> Where:
 
 
 def _stays(path: str) -> bool:
-    depth = 0
+    return climbs(path) == 0
+
+
+def climbs(path: str) -> int:
+    """Tell how many folders above its beginning a path leads at most."""
+    depth = lowest = 0
     for part in path.split("/"):
         if part == "..":
             depth -= 1
-            if depth < 0:
-                return False
+            lowest = min(lowest, depth)
         elif part not in {"", "."}:
             depth += 1
-    return True
+    return -lowest
 
 
-def judge_path(script: Script, node: Node, path: str, *, written: bool, what: str) -> None:
+def descends(path: str) -> float:
+    """Tell how many folders a path leads down at most."""
+    if where(path) is Where.UNDECIDED:
+        return inf
+    parts = [part for part in path.removeprefix(SANDBOX).split("/") if part not in {"", "."}]
+    return max(0, len(parts) - 2 * parts.count(".."))
+
+
+def judge_path(script: Script, node: Node, path: str, use: Use, what: str) -> None:
     """Leave a finding for a path that does not stay inside.
 
     Args:
         script: the script.
         node: where to point.
         path: the value.
-        written: whether something is written there.
-        what: who uses it, e.g. ``cat`` or ``>``.
+        use: what is done with it.
+        what: who does it, e.g. ``cat`` or ``>``.
     """
     place = where(path)
     if place is Where.NETWORK:
         message = f"{what} uses {visible(path)}, a network connection."
         script.error(node, "redirect.network", message, "Do without the network; read from files in data/.")
-    elif place is Where.OUTSIDE and script.changes_directory and path.startswith(".."):
-        _undecided(script, node, path, what)
+    elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and climbs(path) <= script.deepest:
+        message = f"Whether {what} stays inside depends on the folder that cd left it in: {visible(path)}."
+        suggestion = "Stay in the sandbox directory and write data/…, or use ( cd data && … )."
+        script.warn(node, "path.undecided", message, suggestion)
     elif place is Where.OUTSIDE:
-        verb = "writes to" if written else "reads"
-        message = f"{what} {verb} {visible(path)}, which is outside the sandbox directory."
+        message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
         script.error(node, "path.outside", message, _advice(path))
-    elif place is Where.UNDECIDED and written:
-        _undecided(script, node, path, what)
-
-
-def _undecided(script: Script, node: Node, path: str, what: str) -> None:
-    message = f"Where {what} leads cannot be seen beforehand: {visible(path)}."
-    suggestion = 'Begin the path with a folder in plain text, e.g. "tmp/$name".'
-    script.warn(node, "path.undecided", message, suggestion)
+    elif place is Where.UNDECIDED and use is not Use.READS:
+        message = f"Where {what} leads cannot be seen beforehand: {visible(path)}."
+        suggestion = 'Begin the path with a folder in plain text, e.g. "tmp/$name".'
+        script.warn(node, "path.undecided", message, suggestion)
 
 
 def _advice(path: str) -> str:

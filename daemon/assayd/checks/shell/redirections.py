@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 
+from assayd.checks.shell.assignments import check_text
 from assayd.checks.shell.nodes import Node
-from assayd.checks.shell.paths import judge_path
+from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.script import Script
-from assayd.checks.shell.words import arguments_of
+from assayd.checks.shell.words import arguments_of, values_of
 
 _DESCRIPTOR = re.compile(r"[0-9\x01]*-?")
 _TEXTS = frozenset(("<<", "<<-", "<<<"))
@@ -24,6 +25,9 @@ _READS = frozenset(("<", "<&"))
 def check_redirection(script: Script, node: Node) -> None:
     """Judge one redirection."""
     operator, word = node.text("Op"), node.node("Word")
+    if operator == "<<<" and word is not None:
+        for value in values_of(word, script.known):
+            check_text(script, word, value)
     if word is None or operator in _TEXTS:
         return
     written = operator not in _READS
@@ -31,4 +35,4 @@ def check_redirection(script: Script, node: Node) -> None:
         for value in target.values:
             if operator in {">&", "<&"} and _DESCRIPTOR.fullmatch(value):
                 continue
-            judge_path(script, word, value, written=written, what=operator)
+            judge_path(script, word, value, Use.WRITES if written else Use.READS, operator)

@@ -1,4 +1,4 @@
-"""Which command a command word names, also behind prefixes that run another one.
+r"""Which command a command word names, also behind prefixes that run another one.
 
 cat f                   cat
 "cat" f                 cat
@@ -6,7 +6,7 @@ cat f                   cat
 command -- cat f        command, cat
 env -i LC_ALL=C sort f  env, sort
 c"a"t f                 command.obscured
-\\cat f                  command.obscured
+\cat f                  command.obscured
 $x f                    command.dynamic
 ./cat f                 command.path
 """

@@ -33,9 +33,9 @@ _ERRORS = (
     ("expansion.prompt", "An expansion that runs its value", "Bad: ${x@P}. Good: $x."),
     ("expansion.indirect", "An expansion of a variable named elsewhere", "Bad: ${!x}. Good: ${map[$x]}."),
     (
-        "expansion.pattern",
-        "A substitution inside a pattern list",
-        "Bad: @($(cat f)). Good: x=$(cat f); @($x).",
+        "shell.ambiguous",
+        "A text that bash may expand",
+        'Bad: "${x:-\'$(cat f)\'}". Good: y=$(cat f); "${x:-$y}".',
     ),
     ("quote.locale", "A text that a catalogue may replace", 'Bad: $"text". Good: "text".'),
     ("arithmetic.hidden_command", "A text that arithmetic runs", "Bad: x='a[$(cat f)]'. Good: x=$(cat f)."),

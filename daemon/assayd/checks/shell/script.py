@@ -25,7 +25,10 @@ _CATEGORIES = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Script:
-    """A parsed script with what is known of it. Rules call `error` and `warn`."""
+    """A parsed script with what is known of it. Rules call `error` and `warn`.
+
+    `deepest` is how many folders below the sandbox directory its cd commands may lead.
+    """
 
     source: ShellSource
     commands: CommandPolicy
@@ -34,7 +37,7 @@ class Script:
     settings: Sequence[Setting]
     known: Known
     functions: frozenset[str]
-    changes_directory: bool
+    deepest: float
     findings: list[Finding] = field(default_factory=list)
 
     def error(

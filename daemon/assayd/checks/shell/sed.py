@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.options import Parsed
-from assayd.checks.shell.paths import judge_path
+from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.words import ANY
@@ -29,7 +29,15 @@ _LABEL = re.compile(r"[^\n;}]*")
 _LINE = re.compile(r"[^\n]*")
 _TEXT = re.compile(r"(?:\\.|[^\\\n])*", re.DOTALL)
 _EXIT = re.compile(r"[ \t]*[0-9\x01]*")
-_SIMPLE = frozenset("={}dDgGhHnNpPxzF")
+_NOTHING = re.compile("")
+# What follows each command, but for those that name files or patterns.
+_REST = {
+    **dict.fromkeys("={}dDgGhHnNpPxzF", _NOTHING),
+    **dict.fromkeys("aic", _TEXT),
+    **dict.fromkeys(":btTv", _LABEL),
+    **dict.fromkeys("qQlL", _EXIT),
+    "e": _LINE,
+}
 
 
 class _Unreadable(Exception):
@@ -63,7 +71,9 @@ def check(script: Script, call: Invocation, parsed: Parsed) -> None:
             script.error(option.node, "path.outside", message, "Give -i a plain ending, e.g. -i.bak.")
     for operand in operands:
         if operand.value != "-":
-            judge_path(script, operand.node, operand.value, written=bool(in_place), what="sed")
+            judge_path(
+                script, operand.node, operand.value, Use.WRITES if bool(in_place) else Use.READS, "sed"
+            )
 
 
 def _check_script(script: Script, node: Node, text: str) -> None:
@@ -79,7 +89,7 @@ def _check_script(script: Script, node: Node, text: str) -> None:
         message = f"The sed script runs what it finds as a command ({command})."
         script.error(node, "sed.execute", message, "Leave e out; run commands in the script itself.")
     for path, written in found.files:
-        judge_path(script, node, path, written=written, what="sed")
+        judge_path(script, node, path, Use.WRITES if written else Use.READS, "sed")
     if ANY in text and not found.executes:
         message = (
             "A value inside the sed script is known only when it runs; a / or & in it changes the script."
@@ -137,25 +147,18 @@ def _delimited(text: str, position: int, mark: str) -> int:
 
 
 def _command(text: str, position: int, found: _Found) -> int:
+    """Read one command and give the place behind it."""
     name = text[position : position + 1]
     after = position + 1
-    if name in _SIMPLE:
-        return after
-    if name in {"a", "i", "c"}:
-        return _skip(_TEXT, text, after)
-    if name in {":", "b", "t", "T", "v"}:
-        return _skip(_LABEL, text, after)
-    if name in {"q", "Q", "l", "L"}:
-        return _skip(_EXIT, text, after)
+    if name in _REST:
+        if name == "e":
+            found.executes.append("e")
+        return _skip(_REST[name], text, after)
     if name in {"r", "R", "w", "W"}:
         return _file(text, after, found, written=name in {"w", "W"})
-    if name == "e":
-        found.executes.append("e")
-        return _skip(_LINE, text, after)
-    if name == "y":
-        return _second(text, after)
-    if name == "s":
-        return _substitution(text, after, found)
+    if name in {"y", "s"}:
+        after = _second(text, after)
+        return after if name == "y" else _flags_of_s(text, after, found)
     if name == ANY or not name:
         raise _Unreadable("sed.dynamic", "A command of the sed script is known only when it runs.")
     raise _Unreadable("sed.unreadable", f"The sed script has a command that sed does not know: {name!r}.")
@@ -169,8 +172,7 @@ def _second(text: str, position: int) -> int:
     return _delimited(text, _delimited(text, position, mark) - 1, mark)
 
 
-def _substitution(text: str, position: int, found: _Found) -> int:
-    position = _second(text, position)
+def _flags_of_s(text: str, position: int, found: _Found) -> int:
     while position < len(text) and text[position] not in "\n;}# \t":
         flag = text[position]
         if flag == ANY:

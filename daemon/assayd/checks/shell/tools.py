@@ -1,7 +1,7 @@
 """What the tools' arguments mean, as data: their options, and which of them are paths.
 
-Only what matters for reading and writing. Which options are refused is the policy's business; awk, sed and curl have
-rules of their own. A command that is not here has operands only, and each is taken for a path.
+Only what matters for reading and writing. Which options are refused is the policy's business; awk, sed and
+curl have rules of their own. A command that is not here has operands only, and each is taken for a path.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Operands(StrEnum):
 class Tool:
     """One tool.
 
-    `reads` and `writes` name options whose value is a path; `patterns` those that stand in for a first operand;
-    `targets` those that name the folder to write to, so that all operands are read.
+    `reads` and `writes` name options whose value is a path; `patterns` those that stand in for a first
+    operand; `targets` those that name the folder to write to, so that all operands are read.
     """
 
     syntax: Syntax

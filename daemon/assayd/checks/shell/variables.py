@@ -1,11 +1,12 @@
 """Every place where a script gives a variable a value, and what values are known by that.
 
-The order of execution is not followed: a variable has all the values that are assigned to it anywhere. What is read,
-computed or passed in is unknown.
+The order of execution is not followed: a variable has all the values that are assigned to it anywhere. What
+is read, computed or passed in is unknown.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -130,6 +131,8 @@ def _settings_of(node: Node) -> Iterator[Setting]:
             yield from _counted(node)
         case "ParamExp":
             yield from _defaulted(node)
+        case "LetClause":
+            yield from _let(node)
         case _:
             yield from _opened(node)
 
@@ -171,6 +174,16 @@ def _counted(node: Node) -> Iterator[Setting]:
         parameter = part.node("Param")
         name = parameter.text("Value") if parameter is not None else part.text("Value")
         yield Setting(name=name.partition("[")[0], how=How.ARITHMETIC, node=node)
+
+
+_LET = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\]]*\])?\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+
+
+def _let(node: Node) -> Iterator[Setting]:
+    """Look into the quoted arguments of let, which the grammar takes for words."""
+    for word in (each for each in node.nodes("Exprs") if each.kind == "Word"):
+        for name in _LET.findall(literal(word) or ""):
+            yield Setting(name=name, how=How.ARITHMETIC, node=node)
 
 
 def _defaulted(node: Node) -> Iterator[Setting]:

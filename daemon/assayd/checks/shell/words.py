@@ -1,7 +1,8 @@
 r"""What a word comes to when the shell expands it, as far as the text alone tells.
 
-A value is a text in which some characters stand for what is not known beforehand: ANY for any text, NUMBER for
-digits, HOME for a leading tilde. The source itself holds no control character, so that nothing else can mean them.
+A value is a text in which some characters stand for what is not known beforehand: ANY for any text, NUMBER
+for digits, HOME for a leading tilde. The source holds no control character, so that nothing else can mean
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,24 @@ VALUES = 16
 VALUE_CHARS = 65_536
 
 NUMBERS = frozenset(
-    "BASHPID BASH_SUBSHELL EPOCHSECONDS EUID LINENO OPTIND PPID RANDOM SECONDS SHLVL SRANDOM UID ? # $ !".split()
+    [
+        "BASHPID",
+        "BASH_SUBSHELL",
+        "EPOCHSECONDS",
+        "EUID",
+        "LINENO",
+        "OPTIND",
+        "PPID",
+        "RANDOM",
+        "SECONDS",
+        "SHLVL",
+        "SRANDOM",
+        "UID",
+        "?",
+        "#",
+        "$",
+        "!",
+    ]
 )
 
 _ANSI = re.compile(
@@ -39,6 +57,7 @@ _ANSI = re.compile(
 _ANSI_LETTERS = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
 }  # fmt: skip
+_FIXED = {"ArithmExp": NUMBER, "ProcSubst": f"/dev/fd/{NUMBER}", "ExtGlob": "*"}
 _TRIMS = frozenset(("#", "##", "%", "%%"))
 
 
@@ -114,10 +133,10 @@ def literal(word: Node | None) -> str | None:
 
 
 class _Nothing:
-    def values(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
+    def values(self, name: str) -> tuple[str, ...]:
         return (ANY,)
 
-    def elements(self, name: str) -> tuple[str, ...] | None:  # noqa: ARG002
+    def elements(self, name: str) -> tuple[str, ...] | None:
         return None
 
 
@@ -134,22 +153,14 @@ class _Evaluator:
 
     def _part(self, part: Node, quoted: bool, first: bool) -> tuple[str, ...]:
         match part.kind:
-            case "Lit" if quoted:
-                return (re.sub(r"\\([$`\"\\])", r"\1", part.text("Value")),)
-            case "Lit":
-                return (_unquoted(part.text("Value"), first),)
-            case "SglQuoted":
-                return (_ansi(part.text("Value")) if part.flag("Dollar") else part.text("Value"),)
+            case "Lit" | "SglQuoted":
+                return (_text(part, quoted, first),)
             case "DblQuoted":
                 return self.parts(part, quoted=True)
             case "ParamExp":
                 return self._parameter(part, quoted)
-            case "ArithmExp":
-                return (NUMBER,)
-            case "ProcSubst":
-                return (f"/dev/fd/{NUMBER}",)
-            case "ExtGlob":
-                return ("*",)
+            case kind if kind in _FIXED:
+                return (_FIXED[kind],)
             case _:
                 self.loose = self.loose or not quoted
                 return (ANY,)
@@ -217,12 +228,17 @@ def _elements(word: Node, known: Variables) -> tuple[str, ...] | None:
     return known.elements(_name(part))
 
 
+def _text(part: Node, quoted: bool, first: bool) -> str:
+    text = part.text("Value")
+    if part.kind == "SglQuoted":
+        return _ansi(text) if part.flag("Dollar") else text
+    return re.sub(r"\\([$`\"\\])", r"\1", text) if quoted else _unquoted(text, first)
+
+
 def _unquoted(text: str, first: bool) -> str:
     """Remove the backslashes of an unquoted text, and mark what the shell still expands."""
-    found: list[str] = []
-    for piece in re.findall(r"\\.|[^\\]+|\\", text, re.DOTALL):
-        found.append(piece[1:] if piece[0] == "\\" else piece.translate(_MARK))
-    joined = "".join(found)
+    pieces = re.findall(r"\\.|[^\\]+|\\", text, re.DOTALL)
+    joined = "".join(piece[1:] if piece[0] == "\\" else piece.translate(_MARK) for piece in pieces)
     return HOME + joined[1:] if first and text.startswith("~") else joined
 
 
