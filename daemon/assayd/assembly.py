@@ -44,6 +44,7 @@ from assayd.store.artifacts import FileArtifactStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
 from assayd.store.retention import Retention
+from assayd.wire import canonical
 
 log = structlog.get_logger()
 
@@ -187,7 +188,7 @@ def _usual_runs(kinds: Mapping[str, Validator], policies: PolicySet, caps: Limit
         policy = policies.get(validator.default_policy)
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
-            payload = validator.payload.model_validate(sample.payload)
+            payload = validator.payload.model_validate_json(canonical(sample.payload))
             spec = validator.plan(payload, policy, limits_of(policy, caps))
             runs.extend([spec] if spec is not None else [])
     return runs

@@ -129,6 +129,8 @@ class Runner:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
+            case "database":
+                session.add_database(body)
             case "stdin":
                 session.add_stdin(body)
             case "arguments":

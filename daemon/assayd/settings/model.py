@@ -86,7 +86,9 @@ class Analysis(_Section):
     """The worker processes that parse submitted text."""
 
     workers: Annotated[Count, Field(le=16)] = Field(2, description="Worker processes.")
-    memory_mb: Count = Field(512, description="Address space of one worker; it ends beyond that.")
+    memory_mb: Count = Field(
+        1024, description="Address space of one worker; it ends beyond that. Reading bash needs more than 640."
+    )
     cpu_s: Count = Field(20, description="Processor time of one check; the worker ends beyond that.")
 
 

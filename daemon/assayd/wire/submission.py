@@ -38,6 +38,8 @@ class Overrides(BaseModel):
     resources: Resources | None = Field(None, description="Tighter limits.")
     network: dict[str, object] | None = Field(None, description="A network that is more closed.")
     imports: dict[str, object] | None = Field(None, description="Fewer imports, or stricter ones.")
+    commands: dict[str, object] | None = Field(None, description="Fewer commands for bash steps.")
+    sql: dict[str, object] | None = Field(None, description="Less SQL in a step, fewer rows kept.")
 
 
 class RepairRequest(BaseModel):
