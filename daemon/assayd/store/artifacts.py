@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Artifact
-from assayd.ports.artifacts import Bundle, Written
+from assayd.ports.artifacts import Bundle, Written, stamp
 from assayd.store import folders
 from assayd.store.faults import translated
 
@@ -78,6 +78,10 @@ class FileArtifactStore:
     async def remove(self, location: str) -> None:
         """Remove a bundle; one that is gone is fine."""
         await asyncio.to_thread(self._remove, _location(location))
+
+    async def locations(self) -> Sequence[str]:
+        """Name every bundle that is there."""
+        return await asyncio.to_thread(self._locations)
 
     async def sweep(self) -> int:
         """Remove what an interrupted write has left; give how many."""
@@ -148,6 +152,11 @@ class FileArtifactStore:
                 swept += 1
         return swept
 
+    def _locations(self) -> list[str]:
+        with translated("looking through the bundles"):
+            found = (path.relative_to(self._root) for path in self._root.glob("*/*/*"))
+            return sorted(str(path) for path in found if _BUNDLE.fullmatch(path.name))
+
     def _free_bytes(self) -> int:
         with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
@@ -156,7 +165,7 @@ class FileArtifactStore:
 
 def _settle(parent: int, temporary: str, bundle: Bundle) -> str:
     """Rename; a first run whose name is taken was interrupted before its verdict, and this is the second."""
-    stem = f"{bundle.created_at:%Y%m%dT%H%M%S.%fZ}_{bundle.attempt_id}"
+    stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
     for name in dict.fromkeys((stem + _suffix(bundle.run_number), stem + _suffix(2))):
         try:
             folders.settle(parent, temporary, name)
