@@ -5,6 +5,7 @@ Decides what is refused and why. What is accepted twice is one attempt, and is n
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from assayd.wire import read_submission
 
 log = structlog.get_logger()
 
+LARGE_DOCUMENT_BYTES = 64 * 2**10
 ROOM_KNOWN_S = 1.0
 """How long the answer to whether there is room on the disk holds good."""
 
@@ -76,9 +78,14 @@ class Intake:
     async def submit(self, submission: Submission, origin: Origin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
         if await self._is_known(origin):
-            return await self._accept(submission, origin)
+            accepted = await self._accept(submission, origin)
+            if not accepted.existing:  # it was removed just now, being old
+                order = self._order(accepted.attempt, submission, self.policy(submission))
+                self._scheduler.start(order, reserved=False)
+            return accepted
         policy = self.policy(submission)
-        await self.require_room()
+        self.require_ready()
+        await self.require_space()
         uid, size = origin.peer.uid, len(submission.document)
         self._scheduler.reserve(uid, size)
         started = False
@@ -117,14 +124,23 @@ class Intake:
         key = origin.idempotency_key
         return await self._stock.jobs.accept(attempt, submission.document, idempotency_key=key)
 
-    async def require_room(self) -> None:
-        """See that attempts can be run, and that there is room for a bundle; looks once a second at most.
+    async def read(self, document: bytes) -> Submission:
+        """Read a submission as it was accepted; a large one in a thread, so that others are served."""
+        if len(document) > LARGE_DOCUMENT_BYTES:
+            return await asyncio.to_thread(read_submission, document, self._stock.kinds)
+        return read_submission(document, self._stock.kinds)
 
-        Raises: RequestError ``not_ready``.
-        """
+    def require_ready(self) -> None:
+        """See that attempts can be run. Raises: RequestError ``not_ready``."""
         ready, reason = self._ready()
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
+
+    async def require_space(self) -> None:
+        """See that there is room for a bundle; looks once a second at most.
+
+        Raises: RequestError ``not_ready``.
+        """
         now = self._stock.clock.monotonic()
         if now >= self._room_known_until:
             self._has_room = await self._stock.artifacts.free_bytes() >= self._min_free_bytes
@@ -159,7 +175,7 @@ class Intake:
         for attempt in left:
             document = await self._stock.jobs.document(attempt.id)
             try:
-                submission = read_submission(document, self._stock.kinds)
+                submission = await self.read(document)
                 order = self._order(attempt, submission, self.policy(submission))
             except AssaydError as trouble:
                 await self._give_up(attempt, document, trouble)

@@ -64,7 +64,8 @@ class Job:
 class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
-    Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of what the runtime policy refused in code that passed the static stages.
+    Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
+    what the runtime policy refused in code that passed the static stages.
     """
 
     attempt: Attempt

@@ -160,9 +160,7 @@ def _words(job: Job, report: Report, ran: Ran | None) -> Words:
     written = canonical(report_document(report))
     execution = NOTHING
     if ran is not None:
-        execution = canonical(
-            execution_document(ran.result, limits=job.limits, network=job.policy.network)
-        )
+        execution = canonical(execution_document(ran.result, limits=job.limits, network=job.policy.network))
     files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)

@@ -10,6 +10,9 @@ from assayd.model.attempt import Failure
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
+MOST_NAMED = 100
+"""Lines that are named where something is said of many."""
+
 
 class BatchState(StrEnum):
     """Where a batch is."""
@@ -74,7 +77,7 @@ class Received:
     """What became of lines that were sent.
 
     `known` were there already. `conflicting` are numbers of lines that were there with the same input but
-    another policy, other overrides or labels, and stay as they were.
+    another policy, other overrides or labels, and stay as they were; the first of them.
     """
 
     lines: int = 0
@@ -90,7 +93,7 @@ class Received:
             added=self.added + other.added,
             known=self.known + other.known,
             malformed=self.malformed + other.malformed,
-            conflicting=(*self.conflicting, *other.conflicting),
+            conflicting=(*self.conflicting, *other.conflicting)[:MOST_NAMED],
         )
 
 

@@ -78,8 +78,8 @@ class ArtifactStore(Protocol):
         """Remove a bundle; one that is gone is fine."""
         ...
 
-    async def locations(self) -> Sequence[str]:
-        """Name every bundle that is there."""
+    async def doubles(self) -> Sequence[str]:
+        """Name the first bundle of every attempt that has two."""
         ...
 
     async def sweep(self) -> int:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from assayd.model.attempt import Attempt, Failure
-from assayd.model.batch import Batch, Item, Line, Received, Tally, Waiting
+from assayd.model.batch import Batch, BatchState, Item, Line, Received, Tally, Waiting
 from assayd.model.submission import Peer
 
 
@@ -82,6 +82,10 @@ class BatchStore(Protocol):
         """Give every batch that is neither finished nor cancelled."""
         ...
 
+    async def expire(self, before: datetime) -> None:
+        """Forget batches that were opened before a time, have ended, and of whose attempts none is left."""
+        ...
+
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
         """Tell which of these batches were cancelled."""
         ...
@@ -104,6 +108,12 @@ class Progress:
     tally: Tally
     running: int
     at: datetime
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will happen, unless more is sent."""
+        ended = self.batch.state in {BatchState.FINISHED, BatchState.CANCELLED}
+        return ended and not self.running
 
 
 class Batches(Protocol):
@@ -155,5 +165,8 @@ class Batches(Protocol):
         ...
 
     async def cancel(self, batch: Batch) -> None:
-        """Start nothing more of a batch, and end what is under way. Raises: RequestError ``batch.finished``."""
+        """Start nothing more of a batch, and end what is under way.
+
+        Raises: RequestError ``batch.finished``.
+        """
         ...

@@ -34,6 +34,7 @@ from assayd.model.batch import Batch, Item, Line, Received, Tally, Waiting
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.batches import BatchPage
+from assayd.store import expiry
 from assayd.store.access import Access
 from assayd.store.rows import from_micros, read_moment, to_micros
 from assayd.store.tables import batch_items, batches, submissions, verdicts
@@ -63,7 +64,7 @@ _REPLACE = (
     .values(present=case((_ITEM.input_digest == bindparam("digest"), 1), else_=0))
 )
 _TALLY = (
-    select(verdicts.c.verdict, _ITEM.error_code.is_not(None).label("malformed"), func.count().label("count"))
+    select(verdicts.c.verdict, _ITEM.error_code.is_not(None).label("malformed"), func.count().label("number"))
     .select_from(_JOINED)
     .where(_OF_BATCH)
     .group_by(verdicts.c.verdict, _ITEM.error_code.is_not(None))
@@ -169,7 +170,9 @@ class DatabaseBatchStore:
 
     async def _set(self, batch_id: str, **values: int) -> None:
         statement = _GO_ON.values(values)
-        await self._access.write(lambda connection: connection.execute(statement, {"batch": batch_id}).close())
+        await self._access.write(
+            lambda connection: connection.execute(statement, {"batch": batch_id}).close()
+        )
 
     async def finish(self, batch_id: str, at: datetime) -> bool:
         """Record the end of a complete batch; False when an item has no verdict."""
@@ -221,9 +224,9 @@ class DatabaseBatchStore:
         counts: Counter[str] = Counter()
         unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
         for row in found:
-            counts["total"] += row.count
-            counts["malformed"] += row.count if row.malformed else 0
-            counts["error" if row.malformed else row.verdict or unstarted] += row.count
+            counts["total"] += row.number
+            counts["malformed"] += row.number if row.malformed else 0
+            counts["error" if row.malformed else row.verdict or unstarted] += row.number
         return Tally(**counts)
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
@@ -247,15 +250,21 @@ class DatabaseBatchStore:
         """Give every batch that is neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
 
+    async def expire(self, before: datetime) -> None:
+        """Forget batches that were opened before a time, have ended, and of whose attempts none is left."""
+        await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before))
+
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
         """Tell which of these batches were cancelled."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
         return frozenset(row["id"] for row in await self._rows(statement))
 
-    async def _rows(self, statement: Statement, wanted: dict[str, object] | None = None) -> list[RowMapping]:
+    async def _rows(
+        self, statement: Statement, wanted: dict[str, object] | None = None
+    ) -> Sequence[RowMapping]:
         return await self._access.read(
-            lambda connection: list(connection.execute(statement, wanted or {}).mappings())
+            lambda connection: connection.execute(statement, wanted or {}).mappings().all()
         )
 
 

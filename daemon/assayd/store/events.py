@@ -6,12 +6,12 @@ ring, so one who is slow (or comes late) finds a gap, and is shown how many even
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
+from assayd.aio import Signal
 from assayd.ports.clock import Clock
 from assayd.ports.store import Event
 
@@ -47,7 +47,7 @@ class EventHub:
         self._published = 0
         self._life = f"{clock.now():%Y%m%dT%H%M%S%f}"
         self._stopped = False
-        self._any = _Signal()
+        self._any = Signal()
 
     def open(self, attempt_id: str, owner: int) -> None:
         """Begin an attempt's log; what it tells is for its owner."""
@@ -160,17 +160,6 @@ class _Shown:
     event: Event
 
 
-class _Signal:
-    """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
-
-    def __init__(self) -> None:
-        self.next = asyncio.Event()
-
-    def give(self) -> None:
-        self.next.set()
-        self.next = asyncio.Event()
-
-
 class _Log:
     """The events of one attempt: the durable ones, and a ring of output."""
 
@@ -179,7 +168,7 @@ class _Log:
         self.next_seq = 1
         self.durable: list[Event] = []
         self.ended = False
-        self.signal = _Signal()
+        self.signal = Signal()
         self._output: deque[Event] = deque()
         self._output_bytes = 0
 

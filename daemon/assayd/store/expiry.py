@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, delete, func, or_, select
+from sqlalchemy import BindParameter, Connection, bindparam, delete, func, or_, select
 
 from assayd.ports.store import Usage
 from assayd.store import rows
-from assayd.store.listing import Statement
+from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
 
 _USAGE = select(func.count(), func.coalesce(func.sum(verdicts.c.disk_bytes), 0))
-_IDS = bindparam("ids", expanding=True)
-_DIGESTS = bindparam("digests", expanding=True)
-_BATCHES = bindparam("batches", expanding=True)
+_IDS: BindParameter[str] = bindparam("ids", expanding=True)
+_DIGESTS: BindParameter[str] = bindparam("digests", expanding=True)
+_BATCHES: BindParameter[str] = bindparam("batches", expanding=True)
 _REMOVE_ATTEMPTS = delete(attempts).where(attempts.c.id.in_(_IDS))
 _REMOVE_BATCHES = delete(batches).where(batches.c.id.in_(_BATCHES))
 _REMOVE_SUBMISSIONS = delete(submissions).where(
@@ -44,8 +44,8 @@ def removable(attempt: Statement, before: datetime | None) -> Statement:
         attempt: selects attempts, joined with their verdicts.
         before: only those that are older, those of batches that nobody has sent to their end included.
     """
-    unfinished = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
-    old = []
+    unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
+    old: list[Condition] = []
     if before is not None:
         limit = rows.to_micros(before)
         unfinished.append(or_(batches.c.complete == 1, batches.c.created_at >= limit))
@@ -63,6 +63,16 @@ def remove(connection: Connection, attempt_ids: Sequence[str]) -> None:
     remove_batches(connection, sorted({row.batch_id for row in used if row.batch_id}))
     connection.execute(_REMOVE_ATTEMPTS, {"ids": ids})
     connection.execute(_REMOVE_SUBMISSIONS, {"digests": sorted({row.submission for row in used})})
+
+
+def remove_bare_batches(connection: Connection, before: datetime) -> None:
+    """Forget batches that are old, have ended, and have no attempts: all of their lines were malformed."""
+    over = or_(
+        batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
+    )
+    bare = ~select(attempts.c.id).where(attempts.c.batch_id == batches.c.id).exists()
+    old = select(batches.c.id).where(batches.c.created_at < rows.to_micros(before), over, bare)
+    remove_batches(connection, list(connection.execute(old).scalars()))
 
 
 def remove_batches(connection: Connection, batch_ids: Sequence[str]) -> None:

@@ -154,6 +154,7 @@ def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
+    """Give the time of a column that may be empty."""
     return None if value is None else from_micros(cast("int", value))
 
 

@@ -65,7 +65,10 @@ def _measure_bundles() -> None:
     connection = op.get_bind()
     found = connection.execute(sa.text("SELECT attempt_id, artifacts FROM verdicts")).all()
     sizes = [
-        {"id": row.attempt_id, "size": sum(-(-a["bytes"] // BLOCK) * BLOCK for a in json.loads(row.artifacts))}
+        {
+            "id": row.attempt_id,
+            "size": sum(-(-a["bytes"] // BLOCK) * BLOCK for a in json.loads(row.artifacts)),
+        }
         for row in found
     ]
     if sizes:
