@@ -93,7 +93,8 @@ TOOLS: Mapping[str, Tool] = {
             "colour=? context= count devices= directories= dereference-recursive exclude= exclude-dir= "
             "exclude-from= extended-regexp file= files-with-matches files-without-match fixed-strings "
             "group-separator= help ignore-case include= initial-tab invert-match label= line-buffered "
-            "line-number line-regexp max-count= no-filename no-group-separator no-ignore-case no-messages null null-data "
+            "line-number line-regexp max-count= no-filename no-group-separator no-ignore-case no-messages "
+            "null null-data "
             "only-matching perl-regexp quiet recursive regexp= silent text unix-byte-offsets version "
             "with-filename word-regexp",
         ),
