@@ -128,8 +128,10 @@ class GuestRunner:
         submodules: str = "inherit",
         network: str = "blocked",
         allow_exec: bool = False,
+        folders: tuple[str, ...] = (),
         collect: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
+        changed_only: bool = False,
         **limits: int,
     ) -> None:
         """Greet and begin an attempt."""
@@ -142,7 +144,9 @@ class GuestRunner:
             imports=imports,
             network={"mode": network},
             allow_exec=allow_exec,
+            folders=list(folders),
             collect=list(collect),
+            changed_only=changed_only,
         )
 
     def file(self, path: str, content: bytes) -> None:

@@ -64,8 +64,6 @@ def test_schema(adapter, name):
 """
 
 _TEST = "from adapter import OpenMeteo\n\n\ndef test_transform():\n"
-_UNIT_S = 20.0
-"""Importing the test framework takes part of a second, and more on a machine that is busy."""
 
 
 def sample(  # noqa: PLR0913  (what a module has)
@@ -76,7 +74,7 @@ def sample(  # noqa: PLR0913  (what a module has)
     manifest: dict[str, object] | None = None,
     files: dict[str, str] | None = None,
     runs: bool = False,
-    unit_s: float = _UNIT_S,
+    unit_s: float | None = None,
     verdict: str = "failed",
 ) -> Sample:
     """Give a module that is like the good one but for what is said."""

@@ -44,7 +44,7 @@ class Sample:
 
     `payload` is the plain JSON payload; `rules` must all be among the report's findings.
     `needs_container` is False for one that is decided by the static stages alone. `unit_timeout_s` bounds
-    each unit: samples are small, and one that never ends should not take long to show it.
+    each unit of a sample that never ends, so that it does not take long to show it.
     """
 
     name: str
@@ -52,4 +52,4 @@ class Sample:
     verdict: str
     rules: frozenset[str] = frozenset()
     needs_container: bool = False
-    unit_timeout_s: float = 1.0
+    unit_timeout_s: float | None = None

@@ -13,6 +13,7 @@ from functools import reduce
 from assayd.model.policy import (
     AdapterContract,
     Bounds,
+    CommandPolicy,
     ExecutionPolicy,
     ImportMode,
     ImportPolicy,
@@ -26,12 +27,13 @@ from assayd.policies.canonical import MEGABYTE
 from assayd.policies.files import (
     AdapterTable,
     BoundsTable,
+    CommandsTable,
     ImportsTable,
     NetworkTable,
     Profile,
     ResourcesTable,
 )
-from assayd.policies.merge import merge, merge_bounds
+from assayd.policies.merge import merge, merge_bounds, merge_commands
 from assayd.tomlfile import Problem, nearest
 
 Categories = Mapping[str, frozenset[str]]
@@ -103,6 +105,8 @@ class Resolver:
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
+            commands=merge_commands(base.policy.commands, _commands(table.commands)),
+            sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
             resources=_resources(table.resources, base.policy.resources),
         )
         return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
@@ -165,6 +169,16 @@ def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
         base_classes=_listed(table.base_classes, base.base_classes),
         modules=_listed(table.modules, base.modules),
         forbidden=base.forbidden | frozenset(table.forbidden or ()),
+    )
+
+
+def _commands(table: CommandsTable) -> CommandPolicy:
+    return CommandPolicy(
+        allowed=frozenset(table.allowed or ()),
+        blocked=frozenset(table.blocked or ()),
+        builtins=frozenset(table.builtins or ()),
+        options={name: frozenset(options) for name, options in table.options.items()},
+        protected=frozenset(table.protected or ()),
     )
 
 
