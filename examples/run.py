@@ -108,9 +108,11 @@ def read_examples():
 
 def validate(folder, example):
     """Validate one example, print its report, and give what is not as it should be."""
-    file = folder / example["file"]
-    paths = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
-    answer = assay("validate", folder.name, str(file), *paths, "--json")
+    files = [folder / name for name in example.get("files", [example.get("file")])]
+    file = files[0] if len(files) == 1 else " ".join(map(str, files))
+    options = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
+    options += [word for setting in example.get("settings", ()) for word in ("--set", setting)]
+    answer = assay("validate", folder.name, *map(str, files), *options, "--json")
     try:
         attempt = json.loads(answer)
     except ValueError:
