@@ -108,6 +108,19 @@ class ResourcePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SqlPolicy:
+    """How much SQL a step may have, and how much of what it selects is kept.
+
+    Rows beyond `max_rows` are counted and not kept; a cell is cut at `max_cell_chars`.
+    """
+
+    max_bytes: int = 256 * 2**10
+    max_statements: int = 1000
+    max_rows: int = 1000
+    max_cell_chars: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """The least and the most that a limit may be, both included."""
 
@@ -155,6 +168,7 @@ class ExecutionPolicy:
     imports: ImportPolicy = ImportPolicy()
     commands: CommandPolicy = CommandPolicy()
     resources: ResourcePolicy = ResourcePolicy()
+    sql: SqlPolicy = SqlPolicy()
     clamped: tuple[Clamp, ...] = ()
     digest: str = ""
 

@@ -116,6 +116,15 @@ class CommandsTable(_Table):
     options: dict[Command, list[Option]] = Field(default_factory=dict)
 
 
+class SqlTable(_Table):
+    """``[sql]``."""
+
+    max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    max_statements: Annotated[int, Field(ge=1)] | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_cell_chars: Annotated[int, Field(ge=10)] | None = None
+
+
 class ResourcesTable(_Table):
     """``[resources]``."""
 
@@ -142,6 +151,7 @@ class ProfileTable(_Table):
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
     commands: CommandsTable = CommandsTable()
+    sql: SqlTable = SqlTable()
     resources: ResourcesTable = ResourcesTable()
     bounds: BoundsTable = BoundsTable()
 

@@ -19,6 +19,7 @@ from assayd.model.policy import (
     NetworkPolicy,
     Range,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import with_digest
@@ -40,6 +41,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
         commands=merge_commands(first.commands, second.commands),
+        sql=_sql(first.sql, second.sql),
         resources=_resources(first.resources, second.resources),
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
@@ -68,6 +70,15 @@ def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
             for name in a.options.keys() | b.options.keys()
         },
         protected=a.protected | b.protected,
+    )
+
+
+def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
+    return SqlPolicy(
+        max_bytes=max(a.max_bytes, b.max_bytes),
+        max_statements=max(a.max_statements, b.max_statements),
+        max_rows=max(a.max_rows, b.max_rows),
+        max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
     )
 
 

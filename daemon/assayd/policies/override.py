@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from assayd.errors import RequestError
@@ -20,6 +20,7 @@ from assayd.model.policy import (
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import MEGABYTE, with_digest
@@ -47,13 +48,14 @@ def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> Executi
     """
     if not overrides:
         return policy
-    _refuse_unknown("overrides", overrides, ("network", "imports", "commands", "resources"))
+    _refuse_unknown("overrides", overrides, ("network", "imports", "commands", "sql", "resources"))
     tables = {name: _table(f"overrides.{name}", value) for name, value in overrides.items()}
     tightened = replace(
         policy,
         network=_network(policy.network, tables.get("network", {})),
         imports=_imports(policy.imports, tables.get("imports", {})),
         commands=_commands(policy.commands, tables.get("commands", {})),
+        sql=_sql(policy.sql, tables.get("sql", {})),
         resources=_resources(policy.resources, tables.get("resources", {})),
     )
     return with_digest(tightened)
@@ -122,6 +124,12 @@ def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
         builtins=_subset(f"{at}.builtins", asked.get("builtins", policy.builtins), policy.builtins),
         blocked=policy.blocked | asked.get("blocked", frozenset()),
     )
+
+
+def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
+    at, most = "overrides.sql", asdict(policy)
+    _refuse_unknown(at, table, tuple(most))
+    return SqlPolicy(**{name: _at_most(at, name, table, value, _whole) for name, value in most.items()})
 
 
 def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:

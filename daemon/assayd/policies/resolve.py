@@ -103,6 +103,7 @@ class Resolver:
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             commands=merge_commands(base.policy.commands, _commands(table.commands)),
+            sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
             resources=_resources(table.resources, base.policy.resources),
         )
         return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
