@@ -240,7 +240,7 @@ def test_any_program_text_is_judged(policy: ExecutionPolicy, program: str, tool:
         "x='" + "[" * 50_000 + "'; ((x))",
         "x='" + "[$" * 30_000 + "'; ((x))",
         "x=a; " + "x=$x$x; " * 60 + "cat $x",
-        "".join(f"x{n}=a; x{n}=$x{n - 1}b; " for n in range(1, 100)) + "cat $x99",
+        "".join(f"x{n}=a; x{n}=${{x{n - 1}}}b; " for n in range(1, 100)) + "cat $x99",
         "echo " + "{a,b}" * 3_000,
         "echo " + "{" * 20_000,
         "cat " + "../" * 50_000,
@@ -258,5 +258,5 @@ def test_hostile_arguments_are_judged_to_the_end(check: Check, check_open: Check
 
 
 def test_variables_that_are_defined_by_one_another_without_end_are_refused(check: Check) -> None:
-    chain = "".join(f"x{n}=$x{n + 1}b\n" for n in range(2_000))
+    chain = "".join(f"x{n}=${{x{n + 1}}}b\n" for n in range(2_000))
     assert rules(check(chain + "cat $x0")) == {"shell.too_deep"}
