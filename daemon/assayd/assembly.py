@@ -44,6 +44,7 @@ from assayd.store.artifacts import FileArtifactStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
 from assayd.store.retention import Retention
+from assayd.wire import read_sample
 
 log = structlog.get_logger()
 
@@ -187,8 +188,7 @@ def _usual_runs(kinds: Mapping[str, Validator], policies: PolicySet, caps: Limit
         policy = policies.get(validator.default_policy)
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
-            payload = validator.payload.model_validate(sample.payload)
-            spec = validator.plan(payload, policy, limits_of(policy, caps))
+            spec = validator.plan(read_sample(validator, sample), policy, limits_of(policy, caps))
             runs.extend([spec] if spec is not None else [])
     return runs
 
@@ -253,7 +253,10 @@ def _caps(settings: Settings) -> Limits:
 
 
 def _api_limits(settings: Settings) -> ApiLimits:
-    return ApiLimits(body_bytes=settings.caps.body_bytes, source_bytes=settings.caps.source_bytes)
+    caps = settings.caps
+    return ApiLimits(
+        body_bytes=caps.body_bytes, source_bytes=caps.source_bytes, inputs_bytes=caps.inputs_bytes
+    )
 
 
 def _access(settings: Settings) -> Access:

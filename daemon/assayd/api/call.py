@@ -14,7 +14,7 @@ from assayd.api.peer import Access, Caller
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.ports.service import Service
-from assayd.wire import MAX_SOURCE_BYTES, attempt_document, compact
+from assayd.wire import MAX_INPUTS_BYTES, MAX_SOURCE_BYTES, attempt_document, compact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class ApiLimits:
 
     body_bytes: int = 16 * 2**20
     source_bytes: int = MAX_SOURCE_BYTES
+    inputs_bytes: int = MAX_INPUTS_BYTES
     heartbeat_s: float = 15.0
 
 

@@ -169,7 +169,14 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
 
 async def _read(request: Request, call: Call) -> Submission:
     body = await read_body(request, max_bytes=call.limits.body_bytes)
-    read = partial(read_submission, body, call.service.kinds, max_source_bytes=call.limits.source_bytes)
+    limits = call.limits
+    read = partial(
+        read_submission,
+        body,
+        call.service.kinds,
+        max_source_bytes=limits.source_bytes,
+        max_inputs_bytes=limits.inputs_bytes,
+    )
     submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)

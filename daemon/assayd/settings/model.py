@@ -101,10 +101,11 @@ class Limits(_Section):
 
 
 class Caps(_Section):
-    """How large single things may be; two can only be lowered, as what reads them ends there."""
+    """How large single things may be; some can only be lowered, as what reads them ends there."""
 
     body_bytes: Count = Field(16 * MIB, description="Request body.")
     source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="One source text.")
+    inputs_bytes: Annotated[Count, Field(le=12 * MIB)] = Field(12 * MIB, description="Inputs, as JSON.")
     unit_result_bytes: Annotated[Count, Field(le=8 * MIB)] = Field(8 * MIB, description="Result of one unit.")
     attempt_result_bytes: Count = Field(16 * MIB, description="Results of one attempt.")
     output_kept_bytes: Count = Field(256 * KIB, description="Kept of stdout and of stderr, head and tail.")

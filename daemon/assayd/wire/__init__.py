@@ -17,9 +17,16 @@ from assayd.wire.documents import (
 from assayd.wire.execution import execution_document, joined_output
 from assayd.wire.junit import junit
 from assayd.wire.strict_json import canonical, compact, digest, read_json
-from assayd.wire.submission import MAX_SOURCE_BYTES, SubmissionBody, read_submission
+from assayd.wire.submission import (
+    MAX_INPUTS_BYTES,
+    MAX_SOURCE_BYTES,
+    SubmissionBody,
+    read_sample,
+    read_submission,
+)
 
 __all__ = [
+    "MAX_INPUTS_BYTES",
     "MAX_SOURCE_BYTES",
     "SubmissionBody",
     "artifact_document",
@@ -36,6 +43,7 @@ __all__ = [
     "limits_document",
     "read_event_id",
     "read_json",
+    "read_sample",
     "read_submission",
     "report_document",
     "timestamp",

@@ -8,12 +8,14 @@ from typing import Annotated, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from assayd.errors import RequestError
-from assayd.model.submission import JsonValue, Submission
+from assayd.model.submission import JsonValue, Sample, Submission
 from assayd.ports.validator import Validator
 from assayd.wire.strict_json import canonical, digest, read_json
 
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
+MAX_INPUTS_BYTES = 12 * 2**20
+"""The size of all inputs, as canonical JSON."""
 
 LabelText = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
@@ -68,7 +70,11 @@ class SubmissionBody(BaseModel):
 
 
 def read_submission(
-    body: bytes, kinds: Mapping[str, Validator], *, max_source_bytes: int = MAX_SOURCE_BYTES
+    body: bytes,
+    kinds: Mapping[str, Validator],
+    *,
+    max_source_bytes: int = MAX_SOURCE_BYTES,
+    max_inputs_bytes: int = MAX_INPUTS_BYTES,
 ) -> Submission:
     """Read a request body.
 
@@ -76,8 +82,8 @@ def read_submission(
 
     Raises:
         RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for a source text over
-            `max_source_bytes`; ``kind.unknown``; ``repair.unavailable``; ``invalid`` for all else, with
-            the path of the field.
+            `max_source_bytes` or inputs over `max_inputs_bytes`; ``kind.unknown``;
+            ``repair.unavailable``; ``invalid`` for all else, with the path of the field.
     """
     raw = read_json(body)
     if not isinstance(raw, dict):
@@ -87,6 +93,9 @@ def read_submission(
     if envelope.repair is not None:
         raise RequestError("repair.unavailable", "repair is not available yet", field="repair")
     _refuse_large_sources(envelope.payload, max_source_bytes)
+    if len(body) > max_inputs_bytes and len(canonical(envelope.payload.get("inputs"))) > max_inputs_bytes:
+        field = "payload.inputs"
+        raise RequestError("too_large", f"{field} is larger than {max_inputs_bytes} bytes", field=field)
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
@@ -108,6 +117,11 @@ def read_submission(
         labels=envelope.labels,
         parent_id=envelope.parent_id,
     )
+
+
+def read_sample(validator: Validator, sample: Sample) -> BaseModel:
+    """Give the payload of a validator's own sample, read as one of a request is."""
+    return _read_payload(validator, canonical(sample.payload))
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
