@@ -18,6 +18,7 @@ from assayd.validators.code import CodePayload, validator
 CODE = "data: list\nresult: int = len(data)\n"
 LIMITS = Limits(timeout_s=60, unit_timeout_s=7, memory_bytes=2**28, max_processes=4)
 POLICY = ExecutionPolicy(name="x")
+PROTOCOL = "sandbox.protocol_violation"
 
 
 def payload(**fields: object) -> CodePayload:
@@ -158,12 +159,12 @@ def test_result_of_the_declared_type_passes() -> None:
         (record(3, complete=False), "result.cut"),
         (record(3, complete=None), "result.cut"),
         ({"status": "returned", "values": {}, "missing": ["result"]}, "result.missing"),
-        ({"status": "returned", "values": {}, "missing": []}, "sandbox.protocol_violation"),
-        ({"status": "returned", "values": {"a": {"value": 1, "value_type": "int"}}}, "sandbox.protocol_violation"),
-        ({"status": "returned", "value": 3, "value_type": "int"}, "sandbox.protocol_violation"),
-        ({"status": "exited", "exit_code": 0}, "sandbox.protocol_violation"),
-        ({"status": "raised"}, "sandbox.protocol_violation"),
-        ("passed", "sandbox.protocol_violation"),
+        ({"status": "returned", "values": {}, "missing": []}, PROTOCOL),
+        ({"status": "returned", "values": {"a": {"value": 1, "value_type": "int"}}}, PROTOCOL),
+        ({"status": "returned", "value": 3, "value_type": "int"}, PROTOCOL),
+        ({"status": "exited", "exit_code": 0}, PROTOCOL),
+        ({"status": "raised"}, PROTOCOL),
+        ("passed", PROTOCOL),
     ],
 )  # fmt: skip
 def test_record_that_is_not_the_result_is_no_pass(found: object, rule: str) -> None:
