@@ -17,7 +17,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Sample
 from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
-from assayd.wire import read_sample
+from assayd.wire import canonical
 
 TIMEOUT_RULE = "sandbox.timeout"
 UNIT_TIMEOUT_S = 1.0
@@ -40,7 +40,7 @@ class Rehearsal:
         """
         if TIMEOUT_RULE in sample.rules:
             limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, UNIT_TIMEOUT_S))
-        payload = read_sample(validator, sample)
+        payload = validator.payload.model_validate_json(canonical(sample.payload))
         checked = await self._analyst.check(validator, payload, policy)
         ran = None
         spec = None if checked.failed else validator.plan(checked.payload, policy, limits)

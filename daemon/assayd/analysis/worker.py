@@ -18,6 +18,8 @@ from pydantic import BaseModel
 
 from assayd import validators
 from assayd.analysis.messages import ANSWER, EXHAUSTED, POLICY, Answer, remember
+from assayd.analysis.shfmt import read_shell
+from assayd.checks.shell import reader
 from assayd.guest import frames
 from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
@@ -117,6 +119,7 @@ def main() -> None:
     """Serve standard input and output."""
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
     confine(memory_bytes)
+    reader.install(read_shell)
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
     except (MemoryError, RecursionError):

@@ -17,12 +17,15 @@ def _base64_text(text: str) -> str:
     return text
 
 
+Base64Text = Annotated[str, AfterValidator(_base64_text)]
+
+
 class Encoded(BaseModel):
     """A file whose content is not text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    base64: Annotated[str, AfterValidator(_base64_text)]
+    base64: Base64Text
 
 
 FileContent = str | Encoded
