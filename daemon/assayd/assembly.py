@@ -43,6 +43,8 @@ from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
+from assayd.store.pipeline_reader import DatabasePipelines
+from assayd.store.pipelines import PipelineRecorder
 from assayd.store.retention import Retention
 from assayd.wire import canonical
 
@@ -82,7 +84,9 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     """Build every part; each that has a life of its own is entered into the stack."""
     basics = _basics(settings)
     metrics, hub = Metrics(), EventHub(basics.clock)
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
+    )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     analyst = Analyst(_analysis_limits(settings), settings.validators)
@@ -104,6 +108,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     service = DaemonService(
         stock=Stock(
             jobs=jobs,
+            pipelines=DatabasePipelines(jobs),
             artifacts=artifacts,
             hub=hub,
             policies=basics.policies,

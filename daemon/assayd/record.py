@@ -58,7 +58,9 @@ async def conclude(
             attempt, verdict=Verdict.ERROR, error=Failure(code=trouble.code, message=trouble.message)
         )
     misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
-    return Finished(attempt=attempt, report=documents, execution=execution, static_misses=misses)
+    return Finished(
+        attempt=attempt, report=documents, execution=execution, static_misses=misses, cases=report.cases or ()
+    )
 
 
 def _report(

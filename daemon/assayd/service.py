@@ -27,6 +27,7 @@ from assayd.rehearsal import Rehearsal
 from assayd.sandbox.house import House
 from assayd.scheduler import Order, Scheduler
 from assayd.store.events import EventHub
+from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.wire import read_event_id, read_submission
 
 log = structlog.get_logger()
@@ -45,6 +46,7 @@ class Stock:
     """What the service looks things up in."""
 
     jobs: JobStore
+    pipelines: DatabasePipelines
     artifacts: ArtifactStore
     hub: EventHub
     policies: PolicySet
@@ -69,6 +71,7 @@ class DaemonService:
     ) -> None:
         self._stock = stock
         self.kinds = kinds
+        self.pipelines = stock.pipelines
         self._scheduler = scheduler
         self._house = house
         self._caps = caps
@@ -91,6 +94,7 @@ class DaemonService:
         batch_id: str | None = None,
     ) -> Accepted:
         """Accept a submission durably and put it into the queue."""
+        submission = await self.pipelines.complete(submission, peer.uid, self.kinds)
         policy = self._policy(submission)
         if attempt_id is None or await self._stock.jobs.get(attempt_id) is None:
             self._admit(peer)

@@ -87,7 +87,8 @@ class Analysis(_Section):
 
     workers: Annotated[Count, Field(le=16)] = Field(2, description="Worker processes.")
     memory_mb: Count = Field(
-        1024, description="Address space of one worker; it ends beyond that. Reading bash needs more than 640."
+        1024,
+        description="Address space of one worker; it ends beyond that. Reading bash needs more than 640.",
     )
     cpu_s: Count = Field(20, description="Processor time of one check; the worker ends beyond that.")
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,11 +21,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
+from assayd.model.report import Case
 from assayd.ports.store import Accepted, Event, Page, Query, Run
 from assayd.store import rows, tables
 from assayd.store.database import READERS, Database, open_database
 from assayd.store.faults import translated
 from assayd.store.listing import Statement, listing, page
+from assayd.store.recorder import Recorder, keep
 from assayd.store.writer import Writer
 
 T = TypeVar("T")
@@ -82,9 +85,10 @@ _REMOVE_SUBMISSIONS = delete(tables.submissions).where(
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, recorders: Sequence[Recorder] = ()) -> None:
         dialect = database.writing.dialect.name
         self._database = database
+        self._recorders = tuple(recorders)
         self._writer = Writer(database.writing)
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
@@ -110,6 +114,8 @@ class DatabaseJobStore:
             connection.execute(_NEW_ATTEMPT, values)
             if labels:
                 connection.execute(_NEW_LABELS, labels)
+            for recorder in self._recorders_of(attempt):
+                keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
 
         return await self._writer.write(apply)
@@ -117,9 +123,17 @@ class DatabaseJobStore:
     async def lease(self, run: Run) -> None:
         """Record which container a run gets, durably."""
         values = rows.run_values(run)
-        await self._writer.write(lambda connection: connection.execute(_NEW_RUN, values).close())
 
-    async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
+        def apply(connection: Connection) -> None:
+            connection.execute(_NEW_RUN, values)
+            for recorder in self._recorders:
+                keep(connection, "lease", partial(recorder.leased, connection, run))
+
+        await self._writer.write(apply)
+
+    async def finish(
+        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+    ) -> bool:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
         verdict = rows.verdict_values(attempt)
         happened = [rows.event_values(event) for event in events]
@@ -129,6 +143,9 @@ class DatabaseJobStore:
                 return False
             if happened:
                 connection.execute(self._new_events, happened)
+            for recorder in self._recorders_of(attempt):
+                write = partial(recorder.finished, connection, attempt, cases, events)
+                keep(connection, "finish", write)
             return True
 
         return await self._writer.write(apply)
@@ -150,12 +167,14 @@ class DatabaseJobStore:
             digests = list(connection.execute(used).scalars())
             connection.execute(_REMOVE_ATTEMPTS, {"ids": ids})
             connection.execute(_REMOVE_SUBMISSIONS, {"digests": digests})
+            for recorder in self._recorders:
+                keep(connection, "remove", partial(recorder.removed, connection))
 
         await self._writer.write(apply)
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
-        return await self._read(lambda connection: _get(connection, attempt_id))
+        return await self.read(lambda connection: _get(connection, attempt_id))
 
     async def document(self, attempt_id: str) -> bytes:
         """Give the submission as it was accepted.
@@ -163,7 +182,7 @@ class DatabaseJobStore:
         Raises:
             StoreError: ``attempt.missing``.
         """
-        found = await self._read(
+        found = await self.read(
             lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
         )
         if found is None:
@@ -173,13 +192,13 @@ class DatabaseJobStore:
     async def list(self, query: Query) -> Page:
         """List attempts, newest first."""
         statement = listing(_ATTEMPT, query)
-        found = await self._read(lambda connection: _attempts(connection, statement))
+        found = await self.read(lambda connection: _attempts(connection, statement))
         return page(found, query)
 
     async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
         """Give the recorded events of an attempt after the one with that run and sequence number."""
         wanted = {"wanted": attempt_id, "run": after[0], "after": after[1]}
-        return await self._read(
+        return await self.read(
             lambda connection: [
                 rows.read_event(row) for row in connection.execute(_EVENTS, wanted).mappings()
             ]
@@ -187,14 +206,14 @@ class DatabaseJobStore:
 
     async def unfinished(self) -> Sequence[Attempt]:
         """Give every attempt without a verdict, oldest first."""
-        return await self._read(lambda connection: _attempts(connection, _UNFINISHED))
+        return await self.read(lambda connection: _attempts(connection, _UNFINISHED))
 
     async def expired(self, before: datetime, limit: int) -> Sequence[Attempt]:
         """Give finished attempts that were accepted before a time, oldest first."""
         old = tables.attempts.c.created_at < rows.to_micros(before)
         statement = _ATTEMPT.where(tables.verdicts.c.attempt_id.is_not(None), old)
         statement = statement.order_by(tables.attempts.c.created_at, tables.attempts.c.id).limit(limit)
-        return await self._read(lambda connection: _attempts(connection, statement))
+        return await self.read(lambda connection: _attempts(connection, statement))
 
     async def close(self) -> None:
         """Finish what is being written and close. Safe to call twice."""
@@ -202,7 +221,12 @@ class DatabaseJobStore:
         self._readers.shutdown()
         self._database.close()
 
-    async def _read(self, fetch: Callable[[Connection], T]) -> T:
+    def _recorders_of(self, attempt: Attempt) -> Sequence[Recorder]:
+        return [recorder for recorder in self._recorders if recorder.kind == attempt.kind]
+
+    async def read(self, fetch: Callable[[Connection], T]) -> T:
+        """Run a query in one of the readers. Raises: StoreError."""
+
         def run() -> T:
             with translated("reading the database"), self._database.reading.connect() as connection:
                 return fetch(connection)
@@ -211,14 +235,18 @@ class DatabaseJobStore:
 
 
 @asynccontextmanager
-async def open_jobs(state_dir: Path, database_url: str | None = None) -> AsyncIterator[DatabaseJobStore]:
+async def open_jobs(
+    state_dir: Path, database_url: str | None = None, recorders: Sequence[Recorder] = ()
+) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
+
+    `recorders` keep records of their kinds beside the attempts.
 
     Raises:
         ConfigError: ``store.url``.
         StoreError: the database is damaged, newer than this program, or cannot be written.
     """
-    store = DatabaseJobStore(await asyncio.to_thread(open_database, state_dir, database_url))
+    store = DatabaseJobStore(await asyncio.to_thread(open_database, state_dir, database_url), recorders)
     try:
         yield store
     finally:
