@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
-from assayd.api import discovery, routes
+from assayd.api import discovery, pipelines, routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, PeerHttpTools
@@ -53,6 +53,7 @@ def create_app(service: Service, *, access: Access, limits: ApiLimits = _USUAL) 
     app.state.examining = False
     app.include_router(routes.router)
     app.include_router(discovery.router)
+    app.include_router(pipelines.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     return app
