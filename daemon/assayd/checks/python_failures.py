@@ -128,7 +128,7 @@ def _definition_of(name: str, text: str) -> str:
     if name in _TYPING:
         return f"Put at the top: from typing import {name}"
     if name in _USUAL_ALIASES:
-        return f"The image has no {_USUAL_ALIASES[name]}; use {_instead_of(_USUAL_ALIASES[name])}."
+        return f"The image has no {_USUAL_ALIASES[name]}; use {instead_of(_USUAL_ALIASES[name])}."
     known = {*_IDENTIFIER.findall(text[:_SCANNED_CHARS]), *_BUILTINS} - {name}
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
     if close:
@@ -162,10 +162,11 @@ def _no_module(found: re.Match[str], around: Surroundings) -> tuple[str, str, st
     asked = "it is in requires" if top in around.required else "it is not in requires either"
     known = f" ({asked})" if around.required else ""
     message = f"The image has no module '{top}'{known}; it offers {around.offer}."
-    return "sandbox.module_missing", message, f"Do without '{top}': use {_instead_of(top)}."
+    return "sandbox.module_missing", message, f"Do without '{top}': use {instead_of(top)}."
 
 
-def _instead_of(module: str) -> str:
+def instead_of(module: str) -> str:
+    """Say what the image has in place of a module that it does not have."""
     if module in _INSTEAD:
         return _INSTEAD[module]
     close = get_close_matches(module, sorted(IMAGE_MODULES), n=1, cutoff=0.8)

@@ -30,21 +30,25 @@ def render_tagged(value: object) -> Rendered:
 
 
 def restore(value: Json) -> object:
-    """Give the value that a tagged form stands for; its lists and objects are used up.
+    """Give the value that a tagged form stands for; plain lists and objects in it may be the form's own.
 
     Raises: ValueError, TypeError or OverflowError for a tag that is not ours, or a value that is not its own.
     """
     if type(value) is list:
-        for at, element in enumerate(value):
-            if type(element) in _NESTED:
-                value[at] = restore(element)
-    elif type(value) is dict:
-        if TAG in value:
-            return _restore_tagged(value)
-        for key, element in value.items():
-            if type(element) in _NESTED:
-                value[key] = restore(element)
-    return value
+        return _restored(value)
+    if type(value) is not dict:
+        return value
+    if TAG in value:
+        return _restore_tagged(value)
+    if _NESTED.isdisjoint(map(type, value.values())):
+        return value
+    return {key: restore(element) for key, element in value.items()}
+
+
+def _restored(elements: list[Json]) -> list[object]:
+    if _NESTED.isdisjoint(map(type, elements)):
+        return elements
+    return [restore(element) for element in elements]
 
 
 def _restore_tagged(form: dict[str, Json]) -> object:
@@ -57,8 +61,7 @@ def _restore_tagged(form: dict[str, Json]) -> object:
 def _elements(value: Json) -> list[object]:
     if type(value) is not list:
         raise ValueError("its value is not an array")
-    restored = restore(value)
-    return restored if type(restored) is list else []
+    return _restored(value)
 
 
 def _pairs(value: Json) -> dict[object, object]:

@@ -85,7 +85,8 @@ class Limits:
 
     `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need.
     `work_bytes` and `work_files` bound the one writable tmpfs. The `*_kept_bytes` are per stream:
-    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped.
+    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped. `findings` and
+    `retry_context_bytes` bound the report.
     """
 
     timeout_s: float
@@ -102,6 +103,8 @@ class Limits:
     attempt_result_bytes: int = 16 * 2**20
     outputs_files: int = 100
     outputs_bytes: int = 16 * 2**20
+    findings: int = 500
+    retry_context_bytes: int = 32 * 2**10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape
-from pathlib import PurePath
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -23,6 +22,7 @@ from assayd.checks.exec_unit import judge_exec
 from assayd.checks.python_failures import Surroundings
 from assayd.checks.python_unit import judge_end, never_started
 from assayd.checks.retry_context import retry_context
+from assayd.checks.submitted_file import only_text
 from assayd.checks.work_files import FileContent, content_of, payload_of
 from assayd.checks.work_paths import check_paths
 from assayd.errors import RequestError
@@ -31,10 +31,9 @@ from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
-from assayd.ports.validator import STDIN, FileOptions, OnFail, Stage
+from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "script.py"
-SUFFIXES = frozenset({".py", ".md", ".txt"})
 UNIT = "script"
 
 _MOST_ARGUMENTS = 256
@@ -234,17 +233,7 @@ def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
             }
         except ValueError as problem:
             raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
-    if len(files) != 1:
-        message = "a script is one file of Python, or files with --option argv='python3.11 main.py'"
-        raise RequestError("request.files", message, field="files")
-    [(name, content)] = files.items()
-    if name != STDIN and PurePath(name).suffix not in SUFFIXES:
-        message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}, or --option argv='program {name}'"
-        raise RequestError("request.files", message, field=name)
-    try:
-        return {"code": content.decode("utf-8")}
-    except UnicodeDecodeError as problem:
-        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
+    return {"code": only_text(files, what="a script without --option argv")}
 
 
 def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:

@@ -41,7 +41,7 @@ async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
 
 @pytest.fixture
 def pipelines(jobs: DatabaseJobStore) -> DatabasePipelines:
-    return DatabasePipelines(jobs)
+    return DatabasePipelines(jobs.access)
 
 
 def document(steps: Sequence[object] = STEPS, pipeline_id: str | None = None) -> bytes:

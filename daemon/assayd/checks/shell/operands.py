@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from assayd.checks.shell import awk, curl, sed
+from assayd.checks.shell.assignments import check_name
 from assayd.checks.shell.options import Option, Parsed, Syntax, Text, parse
 from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
@@ -39,6 +40,8 @@ def check_tool(script: Script, call: Invocation) -> None:
                 curl.check(script, call, arguments)
             case "find":
                 _check_find(script, arguments)
+            case "env":
+                _check_env(script, call, arguments)
             case "dd":
                 _check_dd(script, arguments)
             case _:
@@ -46,7 +49,7 @@ def check_tool(script: Script, call: Invocation) -> None:
 
 
 def alternatives(arguments: Sequence[Argument]) -> Iterator[list[Text]]:
-    """Give the arguments with their first values, their second values, and so on: each value once at least."""
+    """Give the arguments with their first values, then their second, and so on: each value once at least."""
     most = min(max((len(one.values) for one in arguments), default=1), VALUES)
     for index in range(most):
         yield [
@@ -165,6 +168,17 @@ def _check_find(script: Script, arguments: Sequence[Text]) -> None:
         elif argument.value in _FIND_WRITES and index + 1 < len(arguments):
             target = arguments[index + 1].value
             judge_path(script, argument.node, target, Use.WRITES, f"find {argument.value}")
+
+
+def _check_env(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+    for argument in arguments:
+        if argument.value.startswith(("-S", "--s")):
+            message = "env -S takes a command apart that is one text here."
+            script.error(argument.node, "option.refused", message, "Write the command itself after env.")
+        elif "=" in argument.value and not argument.value.startswith("-"):
+            check_name(script, argument.node, "env", call.call)
+        elif not argument.value.startswith("-"):
+            return
 
 
 def _check_dd(script: Script, arguments: Sequence[Text]) -> None:

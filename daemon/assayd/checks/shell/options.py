@@ -28,7 +28,7 @@ class Syntax:
     """Which options a command has.
 
     Args:
-        short: as for getopt: a letter, with ``:`` when it takes a value, ``::`` when it may have one glued to it.
+        short: as for getopt: a letter, ``:`` when it takes a value, ``::`` when one may be glued to it.
         long: names, with ``=`` when it takes a value, ``=?`` when it may have one.
         ordered: whether the first operand ends the options.
     """

@@ -59,7 +59,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prefix:
-    """A command that runs another one: its options with a value, and how many operands stand before that one."""
+    """A command that runs another: its options with a value, and how many operands stand before that one."""
 
     short: str = ""
     long: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ _ERRORS = (
     (
         "command.not_allowed",
         "A command that is not allowed",
-        "Bad: frob x. Good: an allowed command or a function.",
+        "Bad: frob x. Good: f() { echo x; }; f.",
     ),
     (
         "command.blocked",

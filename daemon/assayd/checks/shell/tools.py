@@ -55,7 +55,8 @@ TOOLS: Mapping[str, Tool] = {
     "cat": Tool(
         syntax=Syntax(
             short="AbeEnstTuv",
-            long="show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting help version",
+            long="show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting "
+            "help version",
         )
     ),
     "cp": Tool(
@@ -78,8 +79,8 @@ TOOLS: Mapping[str, Tool] = {
     "date": Tool(
         syntax=Syntax(
             short="d:f:I::r:Rs:u",
-            long="date= debug file= iso-8601=? reference= resolution rfc-email rfc-822 rfc-2822 rfc-3339= set= "
-            "uct universal utc help version",
+            long="date= debug file= iso-8601=? reference= resolution rfc-email rfc-822 rfc-2822 rfc-3339= "
+            "set= uct universal utc help version",
         ),
         operands=Operands.TEXT,
         reads=frozenset({"-f", "--file", "-r", "--reference"}),
@@ -88,11 +89,12 @@ TOOLS: Mapping[str, Tool] = {
     "grep": Tool(
         syntax=Syntax(
             short="A:aB:bC:cD:d:Ee:Ff:GHhIiLlm:noPqRrsTUuVvwxyZz0123456789",
-            long="after-context= basic-regexp before-context= binary binary-files= byte-offset color=? colour=? "
-            "context= count devices= directories= dereference-recursive exclude= exclude-dir= exclude-from= "
-            "extended-regexp file= files-with-matches files-without-match fixed-strings group-separator= help "
-            "ignore-case include= initial-tab invert-match label= line-buffered line-number line-regexp "
-            "max-count= no-filename no-group-separator no-ignore-case no-messages null null-data "
+            long="after-context= basic-regexp before-context= binary binary-files= byte-offset color=? "
+            "colour=? context= count devices= directories= dereference-recursive exclude= exclude-dir= "
+            "exclude-from= extended-regexp file= files-with-matches files-without-match fixed-strings "
+            "group-separator= help ignore-case include= initial-tab invert-match label= line-buffered "
+            "line-number line-regexp max-count= no-filename no-group-separator no-ignore-case no-messages "
+            "null null-data "
             "only-matching perl-regexp quiet recursive regexp= silent text unix-byte-offsets version "
             "with-filename word-regexp",
         ),
@@ -126,15 +128,15 @@ TOOLS: Mapping[str, Tool] = {
     "tail": Tool(
         syntax=Syntax(
             short="c:fFn:qs:vz0123456789",
-            long="bytes= follow=? lines= max-unchanged-stats= pid= quiet retry silent sleep-interval= verbose "
-            "zero-terminated help version",
+            long="bytes= follow=? lines= max-unchanged-stats= pid= quiet retry silent sleep-interval= "
+            "verbose zero-terminated help version",
         )
     ),
     "uniq": Tool(
         syntax=Syntax(
             short="cdDf:is:uw:z0123456789",
-            long="all-repeated=? check-chars= count group=? help ignore-case repeated skip-chars= skip-fields= "
-            "unique version zero-terminated",
+            long="all-repeated=? check-chars= count group=? help ignore-case repeated skip-chars= "
+            "skip-fields= unique version zero-terminated",
         ),
         operands=Operands.SECOND_WRITTEN,
     ),
@@ -177,16 +179,17 @@ TOOLS: Mapping[str, Tool] = {
 AWK = Tool(
     syntax=Syntax(
         short="bcCd::D::e:E:F:gf:hi:Il:L::MnNo::Op::PrsStv:V",
-        long="assign= bignum characters-as-bytes copyright csv debug=? dump-variables=? exec= field-separator= "
-        "file= gen-pot help include= lint=? lint-old load= no-optimize non-decimal-data optimize posix "
-        "pretty-print=? profile=? re-interval sandbox source= trace traditional use-lc-numeric version",
+        long="assign= bignum characters-as-bytes copyright csv debug=? dump-variables=? exec= "
+        "field-separator= file= gen-pot help include= lint=? lint-old load= no-optimize non-decimal-data "
+        "optimize posix pretty-print=? profile=? re-interval sandbox source= trace traditional "
+        "use-lc-numeric version",
         ordered=True,
     )
 )
 SED = Tool(
     syntax=Syntax(
         short="nbe:f:Ei::l:rsuz",
-        long="binary debug expression= file= follow-symlinks help in-place=? line-length= null-data quiet posix "
-        "regexp-extended sandbox separate silent unbuffered version zero-terminated",
+        long="binary debug expression= file= follow-symlinks help in-place=? line-length= null-data quiet "
+        "posix regexp-extended sandbox separate silent unbuffered version zero-terminated",
     )
 )

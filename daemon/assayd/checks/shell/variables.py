@@ -113,8 +113,9 @@ class Known:
 
 
 def find_settings(root: Node) -> list[Setting]:
-    """Find every place where the grammar itself sets a variable, in no order; builtins are not looked into."""
-    return [setting for node in walk(root) for setting in _settings_of(node)]
+    """Find every place where the grammar itself sets a variable, in source order; builtins are left out."""
+    found = [setting for node in walk(root) for setting in _settings_of(node)]
+    return sorted(found, key=lambda setting: setting.node.start)
 
 
 def _settings_of(node: Node) -> Iterator[Setting]:

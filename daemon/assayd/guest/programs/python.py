@@ -34,7 +34,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     wanted: list[str] = argument(arguments, "results", list)
     tagged, as_script = arguments.get("tagged") is True, arguments.get("as_script") is True
     if tagged:
-        restore(namespace)
+        namespace = {name: restore(value) for name, value in namespace.items()}
     module = text.module(_MODULE, context.policy, namespace)
     if as_script:
         sys.path.insert(0, getcwd())
