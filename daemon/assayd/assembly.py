@@ -143,7 +143,9 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     clock, ids = SystemClock(), Ulids()
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),)))
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
+    )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     return _Basics(

@@ -230,9 +230,7 @@ class Scheduler:
             ("finished", {"verdict": verdict, "cause": attempt.cause}),
         )
 
-    async def _record(
-        self, attempt: Attempt, last: tuple[Event, ...], cases: tuple[Case, ...]
-    ) -> Attempt:
+    async def _record(self, attempt: Attempt, last: tuple[Event, ...], cases: tuple[Case, ...]) -> Attempt:
         """Write the verdict, again and again while the store is in a trouble that can pass.
 
         Until then the attempt is not finished. One whose verdict can't be written is an error, and is

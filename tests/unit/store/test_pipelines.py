@@ -222,11 +222,10 @@ async def test_pipeline_goes_with_its_last_attempt(
 
 
 async def test_records_that_cannot_be_written_are_tried_twice_and_the_verdict_stands(
-    jobs: DatabaseJobStore, make: Make, tmp_path: Path
+    jobs: DatabaseJobStore, make: Make
 ) -> None:
     attempt_id = await submit(jobs, make, 1, document())
-    with jobs._database.writing.begin() as connection:
-        connection.execute(text("DROP TABLE execution_logs"))
+    await jobs.access.write(lambda connection: connection.execute(text("DROP TABLE execution_logs")).close())
 
     with capture_logs() as logs:
         await finish(jobs, make, 1, PASSED, verdict=Verdict.VALIDATED)
