@@ -67,8 +67,9 @@ def database(tmp_path: Path) -> dict[str, object]:
 
 async def test_bash_steps_find_no_trace_of_the_database(sandbox: Sandbox, tmp_path: Path) -> None:
     look = (
-        "grep -rlsa -e '[s]ecret row' -e '[S]QLite format 3' /sandbox /dev/shm /tmp /proc/1/fd /proc/1/environ "
-        "/proc/1/mem /proc/1/maps; echo .database .[!.]* *; { echo junk > .database; } && echo taken"
+        "grep -rlsa -e '[s]ecret row' -e '[S]QLite format 3' /sandbox /dev/shm /tmp /proc/1/fd "
+        "/proc/1/environ /proc/1/mem /proc/1/maps; echo .database .[!.]* *; "
+        "{ echo junk > .database; } && echo taken"
     )
     _, judgement = await run_steps(
         sandbox,
