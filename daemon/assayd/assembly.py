@@ -48,6 +48,8 @@ from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
+from assayd.store.pipeline_reader import DatabasePipelines
+from assayd.store.pipelines import PipelineRecorder
 from assayd.store.retention import Keep, Retention
 from assayd.wire import PayloadCaps, canonical
 
@@ -141,12 +143,15 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     clock, ids = SystemClock(), Ulids()
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
+    )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     return _Basics(
         stock=Stock(
             jobs=jobs,
+            pipelines=DatabasePipelines(jobs.access),
             artifacts=artifacts,
             policies=load_profiles(settings),
             kinds=validators.load(settings.validators),

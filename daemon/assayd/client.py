@@ -165,6 +165,14 @@ class _Verbs(Generic[DocumentT, BytesT]):
         """Give one kind: payload schema, stages, rules."""
         return self._ask(Ask(method="GET", path=_path("kinds", name)))
 
+    def pipelines(self, **filters: str | int | None) -> DocumentT:
+        """Give a page of stored pipelines; the filters are those of the API."""
+        return self._ask(Ask(method="GET", path="/v1/pipelines", query=_filter_query(filters)))
+
+    def pipeline(self, pipeline_id: str) -> DocumentT:
+        """Give one stored pipeline with its steps and attempts."""
+        return self._ask(Ask(method="GET", path=_path("pipelines", pipeline_id)))
+
     def doctor(self) -> DocumentT:
         """Let the daemon examine itself."""
         return self._ask(Ask(method="GET", path="/v1/doctor", wait_s=PATIENCE_S))

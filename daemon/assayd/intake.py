@@ -23,6 +23,7 @@ from assayd.ports.store import Accepted, JobStore
 from assayd.ports.validator import Narrowing, Validator
 from assayd.record import give_up
 from assayd.scheduler import Order, Scheduler
+from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.wire import read_submission
 
 log = structlog.get_logger()
@@ -37,6 +38,7 @@ class Stock:
     """What submissions are looked up in, and where they go."""
 
     jobs: JobStore
+    pipelines: DatabasePipelines
     artifacts: ArtifactStore
     policies: PolicySet
     kinds: Mapping[str, Validator]
@@ -77,6 +79,7 @@ class Intake:
 
     async def submit(self, submission: Submission, origin: Origin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
+        submission = await self._stock.pipelines.complete(submission, origin.peer.uid, self._stock.kinds)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
             if not accepted.existing:  # it was removed just now, being old

@@ -77,7 +77,13 @@ async def conclude(
         words = _words(job, report, ran)
     attempt = await _write(attempt, artifacts, words, ran)
     misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
-    return Finished(attempt=attempt, report=words.report, execution=words.execution, static_misses=misses)
+    return Finished(
+        attempt=attempt,
+        report=words.report,
+        execution=words.execution,
+        static_misses=misses,
+        cases=report.cases or (),
+    )
 
 
 async def give_up(

@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
-from assayd.api import discovery, routes
+from assayd.api import discovery, pipelines, routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
@@ -57,6 +57,7 @@ def create_app(service: Service, batches: Batches, *, access: Access, limits: Ap
     app.include_router(routes.router)
     app.include_router(batch_routes.router)
     app.include_router(discovery.router)
+    app.include_router(pipelines.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     return app

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
+
 if TYPE_CHECKING:
     from assayd.client import Client
 
@@ -22,6 +24,7 @@ policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_a
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
+app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -116,9 +119,20 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
 
 
 @app.command()
-def show(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+def show(
+    context: typer.Context,
+    attempt_id: Id,
+    steps: Annotated[bool, typer.Option("--steps", help="Show the rows of a pipeline's steps.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show an attempt and its report."""
+    from assayd.cli.terminal import print_json
+
     with _client(context) as client:
+        if steps:
+            rows = steps_of(client, attempt_id)
+            print_json(rows) if as_json else print_steps(rows)
+            return
         attempt = client.attempt(attempt_id)
     _print_attempt(attempt, as_json=as_json)
 
