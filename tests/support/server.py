@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from assayd.api import Access, ApiLimits, create_app, server_config
@@ -44,6 +45,8 @@ def serving(
 def serving_small(folder: Path, *, how: How | None = None, access: Access | None = None) -> Iterator[Served]:
     """Serve a small daemon until the body ends."""
     served = Served(folder)
+    logging = structlog.get_config()
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # not among a test's output
     thread = threading.Thread(target=lambda: asyncio.run(served.run(how, access or Access())))
     thread.start()
     try:
@@ -52,6 +55,7 @@ def serving_small(folder: Path, *, how: How | None = None, access: Access | None
     finally:
         served.stop()
         thread.join()
+        structlog.configure(**logging)
 
 
 class Served:
