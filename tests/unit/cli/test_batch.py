@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from assayd.cli.batch_progress import Rate
 from assayd.client import Client
 from support.server import Served, serving_small
 from support.small_daemon import submission
+from support.terminal import run_on_terminal
 
 COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
 
@@ -226,13 +226,8 @@ def test_interrupt_leaves_the_batch_running_and_says_how_to_go_on(served: Served
 
 
 def test_progress_is_shown_on_a_terminal(served: Served, write) -> None:
-    ours, theirs = pty.openpty()
-    command = [*COMMAND, "--socket", str(served.path), "batch", "run", str(write(*map(str, range(20))))]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
-    os.close(theirs)
-    shown = os.read(ours, 2**16).decode()
-    os.close(ours)
+    words = ["--socket", str(served.path), "batch", "run", str(write(*map(str, range(20))))]
+    done, shown = run_on_terminal([*COMMAND, *words])
     assert done.returncode == 0
     assert "20/20 · 0 failed" in shown
     assert b"\x1b" not in done.stdout
