@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assayd.cli.batch_app import batch_app
 from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+app.add_typer(batch_app, name="batch", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
 app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
@@ -189,6 +191,22 @@ def cancel(context: typer.Context, attempt_id: Id) -> None:
 
 
 @app.command()
+def replay(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+    """Run a finished attempt's submission again, and show what differs; 1 when something does."""
+    from assayd.cli.replay import exit_code, render_diff, run
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        attempt = run(client, attempt_id)
+    if as_json:
+        print_json(attempt)
+    else:
+        for line in render_diff(attempt):
+            out().print(line)
+    raise typer.Exit(exit_code(attempt))
+
+
+@app.command()
 def artifacts(
     context: typer.Context,
     attempt_id: Id,
@@ -302,6 +320,26 @@ def list_engine_images() -> None:
     from assayd.cli.terminal import out
 
     print_table(out(), ("image", "digest", "size"), list_images())
+
+
+@app.command("gc")
+def collect_garbage(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove finished attempts and bundles that are too old or too many; for operators."""
+    from assayd.cli.report import count
+    from assayd.cli.terminal import print_json
+
+    with _client(context) as client:
+        swept = client.collect_garbage(dry_run=dry_run)
+    if as_json:
+        print_json(swept)
+        return
+    what = f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'stray bundle')}"
+    verb = "would be removed" if dry_run else "removed"
+    print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
 
 
 @app.command()
