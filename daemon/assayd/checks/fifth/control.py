@@ -279,6 +279,7 @@ class Control:
         if change:
             names = {"line": frame.token, "change": f"{change:+d}"}
             self._tell("structure.loop", frame.token, word=frame.word, **names)
+            state.exact = False
         elif len(state.returns) != len(frame.saved.returns):
             problem = f"A turn of the loop that '{frame.word}' begins changes the return stack."
             self._returns(problem, frame.token)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_NUMBERED = re.compile(r"['’]*[0-9]*['’]*\Z")
+_NUMBERED = re.compile(r"['’!]*[0-9]*['’]*\Z")
 _CALCULATED = re.compile(r"\w+[*+/-].+|[0-9]+")
 _UNCOUNTABLE = re.compile(r"\.{2,}|…|[a-z]\*x\Z|xu\Z")
 _SPLIT = re.compile(r"(?<!\S)--(?!\S)")

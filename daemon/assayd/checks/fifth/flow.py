@@ -152,7 +152,8 @@ class Flow:
     def _conflict(self, name: str, word: Word, token: Token) -> None:
         opened = self._opened.pop(name, None)
         if opened is not None:
-            self._tell("structure.buffer_conflict", token, word=word.name, buffer=name, line=opened)
+            called = self._language.buffers[name]
+            self._tell("structure.buffer_conflict", token, word=word.name, buffer=called, line=opened)
 
     def _clash(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
         """Report a string that is handed to a library word which overwrites its place before reading it."""
@@ -163,14 +164,19 @@ class Flow:
                 self._gone(cell, word.name, token)
 
     def _gone(self, cell: Trace, word: str, token: Token) -> None:
-        names = {"source": cell.origin, "line": cell.token, "buffer": cell.buffer or ""}
-        self._tell("structure.transient_string", token, word=word, **names)
-
-    def _tell(self, rule: str, token: Token, **names: object) -> None:
         # Outside of definitions every string is in danger; one finding says it.
-        key = (rule, -1 if names.get("buffer") == HERE else token.start)
-        if key not in self._told:
-            self._told.add(key)
+        key = -1 if cell.buffer == HERE and self._outside else token.start
+        names = {
+            "source": cell.origin,
+            "line": cell.token,
+            "buffer": self._language.buffers[cell.buffer or HERE],
+        }
+        self._tell("structure.transient_string", token, key=key, word=word, **names)
+
+    def _tell(self, rule: str, token: Token, key: int | None = None, **names: object) -> None:
+        place = (rule, token.start if key is None else key)
+        if place not in self._told:
+            self._told.add(place)
             self._report(rule, token.start, **names)
 
     def _overwrite(self, name: str) -> None:

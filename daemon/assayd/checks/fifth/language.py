@@ -99,6 +99,8 @@ class Language:
 
     words: Mapping[str, Mapping[str, Word]]
     """Library to name to word."""
+    buffers: Mapping[str, str]
+    """Buffer to what it is called."""
     brings: Mapping[str, tuple[str, ...]]
     """What a library loads by itself."""
     rules: Rules
@@ -157,6 +159,7 @@ def read_language(
     words["engine"] = {**words["engine"], **maker.words("engine", about["effects"])}
     return Language(
         words=MappingProxyType(words),
+        buffers={name: lists["called"] for name, lists in about["buffers"].items()},
         brings={name: tuple(brought) for name, brought in about["libraries"].items()},
         rules=read,
         cells=_cells(about),

@@ -115,8 +115,9 @@ class _Scanner:
         self._text = text
         self._folded = fold(text)
         self._report = report
-        self._beginners = language.beginners
-        self._at_once = language.at_once
+        self._language = language
+        self._named: set[str] = set()
+        """Names of definitions so far."""
         self._find = _pattern(language.plain_strings, language.escaped_strings, language.taking)
         self._now = Segment()
         self._awaiting = False
@@ -140,6 +141,8 @@ class _Scanner:
             if group == "word":
                 word = match[0]
                 self._awaiting = False
+                if word[0] == "<" and (cut := self._cut(match, word)):
+                    return cut
                 if word[-1] != ";" or not self._ends(match, word):
                     add(_token((word, match.start(), Kind.WORD, "")))
                     continue
@@ -169,6 +172,18 @@ class _Scanner:
             self._comment(match, "line" if group == "line" else "paren")
         return 0
 
+    def _cut(self, match: re.Match[str], word: str) -> int:
+        """Cut a tag off a word that begins with one; give where to go on, 0 when it is a word as it is."""
+        close = word.find(">") + 1
+        if not 0 < close < len(word) or word in self._language.wheres or word in self._named:
+            return 0
+        if word[:close] not in self._language.tags:
+            return 0
+        blank = match.start() + close
+        self._space(match.start(), blank, word=word, left=word[:close], right=word[close:])
+        self._now.tokens.append(Token(word[:close], match.start()))
+        return blank
+
     def _ends(self, match: re.Match[str], word: str) -> bool:
         """Tell whether a word ends the definition; it may hang on the last word of a line."""
         if self._now.opener is None or (word != ";" and not _LINE_ENDS(self._folded, match.end())):
@@ -181,10 +196,10 @@ class _Scanner:
     def _take(self, match: re.Match[str]) -> int:
         """Add a parsing word; inside a definition most of them are words like others."""
         word, inside = match["takes"], self._now.opener is not None
-        if word in self._beginners and (not inside or self._begins_line(match)):
+        if word in self._language.beginners and (not inside or self._begins_line(match)):
             self._begin(match)
             return 0
-        if inside and word not in self._at_once:
+        if inside and word not in self._language.at_once:
             self._awaiting = False
             self._now.tokens.append(Token(word, match.start()))
             return match.end("takes")
@@ -200,6 +215,7 @@ class _Scanner:
         if match["name"] is None:
             self._report("vocabulary.name_missing", match.start(), word=match["takes"])
         name = match["name"] or ""
+        self._named.add(name)
         self._now = Segment(opener=Token(match["takes"], match.start(), Kind.TAKING, name))
         self._awaiting = True
 

@@ -87,19 +87,9 @@ def _tell_gforth(program: Program, unknown: Unknown, severity: Severity | None) 
 
 
 def _cut(program: Program, word: str) -> int | None:
-    """Find where a blank is missing: behind a tag, before a `;`, or between a number and a word."""
-    close = word.find(">") + 1
-    while 0 < close < len(word):
-        if word[:close] in program.language.tags:
-            return close
-        close = word.find(">", close) + 1
-    if len(word) > 1 and word.endswith(";") and _exists(program, word[:-1]):
-        return len(word) - 1
-    return None
-
-
-def _exists(program: Program, word: str) -> bool:
-    return word in program.known or is_number(word)
+    """Find where a blank is missing before a `;`."""
+    exists = word[:-1] in program.known or is_number(word[:-1])
+    return len(word) - 1 if word.endswith(";") and exists else None
 
 
 def _form(patterns: tuple[Pattern, ...], word: str) -> str | None:

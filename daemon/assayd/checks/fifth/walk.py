@@ -148,14 +148,13 @@ class Walk:
 
     def _plain(self, word: Word, token: Token) -> None:
         """Do what a word with a fixed effect does, and nothing else to it."""
-        state = self.state
-        if not word.certain:
-            state.certain = False
-        count = word.takes
+        state, count = self.state, word.takes
         if not count:
+            state.certain = state.certain and word.certain
             state.cells.extend(NONES[word.leaves])
             return
         taken = self.take(count, word, token) if count > len(state.cells) else state.pop(count)
+        state.certain = state.certain and word.certain
         if word.moves is not None:
             state.cells.extend([taken[place] for place in word.moves])
         elif any(taken):
@@ -206,13 +205,12 @@ class Walk:
 
     def _call(self, word: Word, token: Token) -> None:
         """Let a word act on the stack and on strings."""
-        if not word.certain:
-            self.state.certain = False
         if word.effect is None:
             self.flow.call(word, token, [])
             self.state.lose()
             return
         taken = self.take(word.takes, word, token)
+        self.state.certain = self.state.certain and word.certain
         self.state.cells.extend(self.flow.call(word, token, taken))
 
     def _watch(self, word: Word, token: Token) -> None:
