@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,6 @@ from assayd.ports.validator import Validator
 from assayd.sandbox.outcome import unit_outcome
 from assayd.sandbox.runner import Observer
 
-Document = Mapping[str, object]
 Emit = Callable[[str, dict[str, object]], None]
 
 
@@ -63,14 +62,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An attempt with its verdict, and its documents as the bundle has them.
+    """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
-    `static_misses` are the rules of what the runtime policy refused in code that passed the static stages.
+    Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
+    what the runtime policy refused in code that passed the static stages.
     """
 
     attempt: Attempt
-    report: Document
-    execution: Document | None
+    report: bytes | None
+    execution: bytes | None
     static_misses: tuple[str, ...] = ()
 
 

@@ -36,6 +36,7 @@ _MOST_KILLABLE = b"1000"
 _RECURSION_LIMIT = 1000
 
 _exit = os._exit
+_end_interpreter = kernel.end_interpreter
 _set_recursion_limit = sys.setrecursionlimit
 
 
@@ -157,6 +158,9 @@ def _finish(record: Record, reporter: Reporter) -> int:
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
     reporter.result(record)
+    exit_code = record.get("exit_code")
+    if type(exit_code) is int:
+        _end_interpreter(exit_code)
     return _EXITS.get(record["status"], _FAILED)
 
 

@@ -134,3 +134,25 @@ class Rates(Protocol):
         `payload` is as it was submitted: nothing of it is parsed here.
         """
         ...
+
+
+@runtime_checkable
+class Narrowing(Protocol):
+    """A kind whose payload has a say in its policy. Optional."""
+
+    def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
+        """Give the policy with what the payload asks for; it can only tighten.
+
+        Raises: RequestError, when the payload and the policy do not go together.
+        """
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A kind whose prepared payload has more fields than a submitted one. Optional."""
+
+    @property
+    def prepared(self) -> type[BaseModel]:
+        """The model of what `prepare` gives."""
+        ...

@@ -8,7 +8,8 @@ Pure. Evidence is asked in this order, and the first that speaks decides:
     4. the signal                that the child died of, as wait saw it
     5. the exit code             as wait saw it
     6. the record                exactly one result, well formed (none of a unit that became another
-                                 program: its status is its result), and nothing left running
+                                 program, any of a script: its status is its result)
+    7. what is left              nothing may be running
 
 The exit code alone never names a cause beyond "it was not 0". A counter that moved beside a complete,
 good record does not fail the unit: it stays in the evidence as a limit that was met.
@@ -94,19 +95,26 @@ def _counted(unit: UnitResult) -> Cause | None:
 
 def _by_wait(unit: UnitResult, planned: Unit) -> Outcome:
     status = unit.wait_status or 0
-    is_program = planned.program is Program.EXEC
     if os.WIFSIGNALED(status):
         return _outcome(Cause.SIGNALLED, unit)
     if os.WEXITSTATUS(status):
-        never_started = {"executed": False} if is_program and unit.results else {}
-        return _outcome(Cause.EXITED_NONZERO, unit, **never_started)
-    if unit.malformed is not None:
-        return _outcome(Cause.PROTOCOL_VIOLATION, unit, malformed=unit.malformed)
-    if len(unit.results) != (0 if is_program else 1):
-        return _outcome(Cause.PROTOCOL_VIOLATION, unit, result_records=len(unit.results))
+        never_started = planned.program is Program.EXEC and unit.results
+        return _outcome(Cause.EXITED_NONZERO, unit, **({"executed": False} if never_started else {}))
+    if (wrong := _wrong_record(unit, planned)) is not None:
+        return _outcome(Cause.PROTOCOL_VIOLATION, unit, **wrong)
     if unit.left_processes:
         return _outcome(Cause.LEFT_PROCESSES, unit, left_processes=unit.left_processes)
     return _outcome(Cause.COMPLETED, unit)
+
+
+def _wrong_record(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
+    """Say what is wrong with the record of a unit that ended well; None when nothing is."""
+    if planned.status_decides and planned.program is not Program.EXEC:
+        return None
+    if unit.malformed is not None:
+        return {"malformed": unit.malformed}
+    wanted = 0 if planned.program is Program.EXEC else 1
+    return None if len(unit.results) == wanted else {"result_records": len(unit.results)}
 
 
 def _outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
