@@ -87,8 +87,8 @@ class Control:
         self._open(token, self._branch(word, token))
 
     def else_(self, _: Word, token: Token) -> None:
-        """Walk the other way."""
-        frame = self._expect(token, "if")
+        """Walk the other way; that of a while behind its repeat, too."""
+        frame = self._expect(token, "if", "while")
         if frame is not None:
             self._open(token)
             self._state.restore(frame.saved)
