@@ -69,6 +69,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
     ] = None,
     as_json: Json = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the YAML form of a Fifth program's report.")
+    ] = False,
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
@@ -77,6 +80,10 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
     if repair is not None:
         raise RequestError("repair.unavailable", "--repair is not available yet")
+    if as_yaml:
+        from assayd.cli.yaml_form import require_kind
+
+        require_kind(kind)
     submission = build_submission(
         Request(
             kind=kind,
@@ -90,8 +97,13 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         )
     )
     with _client(context) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not as_json)
-    _print_attempt(attempt, as_json=as_json)
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or as_yaml))
+    if as_yaml:
+        from assayd.cli.yaml_form import write_yaml
+
+        print(write_yaml(attempt, submission, ascii_only=sys.stdout.isatty()), end="")
+    else:
+        _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
 
@@ -305,11 +317,15 @@ def build(
         Path | None,
         typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
     ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Files that go into the image named, e.g. Fifth's libraries."),
+    ] = None,
 ) -> None:
     """Build images and load them into the engine."""
     from assayd.cli.images import build_images
 
-    build_images(names or (), cache)
+    build_images(names or (), cache, library)
 
 
 @images_app.command("list")
