@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -16,13 +17,16 @@ import uvicorn
 import assayd.guest
 from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.api import Access, ApiLimits, create_app, server_config
+from assayd.api import Access, ApiLimits, create_app, loopback_config, server_config
 from assayd.engines.docker import DockerEngine
+from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
 from assayd.ids import SystemClock, Ulids
 from assayd.lifecycle import Parts
 from assayd.metrics import Metrics
+from assayd.model.attempt import State
 from assayd.model.run import Limits, RunSpec
+from assayd.observation import watch_disk
 from assayd.policies import PolicySet, load_policies
 from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.ports.validator import Validator
@@ -63,6 +67,7 @@ class Assembly:
     service: DaemonService
     policies: PolicySet
     api: uvicorn.Config
+    metrics_api: uvicorn.Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     await artifacts.sweep()
     analyst = Analyst(_analysis_limits(settings), settings.validators)
     await stack.enter_async_context(analyst.running())
-    house, reaper = await _build_house(settings, basics, stack)
+    house, reaper = await _build_house(settings, basics, metrics, stack)
     parts = Parts(
         analyst=analyst,
         sandbox=house.sandbox,
@@ -100,6 +105,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     scheduler = Scheduler(parts=parts, hub=hub, metrics=metrics, limits=_queue_limits(settings))
     await stack.enter_async_context(scheduler.running())
+    _watch(metrics, scheduler, settings)
     service = DaemonService(
         stock=Stock(
             jobs=jobs,
@@ -117,7 +123,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
         caps=basics.caps,
         rehearsal=Rehearsal(analyst, house.sandbox),
     )
-    app = create_app(service, access=_access(settings), limits=_api_limits(settings))
+    app = create_app(service, access=_access(settings), limits=_api_limits(settings), metrics=metrics)
     return Assembly(
         origin=basics.origin,
         scheduler=scheduler,
@@ -127,6 +133,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
         service=service,
         policies=basics.policies,
         api=server_config(app, connections=settings.limits.connections),
+        metrics_api=loopback_config(service.metrics),
     )
 
 
@@ -143,11 +150,25 @@ def _basics(settings: Settings) -> _Basics:
     )
 
 
-async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
+def _watch(metrics: Metrics, scheduler: Scheduler, settings: Settings) -> None:
+    """Let gauges show what there is at the moment that they are read."""
+    for state in set(State) - {State.FINISHED}:
+        metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
+    watch_disk(metrics, settings.state_dir)
+
+
+def _count(scheduler: Scheduler, state: State) -> int:
+    return scheduler.states()[state]
+
+
+async def _build_house(
+    settings: Settings, basics: _Basics, metrics: Metrics, stack: AsyncExitStack
+) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    engine = DockerEngine(
+    docker = DockerEngine(
         base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
     )
+    engine = MeasuredEngine(docker, metrics, basics.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,

@@ -32,6 +32,7 @@ class Job:
     validator: Validator
     deadline: Deadline
     emit: Emit
+    request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def move(self, state: State) -> None:

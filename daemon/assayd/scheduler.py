@@ -24,6 +24,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
+from assayd.observation import count_attempt, summary_line
 from assayd.ports.checkpoint import Step
 from assayd.ports.store import Event
 from assayd.ports.validator import Validator
@@ -50,13 +51,17 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A submission with everything that was decided when it was accepted."""
+    """A submission with everything that was decided when it was accepted.
+
+    `request_id` is of the request that brought it; None when an earlier life has left it.
+    """
 
     attempt: Attempt
     submission: Submission
     policy: ExecutionPolicy
     limits: Limits
     validator: Validator
+    request_id: str | None = None
 
 
 class Scheduler:
@@ -92,6 +97,12 @@ class Scheduler:
         """Count the attempts under way."""
         return len(self._active)
 
+    def states(self) -> Counter[State]:
+        """Count what has no verdict yet, by state."""
+        counts = Counter(job.attempt.state for job in self._active.values())
+        counts[State.QUEUED] += len(self._queue)
+        return counts
+
     def admit(self, uid: int) -> None:
         """Check that one more attempt of this user can be accepted now.
 
@@ -112,7 +123,9 @@ class Scheduler:
         self._unfinished[order.attempt.peer.uid] += 1
         self._held_bytes += len(order.submission.document)
         self._queue.append(order)
-        self._hub.publish(order.attempt.id, 0, "state", {"state": State.QUEUED.value})
+        self._metrics.accepted.labels(order.attempt.kind).inc()
+        told: dict[str, object] = {"state": State.QUEUED.value, "request_id": order.request_id}
+        self._hub.publish(order.attempt.id, 0, "state", told)
         self._advance()
 
     def _advance(self) -> None:
@@ -123,6 +136,7 @@ class Scheduler:
             self._active[order.attempt.id] = job
             self._tasks.create_task(self._run(job), name=f"attempt-{order.attempt.id}")
         self._metrics.queue_depth.set(len(self._queue))
+        self._metrics.queue_bytes.set(self._held_bytes)
 
     def _job(self, order: Order) -> Job:
         started = self._parts.clock.now()
@@ -135,6 +149,7 @@ class Scheduler:
             validator=order.validator,
             deadline=Deadline(WAITING_S),
             emit=self._emitter(attempt.id),
+            request_id=order.request_id,
         )
         job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
         return job
@@ -152,7 +167,10 @@ class Scheduler:
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
         with structlog.contextvars.bound_contextvars(
-            attempt_id=attempt_id, kind=job.attempt.kind, policy=job.attempt.policy
+            request_id=job.request_id,
+            attempt_id=attempt_id,
+            kind=job.attempt.kind,
+            policy=job.attempt.policy,
         ):
             try:
                 finished = await self._finish(job)
@@ -221,35 +239,11 @@ class Scheduler:
                 return attempt
 
     def _summarise(self, finished: Finished) -> None:
-        """Write the one line that carries everything an operator asks."""
-        attempt = finished.attempt
-        self._count_static_misses(finished)
-        self._count(attempt)
-        log.info(
-            "attempt.finished",
-            verdict=attempt.verdict.value if attempt.verdict else None,
-            cause=attempt.cause,
-            warm=attempt.warm,
-            run_number=attempt.run_number,
-            error=attempt.error.code if attempt.error else None,
-            uid=attempt.peer.uid,
-            bundle=attempt.bundle,
-            **{f"{step}_ms": round(took * 1000, 3) for step, took in attempt.timings_s.items()},
-        )
-
-    def _count_static_misses(self, finished: Finished) -> None:
-        """Count what the runtime policy refused after the static stages had passed it."""
+        """Count it, and write the one line that carries everything an operator asks."""
         for rule in finished.static_misses:
             self.static_misses[finished.attempt.kind, rule] += 1
-            self._metrics.static_misses.labels(finished.attempt.kind, rule).inc()
-
-    def _count(self, attempt: Attempt) -> None:
-        verdict = attempt.verdict.value if attempt.verdict else "none"
-        self._metrics.attempts.labels(attempt.kind, verdict, attempt.cause or "none").inc()
-        for step, took_s in attempt.timings_s.items():
-            self._metrics.attempt_duration.labels(step).observe(took_s)
-        if attempt.warm is not None:
-            self._metrics.leases.labels("warm" if attempt.warm else "cold").inc()
+        count_attempt(self._metrics, finished)
+        log.info("attempt.finished", **summary_line(finished))
 
     def cancel(self, attempt_id: str) -> bool:
         """End an attempt, waiting or under way; False when it is neither."""

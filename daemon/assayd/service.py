@@ -11,6 +11,7 @@ import structlog
 
 from assayd.errors import AssaydError, RequestError
 from assayd.job import Finished
+from assayd.log import request_id
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.policy import ExecutionPolicy
@@ -144,6 +145,7 @@ class DaemonService:
             policy=policy,
             limits=limits_of(policy, self._caps),
             validator=self.kinds[submission.kind],
+            request_id=request_id(),
         )
         self._scheduler.start(order)
 

@@ -14,6 +14,8 @@ from assayd.api import discovery, routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, PeerHttpTools
+from assayd.api.requests import RequestIds
+from assayd.metrics import Metrics
 from assayd.ports.service import Service
 from assayd.wire import SubmissionBody
 
@@ -38,7 +40,9 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(service: Service, *, access: Access, limits: ApiLimits = _USUAL) -> FastAPI:
+def create_app(
+    service: Service, *, access: Access, limits: ApiLimits = _USUAL, metrics: Metrics | None = None
+) -> FastAPI:
     """Create the application for a daemon."""
     app = Api(
         title="assayd",
@@ -55,6 +59,9 @@ def create_app(service: Service, *, access: Access, limits: ApiLimits = _USUAL) 
     app.include_router(discovery.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
+    app.add_middleware(
+        RequestIds, metrics=metrics or Metrics()
+    )  # the last one added is the first to be asked
     return app
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import grp
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -49,6 +51,22 @@ def _known_group(name: str) -> str:
     return name
 
 
+def _loopback(text: str) -> str:
+    host, port = _parted(text)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback or port > 65535:
+        raise ValueError(f"{text!r} is not a loopback address with a port, e.g. 127.0.0.1:9464 or [::1]:9464")
+    return text
+
+
+def _parted(text: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
+    return (found[1] or found[2], int(found[3])) if found else ("", 0)
+
+
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
 Zero = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
 Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
@@ -56,6 +74,7 @@ Mode = Annotated[
     int, BeforeValidator(_octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
 ]
 Group = Annotated[str, AfterValidator(_known_group)]
+Loopback = Annotated[str, AfterValidator(_loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
@@ -155,6 +174,19 @@ class Retention(_Section):
     days: Count = Field(30, description="Attempts and bundles older than this are removed.")
 
 
+class Metrics(_Section):
+    """Metrics beyond the socket."""
+
+    listen: Loopback | None = Field(
+        None, description="Loopback address and port for /metrics and /healthz; unset: the socket alone."
+    )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Give host and port."""
+        return _parted(self.listen) if self.listen is not None else None
+
+
 class Log(_Section):
     """The log on standard error."""
 
@@ -165,6 +197,8 @@ class Log(_Section):
 
 
 def _default_state_dir() -> Path:
+    if os.environ.get("STATE_DIRECTORY"):  # the service manager has made it: systemd.exec(5)
+        return Path(os.environ["STATE_DIRECTORY"])
     if os.geteuid() == 0:
         return Path("/var/lib/assayd")
     base = os.environ.get("XDG_STATE_HOME")
@@ -204,6 +238,7 @@ class Settings(_Section):
     widest_bounds: WidestReach = WidestReach()
     access: Access = Access()
     retention: Retention = Retention()
+    metrics: Metrics = Metrics()
     log: Log = Log()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
