@@ -26,7 +26,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.observation import count_attempt, summary_line
 from assayd.ports.checkpoint import Step
-from assayd.ports.store import Event
+from assayd.ports.store import Event, Query
 from assayd.ports.validator import Validator
 from assayd.store.events import EventHub
 
@@ -102,6 +102,13 @@ class Scheduler:
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
+
+    def under_way(self, query: Query) -> list[Attempt]:
+        """List attempts in one of the states that only memory knows, newest first."""
+        found = [job.attempt for job in self._active.values() if query.matches(job.attempt)]
+        return sorted(found, key=lambda attempt: (attempt.created_at, attempt.id), reverse=True)[
+            : query.limit
+        ]
 
     def admit(self, uid: int) -> None:
         """Check that one more attempt of this user can be accepted now.

@@ -35,6 +35,9 @@ log = structlog.get_logger()
 RECENT = 256
 """How many finished attempts are kept in memory with their documents, for those who wait for them."""
 
+UNDER_WAY = frozenset(State) - {State.QUEUED, State.FINISHED}
+"""The states that only memory knows."""
+
 ROOM_KNOWN_S = 1.0
 """How long the answer to whether there is room on the disk holds good."""
 
@@ -194,6 +197,8 @@ class DaemonService:
 
     async def list(self, query: Query) -> Page:
         """List attempts, newest first; those under way with their present state."""
+        if query.state in UNDER_WAY:
+            return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
         page = await self._stock.jobs.list(query)
         fresh = tuple(self._scheduler.current(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)
