@@ -85,7 +85,11 @@ class _Section(BaseModel):
 class Engine(_Section):
     """The container engine."""
 
-    url: str | None = Field(None, description="Engine socket; unset: DOCKER_HOST, then the engine's default.")
+    url: str | None = Field(
+        None,
+        description="Engine socket; unset: DOCKER_HOST, then the engine's default.",
+        examples=["unix:///run/docker.sock"],
+    )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
@@ -164,7 +168,9 @@ class Access(_Section):
     uids: tuple[Zero, ...] = Field((), description="Users that may connect.")
     gids: tuple[Zero, ...] = Field((), description="Groups whose members may connect.")
     operators_group: Group | None = Field(
-        None, description="Group that sees and cancels everybody's attempts."
+        None,
+        description="Group that sees and cancels everybody's attempts.",
+        examples=["assayd-operators"],
     )
 
 
@@ -178,7 +184,9 @@ class Metrics(_Section):
     """Metrics beyond the socket."""
 
     listen: Loopback | None = Field(
-        None, description="Loopback address and port for /metrics and /healthz; unset: the socket alone."
+        None,
+        description="Loopback address and port for /metrics and /healthz; unset: the socket alone.",
+        examples=["127.0.0.1:9464"],
     )
 
     @property
@@ -215,17 +223,29 @@ def _default_socket() -> Path:
 class Settings(_Section):
     """All settings. ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` outside."""
 
-    socket: Path = Field(default_factory=_default_socket, description="Where the API listens.")
+    socket: Path = Field(
+        default_factory=_default_socket,
+        description="Where the API listens; a socket unit's own socket goes before it.",
+        examples=["/run/assayd/assayd.sock"],
+    )
     socket_group: Group | None = Field(
-        None, description="Group that owns the socket; unset: the daemon's own."
+        None, description="Group that owns the socket; unset: the daemon's own.", examples=["assayd"]
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
-    state_dir: Path = Field(default_factory=_default_state_dir, description="Database and artifacts.")
+    state_dir: Path = Field(
+        default_factory=_default_state_dir,
+        description="Database and artifacts.",
+        examples=["/var/lib/assayd"],
+    )
     database_url: str | None = Field(
-        None, description="SQLAlchemy URL of the database; unset: SQLite in the state directory."
+        None,
+        description="SQLAlchemy URL of the database; unset: SQLite in the state directory.",
+        examples=["sqlite+aiosqlite:////var/lib/assayd/assayd.db"],
     )
     concurrency: Count = Field(
-        default_factory=lambda: 4 * (os.cpu_count() or 1), description="Attempts that run at once."
+        default_factory=lambda: 4 * (os.cpu_count() or 1),
+        description="Attempts that run at once; unset: four per processor.",
+        examples=[8],
     )
     policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
