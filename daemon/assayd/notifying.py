@@ -23,6 +23,9 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         # Without an address it would open a socket and forget it.
         self._line = sdnotify.SystemdNotifier() if environ.get("NOTIFY_SOCKET") else None
+        if self._line is not None and self._line.socket is not None:
+            # One that does not listen must not hold up the daemon; what it misses is told again.
+            self._line.socket.setblocking(False)
         self.every_s = _interval_s(environ)
 
     def ready(self, status: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,22 +18,42 @@ from support.extractors import GOOD, endless, extractor
 pytestmark = pytest.mark.engine
 
 
+class Manager:
+    """The service manager's end of the line: hears all that it is told."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._told: list[str] = []
+        self._more = threading.Condition()
+        self._ear = threading.Thread(target=self._listen, daemon=True)
+        self._ear.start()
+
+    def _listen(self) -> None:
+        while told := self._line.recv(4096):
+            with self._more:
+                self._told.append(told.decode())
+                self._more.notify_all()
+
+    def hear(self, wanted: str) -> str:
+        """Wait until something was told that begins so, and give the first."""
+        with self._more:
+            self._more.wait_for(lambda: any(told.startswith(wanted) for told in self._told), 90)
+            return next(told for told in self._told if told.startswith(wanted))
+
+    def end(self) -> None:
+        self._line.shutdown(socket.SHUT_RD)
+        self._ear.join()
+
+
 @pytest.fixture
-def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Give the service manager's end of the line that the daemon tells it on."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(str(tmp_path / "n"))
-        heard.settimeout(90)
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.bind(str(tmp_path / "n"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
         monkeypatch.setenv("WATCHDOG_USEC", "200000")
-        yield heard
-
-
-def hear(manager: socket.socket, wanted: str) -> str:
-    """Listen until something is told that begins so."""
-    while not (told := manager.recv(4096).decode()).startswith(wanted):
-        pass
-    return told
+        manager = Manager(line)
+        yield manager
+        manager.end()
 
 
 def test_attempt_is_seen_in_log_events_and_metrics_under_its_request(make_daemon: MakeDaemon) -> None:
@@ -76,25 +97,21 @@ def test_attempt_that_runs_is_listed_as_running_and_seen_in_the_live_view(
     assert f"{attempt['id']}  extractor  running" in seen
 
 
-def test_service_manager_hears_of_readiness_life_and_end(
-    make_daemon: MakeDaemon, manager: socket.socket
-) -> None:
+def test_service_manager_hears_of_readiness_life_and_end(make_daemon: MakeDaemon, manager: Manager) -> None:
     daemon = make_daemon()
     daemon.start()
 
-    assert hear(manager, "READY=1") == "READY=1\nSTATUS=serving; 0 attempts under way, 0 waiting"
-    assert hear(manager, "WATCHDOG=1").startswith("WATCHDOG=1\nSTATUS=serving")
+    assert manager.hear("READY=1") == "READY=1\nSTATUS=serving; 0 attempts under way, 0 waiting"
+    assert manager.hear("WATCHDOG=1").startswith("WATCHDOG=1\nSTATUS=serving")
     assert daemon.stop() == 0
-    assert hear(manager, "STOPPING=1") == "STOPPING=1\nSTATUS=stopping"
+    assert manager.hear("STOPPING=1") == "STOPPING=1\nSTATUS=stopping"
 
 
 def test_daemon_without_an_engine_is_up_and_says_what_it_lacks(
-    make_daemon: MakeDaemon, manager: socket.socket
+    make_daemon: MakeDaemon, manager: Manager
 ) -> None:
     daemon = make_daemon("unix:///nowhere/engine.sock")
     daemon.spawn()
 
-    told = hear(manager, "READY=1")
-
-    assert "not serving: the container engine cannot be reached" in told
+    assert "not serving: the container engine cannot be reached" in manager.hear("READY=1")
     assert daemon.stop() == 0

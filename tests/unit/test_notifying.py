@@ -52,6 +52,12 @@ async def test_sign_of_life_carries_the_status_of_its_moment(
     assert heard == [b"WATCHDOG=1\nSTATUS=one", b"WATCHDOG=1\nSTATUS=two"]
 
 
+def test_manager_that_does_not_read_holds_up_nobody(notifier: Notifier, manager: socket.socket) -> None:
+    for _ in range(10_000):
+        notifier.reloading()
+    assert manager.recv(200) == b"RELOADING=1"
+
+
 def test_nobody_listening_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     Notifier().ready("serving")
