@@ -1,4 +1,4 @@
-"""What all tests share: the engine that they may use, and a quiet log."""
+"""What all tests share: the engine that they may use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -17,6 +18,13 @@ structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.
 
 # Its helper container would need a network, a registry and the engine's socket.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
+
+
+# The same examples every time, and no judgement on how fast they are made: the machine may be busy.
+settings.register_profile(
+    "assayd", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+settings.load_profile("assayd")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,14 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from pathlib import Path
 
 import structlog
@@ -44,9 +51,20 @@ def run(settings: Settings, checkpoint: Checkpoint = unobserved) -> int:
     """
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
+    _take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, checkpoint))
     return 0
+
+
+def _take_priority(nice: int) -> None:
+    """Go before the engine's processes: refilling the pool keeps all cores busy, an attempt needs little.
+
+    A priority that this process was started with is left alone.
+    """
+    if os.getpriority(os.PRIO_PROCESS, 0) == 0:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
@@ -108,6 +126,7 @@ class Daemon:
             log.info("daemon.stopping")
             self._notifier.stopping()
             preparing.cancel()
+            self._parts.batches.stop()
             await self._drain()
             self._parts.scheduler.let_go()
             server.should_exit = side.should_exit = True
@@ -128,7 +147,7 @@ class Daemon:
 
     def _status(self) -> str:
         """Say in one line how the daemon is."""
-        ready, problem = self._parts.service.ready()
+        ready, problem = self._parts.house.ready()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts under way"
         if not ready:
@@ -140,9 +159,10 @@ class Daemon:
     async def _prepare(self) -> None:
         """Become ready, take up what an earlier life has left, say so, and stay ready."""
         # Asked before anything can be accepted: nothing of this life may be among it.
-        left = await self._parts.service.left_over()
+        left = await self._parts.intake.left_over()
         await self._parts.house.prepare()
-        await self._parts.service.take_up(left)
+        await self._parts.intake.take_up(left)
+        await self._parts.batches.take_up(left)
         origin = self._parts.origin
         log.info(
             "daemon.ready",

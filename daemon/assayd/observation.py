@@ -6,36 +6,70 @@ Decides what is told. The form of a line is `log`'s, the names of the metrics ar
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from assayd.job import Document, Finished
+from assayd.job import Facts, Finished
 from assayd.metrics import Metrics
-from assayd.model.attempt import Attempt
 
+Document = Mapping[str, object]
 RULES_TOLD = 10
 """How many rules the line of an attempt names; its report has them all."""
+
+
+def facts_of(report: Document, execution: Document | None) -> Facts:
+    """Give what operators are told of an attempt's two documents; what the guest wrote is not among it."""
+    ran = execution or {}
+    return Facts(
+        told={**_told_by_report(report), **_told_by_execution(ran)},
+        stages=tuple(
+            (str(stage["name"]), cast("float", stage["duration_ms"]) / 1000)
+            for stage in _rows(report, "stages")
+            if stage["status"] != "skipped"
+        ),
+        denied_imports=len(_rows(ran, "import_violations")),
+        denied_connections=sum(row["blocked"] is True for row in _rows(ran, "network_violations")),
+    )
+
+
+def _told_by_report(report: Document) -> dict[str, object]:
+    findings = _rows(report, "findings")
+    return {
+        "stage_reached": report.get("stage_reached"),
+        "errors": sum(finding["severity"] == "error" for finding in findings),
+        "warnings": sum(finding["severity"] == "warning" for finding in findings),
+        "policy_digest": report.get("policy_digest"),
+        "image_digest": report.get("image_digest"),
+    }
+
+
+def _told_by_execution(execution: Document) -> dict[str, object]:
+    told = ("exit_code", "signal", "cpu_ms", "peak_memory_bytes", "stdout_bytes", "stderr_bytes")
+    container = cast("Document", execution.get("container") or {})
+    return {**{key: execution.get(key) for key in told}, "container": container.get("id")}
 
 
 def summary_line(finished: Finished) -> dict[str, object]:
     """Give everything that an operator asks about one attempt, as the keys of one line of the log.
 
-    Durations are milliseconds. What the guest wrote is not among it.
+    Durations are milliseconds.
     """
-    attempt = finished.attempt
+    attempt, facts = finished.attempt, finished.facts
     return {
         "verdict": attempt.verdict.value if attempt.verdict else None,
         "cause": attempt.cause,
         "error": attempt.error.code if attempt.error else None,
-        **_told_by_report(finished.report),
-        **_told_by_execution(finished.execution or {}),
+        "rules": list(attempt.rules[:RULES_TOLD]),
+        **facts.told,
+        "denied_imports": facts.denied_imports,
+        "denied_connections": facts.denied_connections,
         "warm": attempt.warm,
         "run_number": attempt.run_number,
         "attempt_number": attempt.attempt_number,
         "batch_id": attempt.batch_id,
         "parent_id": attempt.parent_id,
+        "replay_of": attempt.replay_of,
         "labels": dict(attempt.labels),
         "uid": attempt.peer.uid,
         "pid": attempt.peer.pid,
@@ -45,52 +79,21 @@ def summary_line(finished: Finished) -> dict[str, object]:
     }
 
 
-def _told_by_report(report: Document) -> dict[str, object]:
-    findings = _rows(report, "findings")
-    errors = Counter(str(finding["rule"]) for finding in findings if finding["severity"] == "error")
-    return {
-        "stage_reached": report.get("stage_reached"),
-        "errors": errors.total(),
-        "warnings": sum(finding["severity"] == "warning" for finding in findings),
-        "rules": list(errors)[:RULES_TOLD],
-        "policy_digest": report.get("policy_digest"),
-        "image_digest": report.get("image_digest"),
-    }
-
-
-def _told_by_execution(execution: Document) -> dict[str, object]:
-    told = ("exit_code", "signal", "cpu_ms", "peak_memory_bytes", "stdout_bytes", "stderr_bytes")
-    container = cast("Document", execution.get("container") or {})
-    return {
-        **{key: execution.get(key) for key in told},
-        "denied_imports": len(_rows(execution, "import_violations")),
-        "denied_connections": _denied_connections(execution),
-        "container": container.get("id"),
-    }
-
-
 def count_attempt(metrics: Metrics, finished: Finished) -> None:
     """Count a finished attempt."""
-    attempt, kind = finished.attempt, finished.attempt.kind
+    attempt, facts, kind = finished.attempt, finished.facts, finished.attempt.kind
     verdict = attempt.verdict.value if attempt.verdict else "none"
     metrics.attempts.labels(kind, verdict, attempt.cause or "none").inc()
     for rule in finished.static_misses:
         metrics.static_misses.labels(kind, rule).inc()
     if attempt.warm is not None:
         metrics.leases.labels("warm" if attempt.warm else "cold").inc()
-    execution = finished.execution or {}
-    metrics.denied_imports.labels(kind).inc(len(_rows(execution, "import_violations")))
-    metrics.denied_connections.labels(kind).inc(_denied_connections(execution))
-    _measure(metrics, attempt, finished.report)
-
-
-def _measure(metrics: Metrics, attempt: Attempt, report: Document) -> None:
+    metrics.denied_imports.labels(kind).inc(facts.denied_imports)
+    metrics.denied_connections.labels(kind).inc(facts.denied_connections)
     for step, took_s in attempt.timings_s.items():
         metrics.attempt_duration.labels(step).observe(took_s)
-    for stage in _rows(report, "stages"):
-        if stage["status"] != "skipped":
-            took_s = cast("float", stage["duration_ms"]) / 1000
-            metrics.stage_duration.labels(attempt.kind, str(stage["name"])).observe(took_s)
+    for stage, took_s in facts.stages:
+        metrics.stage_duration.labels(kind, stage).observe(took_s)
 
 
 def watch_disk(metrics: Metrics, state_dir: Path) -> None:
@@ -105,10 +108,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:  # the write-ahead log comes and goes
         return 0
-
-
-def _denied_connections(execution: Document) -> int:
-    return sum(row["blocked"] is True for row in _rows(execution, "network_violations"))
 
 
 def _rows(document: Document, key: str) -> Sequence[Mapping[str, object]]:

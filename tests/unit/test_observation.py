@@ -14,7 +14,7 @@ from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.observation import count_attempt, summary_line, watch_disk
+from assayd.observation import count_attempt, facts_of, summary_line, watch_disk
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
@@ -35,10 +35,10 @@ def finished(name: str, verdict: Verdict, **attempt: object) -> Finished:
         cause=document["cause"],
         timings_s={"queued": 0.001, "run": 0.25, "total": 0.5},
         bundle=document["bundle"],
+        rules=("runtime.exception",),
     )
-    return Finished(
-        attempt=replace(made, **attempt), report=document["report"] or {}, execution=document["execution"]
-    )
+    facts = facts_of(document["report"] or {}, document["execution"])
+    return Finished(attempt=replace(made, **attempt), report=b"", execution=b"", facts=facts)
 
 
 def test_line_of_an_attempt_answers_what_an_operator_asks() -> None:
@@ -54,11 +54,9 @@ def test_line_of_an_attempt_answers_what_an_operator_asks() -> None:
 
 
 def test_line_of_an_attempt_holds_nothing_that_the_guest_wrote() -> None:
-    ended = finished("failed_at_run", Verdict.FAILED)
-    assert ended.execution is not None
-    marked = replace(ended, execution={**ended.execution, "stdout": "written by the guest"})
+    execution = {"stdout": "written by the guest", "stderr": "written by the guest", "stdout_bytes": 20}
 
-    assert "written by the guest" not in json.dumps(summary_line(marked))
+    assert "written by the guest" not in json.dumps(dict(facts_of({}, execution).told))
 
 
 def test_line_of_a_refusal_has_the_same_keys() -> None:
