@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd.errors import AssaydError, RequestError
+from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits
@@ -170,6 +171,7 @@ class Intake:
             policy=policy,
             limits=limits_of(policy, self._caps),
             validator=self._stock.kinds[submission.kind],
+            request_id=request_id(),
         )
 
     async def left_over(self) -> Sequence[Attempt]:

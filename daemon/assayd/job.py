@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +31,7 @@ class Job:
     validator: Validator
     deadline: Deadline
     emit: Emit
+    request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def move(self, state: State) -> None:
@@ -61,6 +62,19 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What operators are told of a finished attempt beside its row: `told` for its line, the rest is counted.
+
+    `stages` are those that ran, with their time in seconds.
+    """
+
+    told: Mapping[str, object] = field(default_factory=dict)
+    stages: tuple[tuple[str, float], ...] = ()
+    denied_imports: int = 0
+    denied_connections: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
@@ -74,6 +88,7 @@ class Finished:
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    facts: Facts = field(default_factory=Facts)
 
 
 class Teller(Observer):

@@ -15,6 +15,8 @@ from assayd.api import discovery, pipelines, routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
+from assayd.api.requests import RequestIds
+from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
 from assayd.ports.service import Service
 from assayd.wire import SubmissionBody
@@ -40,7 +42,14 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(service: Service, batches: Batches, *, access: Access, limits: ApiLimits = _USUAL) -> FastAPI:
+def create_app(
+    service: Service,
+    batches: Batches,
+    *,
+    access: Access,
+    limits: ApiLimits = _USUAL,
+    metrics: Metrics | None = None,
+) -> FastAPI:
     """Create the application for a daemon."""
     app = Api(
         title="assayd",
@@ -60,6 +69,9 @@ def create_app(service: Service, batches: Batches, *, access: Access, limits: Ap
     app.include_router(pipelines.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
+    app.add_middleware(
+        RequestIds, metrics=metrics or Metrics()
+    )  # the last one added is the first to be asked
     return app
 
 

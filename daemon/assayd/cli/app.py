@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Validate untrusted code in throwaway containers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -363,6 +362,24 @@ def metrics(context: typer.Context) -> None:
     """Print the daemon's metrics."""
     with _client(context) as client:
         sys.stdout.write(client.metrics().decode())
+
+
+@app.command()
+def top(
+    context: typer.Context,
+    interval: Annotated[float, typer.Option(metavar="S", min=0.2, help="Seconds between looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, at the time since the start.")] = False,
+) -> None:
+    """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
+    from assayd.cli.terminal import out
+    from assayd.cli.top import Watch, render, watch
+
+    console = out()
+    with _client(context) as client:
+        if once or not console.is_terminal:
+            console.print(render(Watch(client).look()))
+        else:
+            watch(client, console, interval_s=interval)
 
 
 @app.command()

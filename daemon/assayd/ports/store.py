@@ -50,6 +50,21 @@ class Query:
     cursor: str | None = None
     limit: int = 50
 
+    def matches(self, attempt: Attempt) -> bool:
+        """Tell whether an attempt is wanted, wherever the page begins."""
+        wanted = {
+            "state": self.state,
+            "verdict": self.verdict,
+            "kind": self.kind,
+            "batch_id": self.batch_id,
+        }
+        return (
+            all(value is None or getattr(attempt, name) == value for name, value in wanted.items())
+            and all(attempt.labels.get(name) == value for name, value in self.labels)
+            and (self.since is None or attempt.created_at >= self.since)
+            and (self.uid is None or attempt.peer.uid == self.uid)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
