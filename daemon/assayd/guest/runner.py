@@ -65,6 +65,7 @@ class Runner:
             send=self._send,
         )
         self._greeted = False
+        self._done = False
         self._session: Session | None = None
         self._unit: Unit | None = None
         self._exit: int | None = None
@@ -112,6 +113,9 @@ class Runner:
         if not self._greeted:
             self._expect(kind, "hello")
             self._greet(header)
+        elif self._done or kind == "leave":
+            self._expect(kind, "leave")
+            self._exit = 0
         elif self._session is None:
             self._expect(kind, "begin")
             self._session = Session(read_attempt(header), self._programs, self._around)
@@ -153,7 +157,7 @@ class Runner:
         dropped = session.send_outputs()
         peak = self._around.cgroup.peak_memory_bytes()
         self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")
-        self._exit = 0
+        self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
         rest = memoryview(encode(header, body))

@@ -11,6 +11,7 @@ from assayd.sandbox.channel import Channel, GuestFault, integer, text
 from assayd.wire import canonical
 
 FINISH = encode({"type": "finish"})
+LEAVE = encode({"type": "leave"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
