@@ -10,7 +10,8 @@ import asyncio
 import json
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+import tempfile
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -53,67 +54,41 @@ async def run(
 ) -> bytes:
     """Run a program of the operator in a session of its own and give what it prints.
 
-    Whatever it has started is ended with it. Raises: ProviderError ``provider.command``.
+    Whatever it has started is ended with it. It reads and prints files, not pipes: neither side can wait for
+    the other then. Raises: ProviderError ``provider.command``.
     """
     kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            env={**kept, **environment},
-            start_new_session=True,
-        )
-    except OSError as problem:
-        raise _failed(f"{argv[0]} cannot be started: {problem.strerror}") from problem
-    try:
-        async with asyncio.timeout(timeout_s):
-            printed = await _converse(process, stdin)
-            status = await process.wait()
-    except TimeoutError as late:
-        raise _failed(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
-    finally:
-        await _end(process)
-    if status != 0:
-        raise _failed(f"{argv[0]} ended with {status}", retryable=True)
-    return printed
-
-
-async def _converse(process: Process, stdin: bytes) -> bytes:
-    """Feed and read at once: a program may print before it has read everything."""
-    feeding = asyncio.ensure_future(_feed(process, stdin))
-    try:
-        return await _read(process)
-    finally:
-        feeding.cancel()
-        await asyncio.wait({feeding})
-
-
-async def _feed(process: Process, stdin: bytes) -> None:
-    assert process.stdin is not None  # noqa: S101 - it was asked for
-    with suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(stdin)
-        await process.stdin.drain()
-    process.stdin.close()
-
-
-async def _read(process: Process) -> bytes:
-    assert process.stdout is not None  # noqa: S101 - it was asked for
-    printed = bytearray()
-    while part := await process.stdout.read(2**16):
-        printed += part
-        if len(printed) > MAX_REPLY_CHARS:
-            raise _failed(f"it printed more than {MAX_REPLY_CHARS} bytes")
-    return bytes(printed)
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=given,
+                stdout=printed,
+                stderr=DEVNULL,
+                env={**kept, **environment},
+                start_new_session=True,
+            )
+        except OSError as problem:
+            raise _failed(f"{argv[0]} cannot be started: {problem.strerror}") from problem
+        try:
+            status = await asyncio.wait_for(process.wait(), timeout_s)
+        except TimeoutError as late:
+            raise _failed(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
+        finally:
+            await _end(process)
+        if status != 0:
+            raise _failed(f"{argv[0]} ended with {status}", retryable=True)
+        printed.seek(0)
+        return printed.read(MAX_REPLY_CHARS + 1)
 
 
 async def _end(process: Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    # What it printed is read to the end, so that nothing of the pipe is left open.
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.communicate(), _REAP_S)
+        await asyncio.wait_for(process.wait(), _REAP_S)
 
 
 def _document(request: Request) -> bytes:
