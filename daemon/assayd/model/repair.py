@@ -52,9 +52,10 @@ class Usage:
 class Fix:
     """One reply of a provider, and what became of it.
 
-    `number` counts from 1. A duplicate was given before and is not run: it has no attempt. `fingerprint`
-    is that of the failure which its attempt ended with; None while it runs and when it was validated.
-    `digest` is that of the normal form of the patched submission.
+    `number` counts from 1. A duplicate was given before and is not run: it has no attempt. The id of an
+    attempt is chosen before it is submitted. `fingerprint` is that of the failure which the attempt ended
+    with; None while it runs and when it was validated. `digest` is that of the normal form of the patched
+    submission.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Fix:
     asked_at: datetime
     digest: str
     reason: str
+    passage: str
     patched_code: str
     duplicate: bool = False
     attempt_id: str | None = None
@@ -93,7 +95,14 @@ class Repair:
     fixes: tuple[Fix, ...] = ()
     hint: str | None = None
     outcome: RepairOutcome | None = None
+    detail: str | None = None
     finished_at: datetime | None = None
+
+    @property
+    def last_attempt_id(self) -> str:
+        """Name the attempt that is to be fixed next: the newest that was run."""
+        ran = [fix.attempt_id for fix in self.fixes if fix.attempt_id is not None]
+        return ran[-1] if ran else self.attempt_id
 
     @property
     def fingerprints(self) -> tuple[str, ...]:

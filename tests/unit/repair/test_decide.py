@@ -18,7 +18,7 @@ def failed(fingerprint: str, *, cause: str = "exited_nonzero", verdict: Verdict 
 
 def fix(**given: object) -> Fix:
     blank = {"number": 1, "strategy": Strategy.FIX, "asked_at": BEGAN, "digest": "", "reason": ""}
-    return Fix(**{**blank, "patched_code": "", **given})
+    return Fix(**{**blank, "passage": "", "patched_code": "", **given})
 
 
 DUPLICATE = fix(duplicate=True)
