@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -61,6 +62,7 @@ class Fix:
     number: int
     strategy: Strategy
     asked_at: datetime
+    error: str = ""
     digest: str
     reason: str
     passage: str
@@ -94,6 +96,7 @@ class Repair:
     first_cause: str | None = None
     fixes: tuple[Fix, ...] = ()
     hint: str | None = None
+    fallback: Mapping[str, object] | None = None
     outcome: RepairOutcome | None = None
     detail: str | None = None
     finished_at: datetime | None = None

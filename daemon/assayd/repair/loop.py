@@ -29,9 +29,12 @@ from assayd.ports.validator import Validator
 from assayd.repair.asking import ask
 from assayd.repair.decide import Stop, decide
 from assayd.repair.fingerprint import fingerprint
-from assayd.repair.prompt import build_prompt
+from assayd.repair.prompt import build_prompt, cut
 
 log = structlog.get_logger()
+
+ERROR_CHARS = 4000
+"""How much of what failed is kept with each fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,7 @@ class _Course:
             number=len(self.repair.fixes) + 1,
             strategy=strategy,
             asked_at=began,
+            error=cut(described.context.failure, ERROR_CHARS),
             digest=patched.digest,
             reason=reply.reason,
             passage=name,
