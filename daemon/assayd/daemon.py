@@ -112,6 +112,7 @@ class Daemon:
             log.info("daemon.stopping")
             self._notifier.notify("STOPPING=1")
             preparing.cancel()
+            self._parts.batches.stop()
             await self._drain()
             self._parts.scheduler.let_go()
             server.should_exit = True
@@ -123,9 +124,10 @@ class Daemon:
         """Become ready, take up what an earlier life has left, say so, and stay ready."""
         self._notifier.notify("STATUS=waiting for the container engine")
         # Asked before anything can be accepted: nothing of this life may be among it.
-        left = await self._parts.service.left_over()
+        left = await self._parts.intake.left_over()
         await self._parts.house.prepare()
-        await self._parts.service.take_up(left)
+        await self._parts.intake.take_up(left)
+        await self._parts.batches.take_up(left)
         self._notifier.notify("READY=1\nSTATUS=serving")
         origin = self._parts.origin
         log.info(

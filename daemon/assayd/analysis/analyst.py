@@ -38,7 +38,7 @@ from assayd.guest import frames
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
-from assayd.ports.validator import Validator
+from assayd.ports.validator import Preparing, Validator
 
 log = structlog.get_logger()
 
@@ -238,8 +238,9 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
 def _prepared(validator: Validator, payload: BaseModel, answer: Answer) -> BaseModel:
     if answer.prepared is None:
         return payload
+    model = validator.prepared if isinstance(validator, Preparing) else validator.payload
     try:
-        return validator.payload.model_validate(answer.prepared)
+        return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
         raise _broken("a prepared payload is none") from problem
 

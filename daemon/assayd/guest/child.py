@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -29,10 +29,14 @@ private.isolate(globals())
 _REPORT = 3
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
+_FAILED = 1
+_EXITS: Mapping[object, int] = {"returned": 0, "not_executed": 127}
+"""Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MOST_KILLABLE = b"1000"
 _RECURSION_LIMIT = 1000
 
 _exit = os._exit
+_end_interpreter = kernel.end_interpreter
 _set_recursion_limit = sys.setrecursionlimit
 
 
@@ -55,6 +59,7 @@ class Confinement:
     policy: RuntimePolicy
     reporter: Reporter
     system_call_filter: bytes
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,7 @@ class Plan:
     arguments: bytes
 
 
-def confine(attempt: Attempt, work_path: str) -> Confinement:
+def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(_REPORT)
     return Confinement(
@@ -74,6 +79,7 @@ def confine(attempt: Attempt, work_path: str) -> Confinement:
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
         system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+        environment=environment,
     )
 
 
@@ -100,9 +106,11 @@ def _run(plan: Plan) -> int:
     arguments = json.loads(plan.arguments)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
-    confinement.policy.install()
-    gc.enable()
-    record = plan.program.run(arguments, Context(policy=confinement.policy))
+    if plan.program.IN_PYTHON:
+        confinement.policy.install()
+        gc.enable()
+    context = Context(policy=confinement.policy, environment=confinement.environment)
+    record = plan.program.run(arguments, context)
     return _finish(record, confinement.reporter)
 
 
@@ -150,7 +158,10 @@ def _finish(record: Record, reporter: Reporter) -> int:
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
     reporter.result(record)
-    return 0 if record["status"] == "returned" else 1
+    exit_code = record.get("exit_code")
+    if type(exit_code) is int:
+        _end_interpreter(exit_code)
+    return _EXITS.get(record["status"], _FAILED)
 
 
 def _flush(stream: str) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import selectors
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 from . import kernel
@@ -26,6 +27,7 @@ from .startup import (
     preload,
     reset_signals,
     settle_memory,
+    take_environment,
     take_standard_streams,
 )
 from .unit import Surroundings, Unit
@@ -40,16 +42,16 @@ def main(work: str = WORK) -> NoReturn:
     """Serve the daemon on standard input and output, and exit."""
     kernel.set_dumpable(False)
     reset_signals()
-    os.environ.clear()
+    environment = take_environment()
     sys.dont_write_bytecode = True
     source, sink = take_standard_streams()
-    os._exit(Runner(source, sink, work).serve())
+    os._exit(Runner(source, sink, work, environment).serve())
 
 
 class Runner:
     """One conversation with the daemon."""
 
-    def __init__(self, source: int, sink: int, work: str) -> None:
+    def __init__(self, source: int, sink: int, work: str, environment: Mapping[str, str]) -> None:
         self._source = source
         self._sink = sink
         self._decoder = Decoder()
@@ -61,6 +63,7 @@ class Runner:
             processes=Processes(),
             cgroup=Cgroup(),
             work=WorkDirectory(work),
+            environment=environment,
             shared=open_shared_memory() if os.getpid() == 1 else (),
             send=self._send,
         )
@@ -126,6 +129,8 @@ class Runner:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
+            case "database":
+                session.add_database(body)
             case "stdin":
                 session.add_stdin(body)
             case "arguments":
