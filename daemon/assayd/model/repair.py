@@ -79,8 +79,9 @@ class Fix:
 class Repair:
     """One repair of one failed attempt, with all fixes so far.
 
-    `first_fingerprint` and `first_digest` are those of the attempt that it began with; `number` of fixes is
-    at most `max_attempts`. All of it must be over at `ends_at`.
+    `first_fingerprint` and `first_digest` are those of the attempt that it began with; None until that has
+    failed. There are at most `max_attempts` fixes. All of it must be over at `ends_at`, which counts from
+    then.
     """
 
     id: str
@@ -91,8 +92,8 @@ class Repair:
     max_attempts: int
     started_at: datetime
     ends_at: datetime
-    first_fingerprint: str
-    first_digest: str
+    first_fingerprint: str | None = None
+    first_digest: str | None = None
     first_cause: str | None = None
     fixes: tuple[Fix, ...] = ()
     hint: str | None = None
@@ -111,9 +112,9 @@ class Repair:
     def fingerprints(self) -> tuple[str, ...]:
         """Give the failures in the order in which they were met, one per attempt that was run."""
         found = (fix.fingerprint for fix in self.fixes if fix.fingerprint is not None)
-        return (self.first_fingerprint, *found)
+        return tuple(one for one in (self.first_fingerprint, *found) if one is not None)
 
     @property
-    def digests(self) -> frozenset[str]:
+    def digests(self) -> frozenset[str | None]:
         """Give the normal forms of everything that was tried, over the whole history."""
         return frozenset({self.first_digest, *(fix.digest for fix in self.fixes)})

@@ -47,8 +47,22 @@ class RepairStore(Protocol):
         """Record a repair as it is now, durably."""
         ...
 
+    async def remove(self, repair_id: str) -> None:
+        """Forget a repair that turned out not to be needed."""
+        ...
+
     async def get(self, repair_id: str) -> Repair | None:
         """Look a repair up."""
+        ...
+
+    async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
+        """Give the repairs that an attempt began or belongs to, oldest first."""
+        ...
+
+    async def list(
+        self, *, uid: int | None = None, before: str | None = None, limit: int = 50
+    ) -> Sequence[Repair]:
+        """Give repairs, newest first; those of one user, and older than the one named `before`."""
         ...
 
     async def unfinished(self) -> Sequence[Repair]:

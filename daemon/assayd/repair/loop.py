@@ -13,17 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import structlog
 
 from assayd.analysis.analyst import Analyst, WorkerDied
-from assayd.analysis.messages import Failed, Patched, Patching
+from assayd.analysis.messages import Described, Failed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
 from assayd.model.finding import Edit
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.llm import Provider, Request
+from assayd.ports.llm import Provider, Reply, Request
 from assayd.ports.repairs import Attempts, RepairStore, Subject
 from assayd.ports.validator import Validator
 from assayd.repair.asking import ask
@@ -48,12 +49,19 @@ class Means:
     providers: Mapping[str, Provider]
     clock: Clock
     ids: Ids
+    timeout: timedelta = timedelta(minutes=5)
+    source_bytes: int = 2**20
 
 
-async def run_repair(repair: Repair, means: Means) -> Repair:
-    """Carry a repair to its outcome and give it as it ended. Cancelling leaves it for the next life."""
-    left_s = (repair.ends_at - means.clock.now()).total_seconds()
-    course = _Course(repair, means)
+async def run_repair(repair: Repair, means: Means) -> Repair | None:
+    """Carry a repair to its outcome and give it as it ended; None when it was not needed after all.
+
+    Cancelling the task leaves the repair for the next life.
+    """
+    course = Course(repair, means)
+    if not await course.begin():
+        return None
+    left_s = (course.repair.ends_at - means.clock.now()).total_seconds()
     try:
         async with asyncio.timeout(max(left_s, 0.001)):
             outcome, detail = await course.follow()
@@ -62,18 +70,51 @@ async def run_repair(repair: Repair, means: Means) -> Repair:
         outcome, detail = RepairOutcome.TIMEOUT, "the time for the repair is over"
     except ProviderError as problem:
         outcome, detail = RepairOutcome.PROVIDER_FAILED, f"{problem.code}: {problem.message}"
-    except (RequestError, WorkerDied) as problem:
+    except (RequestError, FixUnusable, WorkerDied) as problem:
         # The fix can't be submitted, e.g. because it is too large: no better than no fix.
         outcome, detail = RepairOutcome.PROVIDER_FAILED, f"the fix cannot be used: {problem}"
     return await course.end(outcome, detail)
 
 
-class _Course:
+class FixUnusable(Exception):
+    """A fix is one that the payload cannot hold. Never leaves `repair`."""
+
+
+class Course:
     """One repair on its way."""
 
     def __init__(self, repair: Repair, means: Means) -> None:
         self.repair = repair
         self._means = means
+
+    async def begin(self) -> bool:
+        """Wait until the attempt has failed; False, and no repair any more, when it did not."""
+        if self.repair.first_fingerprint is not None:
+            return True
+        subject = await self._means.attempts.finished(self.repair.attempt_id)
+        if subject.attempt.verdict is not Verdict.FAILED:
+            await self._means.repairs.remove(self.repair.id)
+            return False
+        described = await self._described(subject)
+        now = self._means.clock.now()
+        began = replace(
+            self.repair,
+            started_at=now,
+            ends_at=now + self._means.timeout,
+            first_fingerprint=fingerprint(subject.report),
+            first_digest=described.digest,
+            first_cause=subject.attempt.cause,
+        )
+        await self._keep(began)
+        return True
+
+    async def edit(self, code: str, reason: str) -> None:
+        """Take a person's code for the first fix."""
+        subject = await self._means.attempts.finished(self.repair.last_attempt_id)
+        described = await self._described(subject)
+        await self._add(
+            Strategy.FIX, self._means.clock.now(), subject, described, Reply(code=code, reason=reason)
+        )
 
     async def follow(self) -> tuple[RepairOutcome, str | None]:
         """Take step after step until one says stop."""
@@ -127,8 +168,7 @@ class _Course:
         """Ask for one fix and put it on record, with the id of its attempt."""
         means, began = self._means, self._means.clock.now()
         subject = await means.attempts.finished(self.repair.last_attempt_id)
-        failed = Failed(payload=_payload(subject), report=dict(subject.report))
-        described = await means.analyst.describe(means.kinds[self.repair.kind], failed)
+        described = await self._described(subject)
         prompt = build_prompt(described.context, strategy, hint=self.repair.hint)
         request = Request(
             system=prompt.system,
@@ -139,7 +179,13 @@ class _Course:
         left_s = (self.repair.ends_at - began).total_seconds()
         provider = means.providers[self.repair.provider]
         reply = await ask(provider, request, timeout_s=left_s, clock=means.clock)
-        name = described.context.passage.name
+        await self._add(strategy, began, subject, described, reply)
+
+    async def _add(
+        self, strategy: Strategy, began: datetime, subject: Subject, described: Described, reply: Reply
+    ) -> None:
+        """Put a fix on record, with the id that its attempt will have; a duplicate gets none."""
+        means, name = self._means, described.context.passage.name
         patched = await self._patched(subject, name, reply.code)
         duplicate = patched.digest in self.repair.digests
         fix = Fix(
@@ -158,7 +204,13 @@ class _Course:
         log.info("repair.fix_received", repair_id=self.repair.id, number=fix.number, duplicate=duplicate)
         await self._keep(replace(self.repair, fixes=(*self.repair.fixes, fix)))
 
+    async def _described(self, subject: Subject) -> Described:
+        failed = Failed(payload=_payload(subject), report=dict(subject.report))
+        return await self._means.analyst.describe(self._means.kinds[self.repair.kind], failed)
+
     async def _patched(self, subject: Subject, passage: str, code: str) -> Patched:
+        if len(code.encode()) > self._means.source_bytes:
+            raise FixUnusable(f"it is larger than {self._means.source_bytes} bytes")
         patching = Patching(payload=_payload(subject), passage=passage, code=code)
         return await self._means.analyst.patch(self._means.kinds[self.repair.kind], patching)
 

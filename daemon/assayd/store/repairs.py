@@ -40,6 +40,11 @@ class DatabaseRepairStore:
 
         await self._access.write(apply)
 
+    async def remove(self, repair_id: str) -> None:
+        """Forget a repair that turned out not to be needed."""
+        wanted = delete(repairs).where(repairs.c.id == repair_id)
+        await self._access.write(lambda connection: connection.execute(wanted).close())
+
     async def get(self, repair_id: str) -> Repair | None:
         """Look a repair up."""
         found = await self._read(select(repairs).where(repairs.c.id == repair_id))

@@ -19,7 +19,6 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.llm import Reply, Request
 from assayd.ports.repairs import Document, Subject
-from assayd.repair.fingerprint import fingerprint
 from assayd.repair.loop import Means, run_repair
 
 FIRST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -93,8 +92,17 @@ class Store:
             raise Power
         self.saves.append(repair)
 
+    async def remove(self, repair_id: str) -> None:
+        self.saves.clear()
+
     async def get(self, repair_id: str) -> Repair | None:
         return self.saves[-1] if self.saves else None
+
+    async def of_attempt(self, attempt_id: str) -> list[Repair]:
+        return self.saves[-1:]
+
+    async def list(self, **_: object) -> list[Repair]:
+        return self.saves[-1:]
 
     async def unfinished(self) -> list[Repair]:
         return [repair for repair in self.saves[-1:] if repair.outcome is None]
@@ -141,12 +149,10 @@ class Bench:
             max_attempts=3,
             started_at=now,
             ends_at=now + timedelta(minutes=5),
-            first_fingerprint=fingerprint(self.attempts.known[FIRST].report),
-            first_digest="first",
         )
         self._analyst = analyst
 
-    async def run(self, repair: Repair | None = None) -> Repair:
+    async def run(self, repair: Repair | None = None) -> Repair | None:
         means = Means(
             attempts=self.attempts,
             repairs=self.store,
@@ -157,6 +163,14 @@ class Bench:
             ids=Ulids(),
         )
         return await run_repair(repair or self.repair, means)
+
+
+async def test_an_attempt_that_did_not_fail_needs_no_repair(analyst: Analyst) -> None:
+    bench = Bench(analyst)
+    bench.attempts._add(FIRST, {"kind": "extractor", "payload": {**PAYLOAD, "code": "x = good"}}, 1)
+    await bench.store.save(bench.repair)
+    assert await bench.run() is None
+    assert not bench.store.saves
 
 
 @pytest.mark.parametrize(
@@ -207,7 +221,7 @@ async def test_an_attempt_under_way_is_cancelled_when_the_time_is_over(analyst: 
     assert bench.attempts.cancelled == [ended.fixes[0].attempt_id]
 
 
-@pytest.mark.parametrize("save", range(5))
+@pytest.mark.parametrize("save", range(6))
 async def test_a_repair_goes_on_where_it_stood_when_the_power_went_out(analyst: Analyst, save: int) -> None:
     bench = Bench(analyst, "a", "b", "c", "d", "e")
     bench.store = Store(fails_at=save)
