@@ -135,6 +135,28 @@ class _Verbs(Generic[DocumentT, BytesT]):
         """Give a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
         return self._ask(Ask(method="GET", path="/v1/attempts", query=_filter_query(filters)))
 
+    def repair(self, attempt_id: str, **request: object) -> DocumentT:
+        """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
+        wanted = {name: value for name, value in request.items() if value is not None}
+        return self._ask(Ask(method="POST", path=_path("attempts", attempt_id, "repair"), document=wanted))
+
+    def repairs_of(self, attempt_id: str) -> DocumentT:
+        """Give the repairs that an attempt began or belongs to."""
+        return self._ask(Ask(method="GET", path=_path("attempts", attempt_id, "repairs")))
+
+    def repairs(self, *, cursor: str | None = None, limit: int | None = None) -> DocumentT:
+        """Give a page of repairs, newest first."""
+        query = _filter_query({"cursor": cursor, "limit": limit})
+        return self._ask(Ask(method="GET", path="/v1/repairs", query=query))
+
+    def repair_state(self, repair_id: str) -> DocumentT:
+        """Give one repair with its fixes."""
+        return self._ask(Ask(method="GET", path=_path("repairs", repair_id)))
+
+    def cancel_repair(self, repair_id: str) -> DocumentT:
+        """End a repair. Raises: ClientError ``repair.finished``."""
+        return self._ask(Ask(method="POST", path=_path("repairs", repair_id, "cancel")))
+
     def cancel(self, attempt_id: str) -> DocumentT:
         """Ask an attempt to end. Raises: ClientError ``attempt.finished``."""
         return self._ask(Ask(method="POST", path=_path("attempts", attempt_id, "cancel")))

@@ -27,6 +27,18 @@ class Metrics:
         self.containers = self._gauge("containers", "Containers that exist.", "state")
         self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key")
         self.refill_seconds = self._gauge("refill_seconds", "Time of a creation lately.", "pool_key")
+        self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
+        self.repair_fixes = self._counter(
+            "repair_fixes",
+            "Fixes that were given, by place and verdict.",
+            "kind",
+            "provider",
+            "number",
+            "verdict",
+        )
+        self.repair_duration = self._histogram(
+            "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind"
+        )
         self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
         self.ready = self._gauge("ready", "1 while attempts are served.")
 

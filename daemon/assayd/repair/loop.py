@@ -11,7 +11,7 @@ that was kept is not asked for again, and its attempt has its id before it is su
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -51,6 +51,7 @@ class Means:
     ids: Ids
     timeout: timedelta = timedelta(minutes=5)
     source_bytes: int = 2**20
+    told: Callable[[Repair], None] = lambda _: None
 
 
 async def run_repair(repair: Repair, means: Means) -> Repair | None:
@@ -161,8 +162,7 @@ class Course:
         parent = await self._means.attempts.finished(before.last_attempt_id)
         patched = await self._patched(parent, fix.passage, fix.patched_code)
         submission = {**parent.submission, "payload": patched.payload}
-        number = parent.attempt.attempt_number + 1
-        await self._means.attempts.submit(attempt_id, submission, parent=parent.attempt, number=number)
+        await self._means.attempts.submit(attempt_id, submission, parent=parent.attempt)
 
     async def _fix(self, strategy: Strategy) -> None:
         """Ask for one fix and put it on record, with the id of its attempt."""
@@ -217,6 +217,7 @@ class Course:
     async def _keep(self, repair: Repair) -> None:
         await self._means.repairs.save(repair)
         self.repair = repair
+        self._means.told(repair)
 
 
 def certain_edits(report: Mapping[str, object]) -> list[Edit]:

@@ -63,9 +63,9 @@ class Attempts:
         report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": word, "fix_hints": []}
         self.known[attempt_id] = Subject(attempt=attempt, submission=submission, report=report)
 
-    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt, number: int) -> None:
+    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
         self.submitted.append(attempt_id)
-        self._add(attempt_id, submission, number)
+        self._add(attempt_id, submission, parent.attempt_number + 1)
 
     async def finished(self, attempt_id: str) -> Subject:
         if self.endless and attempt_id != FIRST:
