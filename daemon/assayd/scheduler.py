@@ -95,6 +95,11 @@ class Scheduler:
         """Count the attempts under way."""
         return len(self._active)
 
+    @property
+    def unfinished(self) -> int:
+        """Count the attempts that wait or are under way."""
+        return len(self._finished)
+
     def reserve(self, uid: int, size: int) -> None:
         """Make room for one more attempt of this user; what asks next finds it taken.
 

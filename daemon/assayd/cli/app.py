@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assayd.cli.batch_app import batch_app
+from assayd.cli.repair import repair_app
+
 if TYPE_CHECKING:
     from assayd.client import Client
 
@@ -20,6 +23,8 @@ app = typer.Typer(
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+app.add_typer(batch_app, name="batch", rich_help_panel=None)
+app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
 
@@ -61,17 +66,15 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
     repair: Annotated[
-        str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
+        str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
-    from assayd.errors import RequestError
 
-    if repair is not None:
-        raise RequestError("repair.unavailable", "--repair is not available yet")
     submission = build_submission(
         Request(
             kind=kind,
@@ -84,8 +87,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             options=option or (),
         )
     )
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
     with _client(context) as client:
         attempt = run(client, submission, show_progress=sys.stderr.isatty() and not as_json)
+        if repair is not None and attempt["verdict"] == "failed":
+            attempt = follow_repairs(client, attempt, show=not as_json)
     _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
@@ -172,6 +179,22 @@ def cancel(context: typer.Context, attempt_id: Id) -> None:
     """Stop an attempt."""
     with _client(context) as client:
         client.cancel(attempt_id)
+
+
+@app.command()
+def replay(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+    """Run a finished attempt's submission again, and show what differs; 1 when something does."""
+    from assayd.cli.replay import exit_code, render_diff, run
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        attempt = run(client, attempt_id)
+    if as_json:
+        print_json(attempt)
+    else:
+        for line in render_diff(attempt):
+            out().print(line)
+    raise typer.Exit(exit_code(attempt))
 
 
 @app.command()
@@ -288,6 +311,26 @@ def list_engine_images() -> None:
     from assayd.cli.terminal import out
 
     print_table(out(), ("image", "digest", "size"), list_images())
+
+
+@app.command("gc")
+def collect_garbage(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove finished attempts and bundles that are too old or too many; for operators."""
+    from assayd.cli.report import count
+    from assayd.cli.terminal import print_json
+
+    with _client(context) as client:
+        swept = client.collect_garbage(dry_run=dry_run)
+    if as_json:
+        print_json(swept)
+        return
+    what = f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'stray bundle')}"
+    verb = "would be removed" if dry_run else "removed"
+    print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
 
 
 @app.command()

@@ -14,24 +14,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd.client import Client, ClientError, Document
 from assayd.errors import RequestError
 
-repair_app = typer.Typer(help="Have failed attempts fixed, and see what was tried.", no_args_is_help=True)
+
+class _StartByDefault(TyperGroup):
+    """`assay repair ID` is `assay repair start ID`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; what is none of them is an attempt to start with."""
+        known = not args or args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["start", *args])
+
+
+repair_app = typer.Typer(
+    cls=_StartByDefault, help="Have failed attempts fixed, and see what was tried.", no_args_is_help=True
+)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The repair.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-POLL_S = 0.5
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
 
 def _client(context: typer.Context) -> Client:
-    from assayd.cli.app import open_client
-
-    return open_client(context)
+    return Client(context.find_root().obj)
 
 
 @repair_app.command("start")
@@ -49,10 +62,15 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     with _client(context) as client:
         code = edited(client, attempt_id) if edit else None
         repair = client.repair(
-            attempt_id, provider=provider, max_attempts=max_attempts, hint=hint, code=code, fresh=fresh or None
+            attempt_id,
+            provider=provider,
+            max_attempts=max_attempts,
+            hint=hint,
+            code=code,
+            fresh=fresh or None,
         )
         repair = wait(client, repair)
-        _show(client, repair, as_json=as_json)
+        _show(repair, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(repair["outcome"], FAILED))
 
 
@@ -60,7 +78,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
     """Show a repair: what failed, the reason given, the change, the verdict."""
     with _client(context) as client:
-        _show(client, client.repair_state(repair_id), as_json=as_json)
+        _show(client.repair_state(repair_id), as_json=as_json)
 
 
 @repair_app.command("list")
@@ -126,6 +144,18 @@ def statistics(repairs: Sequence[Document]) -> list[Document]:
         {"kind": kind, "provider": provider, **{name: count[name] for name in _STATISTICS[2:]}}
         for (kind, provider), count in sorted(counts.items())
     ]
+
+
+def follow_repairs(client: Client, attempt: Document, *, show: bool) -> Document:
+    """Wait for the repair that an attempt asked for; give the newest attempt of it."""
+    for repair in client.repairs_of(attempt["id"])["repairs"]:
+        ended = wait(client, repair)
+        if show:
+            _show(ended, as_json=False)
+        ran = [fix["attempt_id"] for fix in ended["attempts"] if fix["attempt_id"]]
+        if ran:
+            attempt = client.attempt(ran[-1])
+    return attempt
 
 
 def wait(client: Client, repair: Document) -> Document:
@@ -195,7 +225,7 @@ def _row(repair: Document) -> tuple[str, ...]:
     return (repair["id"], repair["kind"], repair["provider"], outcome, fixes, repair["started_at"])
 
 
-def _show(client: Client, repair: Document, *, as_json: bool) -> None:
+def _show(repair: Document, *, as_json: bool) -> None:
     from assayd.cli.terminal import out, print_json
 
     if as_json:
