@@ -53,7 +53,7 @@ class Repair(BaseModel):
     hint: str | None = Field(description="What the person who asked has to say.")
     attempts: list[Fix] = Field(description="The fixes, in order.")
     outcome: str | None = Field(
-        description="repaired, exhausted, stuck, timeout, provider_failed, terminal or cancelled; null before."
+        description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
     )
     detail: str | None = Field(description="More of the outcome.")
     fallback: dict[str, object] | None = Field(
