@@ -228,7 +228,7 @@ def _build_repairs(
         at_once=wanted.at_once, max_attempts=wanted.max_attempts, on_exhausted=wanted.on_exhausted
     )
     repairs = DaemonRepairs(means, limits, basics.metrics)
-    intake.wish_granted = repairs.watch
+    intake.wishes = repairs
     return repairs
 
 

@@ -6,8 +6,9 @@ Decides what is refused and why. What is accepted twice is one attempt, and is n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import structlog
 
@@ -55,6 +56,18 @@ class Origin:
     replay_of: str | None = None
 
 
+class Wishes(Protocol):
+    """Whoever repairs attempts whose submissions ask for it."""
+
+    def check(self, kind: str, wish: RepairWish) -> None:
+        """See that this can be done. Raises: RequestError."""
+        ...
+
+    async def watch(self, attempt: Attempt, wish: RepairWish) -> None:
+        """Have an attempt repaired if it fails. Asking twice is asking once."""
+        ...
+
+
 class Intake:
     """The one way from a submission to an attempt in the queue."""
 
@@ -72,7 +85,7 @@ class Intake:
         self._ready = ready
         self._caps = caps
         self._min_free_bytes = min_free_bytes
-        self.wish_granted: Callable[[Attempt, RepairWish], Awaitable[None]] | None = None
+        self.wishes: Wishes | None = None
         self._has_room = True
         self._room_known_until = 0.0
 
@@ -85,6 +98,8 @@ class Intake:
                 self._scheduler.start(order, reserved=False)
             return accepted
         policy = self.policy(submission)
+        if submission.repair is not None and self.wishes is not None:
+            self.wishes.check(submission.kind, submission.repair)
         self.require_ready()
         await self.require_space()
         uid, size = origin.peer.uid, len(submission.document)
@@ -103,8 +118,8 @@ class Intake:
 
     async def _watch(self, attempt: Attempt, submission: Submission) -> None:
         """Have an attempt repaired if it fails, where its submission asks for that."""
-        if submission.repair is not None and self.wish_granted is not None:
-            await self.wish_granted(attempt, submission.repair)
+        if submission.repair is not None and self.wishes is not None:
+            await self.wishes.watch(attempt, submission.repair)
 
     async def _is_known(self, origin: Origin) -> bool:
         """Tell whether the same sender has sent something under this id or key before."""

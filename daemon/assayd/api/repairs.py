@@ -90,7 +90,9 @@ async def _told(repairs: AsyncGenerator[Repair, None]) -> Documents:
         async for repair in repairs:
             number += 1
             kind = "repair" if repair.outcome is None else "finished"
-            yield {"id": str(number), "kind": kind, "repair": repair_document(repair)}
+            told = repair_document(repair)
+            at = told["finished_at"] or told["started_at"]
+            yield {"id": str(number), "kind": kind, "at": at, "body": told}
 
 
 def _read(body: bytes) -> RepairBody:

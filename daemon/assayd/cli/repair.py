@@ -159,7 +159,7 @@ def wait(client: Client, repair: Document) -> Document:
     """Wait for the end of a repair; an interrupt from the keyboard cancels it."""
     try:
         for event in client.repair_events(repair["id"]):
-            repair = event.body["repair"]
+            repair = event.body
     except KeyboardInterrupt as interrupt:
         with suppress(ClientError):  # it had ended meanwhile
             client.cancel_repair(repair["id"])
