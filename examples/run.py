@@ -110,7 +110,8 @@ def validate(folder, example):
     """Validate one example, print its report, and give what is not as it should be."""
     file = folder / example["file"]
     paths = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
-    answer = assay("validate", folder.name, str(file), *paths, "--json")
+    options = [word for option in example.get("options", ()) for word in ("--option", option)]
+    answer = assay("validate", folder.name, str(file), *paths, *options, "--json")
     try:
         attempt = json.loads(answer)
     except ValueError:

@@ -52,8 +52,9 @@ def test_example_gets_the_verdict_and_the_rules_that_it_states(
     daemon: DaemonProcess, folder: Path, example: Document
 ) -> None:
     paths = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
+    options = [word for option in example.get("options", ()) for word in ("--option", option)]
 
-    done = daemon.assay("validate", folder.name, folder / example["file"], *paths, "--json")
+    done = daemon.assay("validate", folder.name, folder / example["file"], *paths, *options, "--json")
 
     attempt = json.loads(done.stdout)
     assert attempt["verdict"] == example["verdict"]
