@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -15,16 +16,19 @@ import uvicorn
 import assayd.guest
 from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.api import Access, ApiLimits, create_app, server_config
+from assayd.api import Access, ApiLimits, create_app, loopback_config, server_config
 from assayd.batch import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
 from assayd.engines.docker import DockerEngine
+from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
 from assayd.fair import FairSlots
 from assayd.ids import SystemClock, Ulids
 from assayd.intake import Intake, Stock, limits_of
 from assayd.lifecycle import Parts
 from assayd.metrics import Metrics
+from assayd.model.attempt import State
 from assayd.model.run import Limits, RunSpec
+from assayd.observation import watch_disk
 from assayd.policies import PolicySet
 from assayd.ports.batches import BatchStore
 from assayd.ports.checkpoint import Checkpoint, unobserved
@@ -48,6 +52,8 @@ from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
+from assayd.store.pipeline_reader import DatabasePipelines
+from assayd.store.pipelines import PipelineRecorder
 from assayd.store.retention import Keep, Retention
 from assayd.wire import PayloadCaps, canonical
 
@@ -71,6 +77,7 @@ class Assembly:
     retention: Retention
     policies: PolicySet
     api: uvicorn.Config
+    metrics_api: uvicorn.Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     scheduler = Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=_queue_limits(settings))
     await stack.enter_async_context(scheduler.running())
+    _watch(basics.metrics, scheduler, settings)
     intake = Intake(
         basics.stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=_min_free(settings)
     )
@@ -124,7 +132,13 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     batches = _build_batches(settings, basics, intake, scheduler, service)
     await stack.enter_async_context(batches.running())
-    app = create_app(service, batches, access=_access(settings), limits=_api_limits(settings))
+    app = create_app(
+        service,
+        batches,
+        access=_access(settings),
+        limits=_api_limits(settings),
+        metrics=basics.metrics,
+    )
     limits = settings.limits
     return Assembly(
         origin=basics.origin,
@@ -136,17 +150,21 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
         retention=retention,
         policies=stock.policies,
         api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
+        metrics_api=loopback_config(service.metrics),
     )
 
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     clock, ids = SystemClock(), Ulids()
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
+    )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     return _Basics(
         stock=Stock(
             jobs=jobs,
+            pipelines=DatabasePipelines(jobs.access),
             artifacts=artifacts,
             policies=load_profiles(settings),
             kinds=validators.load(settings.validators),
@@ -188,11 +206,23 @@ def _build_batches(
     )
 
 
+def _watch(metrics: Metrics, scheduler: Scheduler, settings: Settings) -> None:
+    """Let gauges show what there is at the moment that they are read."""
+    for state in set(State) - {State.FINISHED}:
+        metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
+    watch_disk(metrics, settings.state_dir)
+
+
+def _count(scheduler: Scheduler, state: State) -> int:
+    return scheduler.states()[state]
+
+
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    engine = DockerEngine(
+    docker = DockerEngine(
         base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
     )
+    engine = MeasuredEngine(docker, basics.metrics, basics.stock.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd.errors import AssaydError, RequestError
+from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits
@@ -23,6 +24,7 @@ from assayd.ports.store import Accepted, JobStore
 from assayd.ports.validator import Narrowing, Validator
 from assayd.record import give_up
 from assayd.scheduler import Order, Scheduler
+from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.wire import read_submission
 
 log = structlog.get_logger()
@@ -37,6 +39,7 @@ class Stock:
     """What submissions are looked up in, and where they go."""
 
     jobs: JobStore
+    pipelines: DatabasePipelines
     artifacts: ArtifactStore
     policies: PolicySet
     kinds: Mapping[str, Validator]
@@ -77,6 +80,7 @@ class Intake:
 
     async def submit(self, submission: Submission, origin: Origin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
+        submission = await self._stock.pipelines.complete(submission, origin.peer.uid, self._stock.kinds)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
             if not accepted.existing:  # it was removed just now, being old
@@ -167,6 +171,7 @@ class Intake:
             policy=policy,
             limits=limits_of(policy, self._caps),
             validator=self._stock.kinds[submission.kind],
+            request_id=request_id(),
         )
 
     async def left_over(self) -> Sequence[Attempt]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
 from assayd import __version__
 from assayd.errors import AssaydError
-from assayd.job import Finished, Job
+from assayd.job import Facts, Finished, Job
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.merge import Ran, merge_report, merge_stages, static_results
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import RunResult
+from assayd.observation import facts_of
 from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
 from assayd.ports.clock import Clock
 from assayd.ports.validator import Rates
@@ -45,6 +46,7 @@ class Words:
     report: bytes
     execution: bytes
     files: dict[str, bytes]
+    facts: Facts = field(default_factory=Facts)
 
 
 def is_large(result: RunResult) -> bool:
@@ -80,7 +82,14 @@ async def conclude(
         words = _words(job, report, ran)
     attempt = await _write(attempt, artifacts, words, ran)
     misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
-    return Finished(attempt=attempt, report=words.report, execution=words.execution, static_misses=misses)
+    return Finished(
+        attempt=attempt,
+        report=words.report,
+        execution=words.execution,
+        static_misses=misses,
+        cases=report.cases or (),
+        facts=words.facts,
+    )
 
 
 async def give_up(
@@ -170,14 +179,13 @@ def _unreached(job: Job) -> tuple[StageReport, ...]:
 
 
 def _words(job: Job, report: Report, ran: Ran | None) -> Words:
-    written = canonical(report_document(report))
-    execution = NOTHING
-    if ran is not None:
-        execution = canonical(execution_document(ran.result, limits=job.limits, network=job.policy.network))
+    said = report_document(report)
+    done = execution_document(ran.result, limits=job.limits, network=job.policy.network) if ran else None
+    written, execution = canonical(said), canonical(done)
     files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    return Words(report=written, execution=execution, files=files)
+    return Words(report=written, execution=execution, files=files, facts=facts_of(said, done))
 
 
 def _files(

@@ -57,8 +57,18 @@ REPLAYED: Responses = {
 
 
 def _events(description: str) -> Responses:
-    stream = {"text/event-stream": {"schema": {"type": "string"}}}
-    return {200: {"description": f"{description}; the data is JSON.", "content": stream}}
+    event = {
+        "type": "object",
+        "description": "One event; its data has the same id and kind.",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "What `Last-Event-ID` sends back."},
+            "event": {"type": "string", "description": "The kind."},
+            "data": {"type": "string", "contentMediaType": "application/json", "description": "JSON."},
+        },
+    }
+    content = {"text/event-stream": {"schema": event}}
+    return {200: {"description": f"{description}.", "content": content}}
 
 
 EVENTS = _events(

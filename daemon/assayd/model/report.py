@@ -84,6 +84,7 @@ class Case:
     error_type: str | None = None
     message: str | None = None
     traceback: str | None = None
+    file: str | None = None
     line: int | None = None
     stdout: str = ""
     stderr: str = ""

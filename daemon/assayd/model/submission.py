@@ -43,7 +43,8 @@ class Sample:
     """A submission that a validator carries as its own proof.
 
     `payload` is the plain JSON payload; `rules` must all be among the report's findings.
-    `needs_container` is False for one that is decided by the static stages alone.
+    `needs_container` is False for one that is decided by the static stages alone. `unit_timeout_s` bounds
+    each unit of a sample that never ends, so that it does not take long to show it.
     """
 
     name: str
@@ -51,3 +52,4 @@ class Sample:
     verdict: str
     rules: frozenset[str] = frozenset()
     needs_container: bool = False
+    unit_timeout_s: float | None = None

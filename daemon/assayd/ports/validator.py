@@ -50,6 +50,15 @@ class FileOptions:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
+@runtime_checkable
+class Labelling(Protocol):
+    """A validator, beside all else, whose payloads say by which labels they want to be found."""
+
+    def labels(self, payload: BaseModel) -> Mapping[str, str]:
+        """Give labels that the payload implies; those of the submission itself come first."""
+        ...
+
+
 class Validator(Protocol):
     """A kind of submission."""
 

@@ -2,5 +2,6 @@
 
 from assayd.settings.load import Row, effective, load_settings, variable
 from assayd.settings.model import Settings
+from assayd.settings.sample import documented, sample
 
-__all__ = ["Row", "Settings", "effective", "load_settings", "variable"]
+__all__ = ["Row", "Settings", "documented", "effective", "load_settings", "sample", "variable"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, NoReturn
@@ -10,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, Submission
-from assayd.ports.validator import Validator
+from assayd.ports.validator import Labelling, Validator
 from assayd.wire.strict_json import canonical, digest, read_json
 
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
 
-LabelText = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+_LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
 
@@ -112,14 +114,15 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         "payload": envelope.payload,
         "policy": policy,
     }
+    payload = _read_payload(validator, payload_text)
     return Submission(
         kind=envelope.kind,
         policy=policy,
-        payload=_read_payload(validator, payload_text),
+        payload=payload,
         input_digest=digest(b'{"kind":' + canonical(envelope.kind) + b',"payload":' + payload_text + b"}"),
         document=canonical(whole),
         overrides=overrides,
-        labels=envelope.labels,
+        labels={**_implied_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
     )
 
@@ -137,6 +140,12 @@ def _read_payload(validator: Validator, text: bytes) -> BaseModel:
         return validator.payload.model_validate_json(text)
     except ValidationError as error:
         _refuse(error, prefix=("payload",))
+
+
+def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
+    """Give the labels that a payload brings along, as far as they have the form of one."""
+    implied = validator.labels(payload) if isinstance(validator, Labelling) else {}
+    return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 
 
 def _find_kind(kind: str, kinds: Mapping[str, Validator]) -> Validator:
@@ -175,6 +184,10 @@ def _sources(payload: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     code = payload.get("code")
     if isinstance(code, str):
         yield "payload.code", code
+    files = payload.get("files")
+    for name, text in files.items() if isinstance(files, dict) else ():
+        if isinstance(text, str):
+            yield f"payload.files.{name[:200]}", text
     steps = payload.get("steps")
     for number, step in enumerate(steps if isinstance(steps, list) else ()):
         content = step.get("content") if isinstance(step, dict) else None
