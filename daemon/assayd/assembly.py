@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +33,16 @@ from assayd.observation import watch_disk
 from assayd.policies import PolicySet
 from assayd.ports.batches import BatchStore
 from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.ports.llm import Provider
+from assayd.ports.repairs import RepairStore
 from assayd.profiles import load_profiles
 from assayd.rehearsal import Rehearsal
+from assayd.repair.desk import Desk
+from assayd.repair.loop import Means
+from assayd.repair.providers import rules
+from assayd.repair.providers.command import CommandProvider
+from assayd.repair.providers.rules import RulesProvider
+from assayd.repair.repairs import DaemonRepairs, RepairLimits
 from assayd.sandbox.canary import try_walls
 from assayd.sandbox.container import Origin
 from assayd.sandbox.demand import Demand
@@ -46,7 +55,7 @@ from assayd.sandbox.warm import Pool
 from assayd.scheduler import QueueLimits, Scheduler
 from assayd.service import DaemonService
 from assayd.service import Parts as ServiceParts
-from assayd.settings import Settings
+from assayd.settings import RepairProvider, Settings
 from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
@@ -54,6 +63,7 @@ from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
 from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.store.pipelines import PipelineRecorder
+from assayd.store.repairs import DatabaseRepairStore
 from assayd.store.retention import Keep, Retention
 from assayd.wire import PayloadCaps, canonical
 
@@ -72,6 +82,7 @@ class Assembly:
     scheduler: Scheduler
     intake: Intake
     batches: DaemonBatches
+    repairs: DaemonRepairs
     house: House
     reaper: Reaper
     retention: Retention
@@ -86,6 +97,7 @@ class _Basics:
 
     stock: Stock
     batches: BatchStore
+    repairs: RepairStore
     caps: Limits
     origin: Origin
     metrics: Metrics
@@ -132,9 +144,12 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     batches = _build_batches(settings, basics, intake, scheduler, service)
     await stack.enter_async_context(batches.running())
+    repairs = _build_repairs(settings, basics, analyst, intake, scheduler, service)
+    await stack.enter_async_context(repairs.running())
     app = create_app(
         service,
         batches,
+        repairs,
         access=_access(settings),
         limits=_api_limits(settings),
         metrics=basics.metrics,
@@ -145,6 +160,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
         scheduler=scheduler,
         intake=intake,
         batches=batches,
+        repairs=repairs,
         house=house,
         reaper=reaper,
         retention=retention,
@@ -172,6 +188,7 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
             ids=ids,
         ),
         batches=DatabaseBatchStore(jobs.access),
+        repairs=DatabaseRepairStore(jobs.access),
         caps=_caps(settings),
         origin=Origin(daemon_id=_daemon_id(settings.state_dir, ids), generation=ids.new()),
         metrics=Metrics(),
@@ -215,6 +232,42 @@ def _watch(metrics: Metrics, scheduler: Scheduler, settings: Settings) -> None:
 
 def _count(scheduler: Scheduler, state: State) -> int:
     return scheduler.states()[state]
+
+
+def _build_repairs(
+    settings: Settings,
+    basics: _Basics,
+    analyst: Analyst,
+    intake: Intake,
+    scheduler: Scheduler,
+    service: DaemonService,
+) -> DaemonRepairs:
+    stock, wanted = basics.stock, settings.repair
+    means = Means(
+        attempts=Desk(intake=intake, scheduler=scheduler, jobs=stock.jobs, documents=service.read_documents),
+        repairs=basics.repairs,
+        analyst=analyst,
+        kinds=stock.kinds,
+        providers=providers_of(wanted.providers),
+        clock=stock.clock,
+        ids=stock.ids,
+        timeout=timedelta(seconds=wanted.timeout_s),
+        source_bytes=settings.caps.source_bytes,
+    )
+    limits = RepairLimits(
+        at_once=wanted.at_once, max_attempts=wanted.max_attempts, on_exhausted=wanted.on_exhausted
+    )
+    repairs = DaemonRepairs(means, limits, basics.metrics)
+    intake.wishes = repairs
+    return repairs
+
+
+def providers_of(wanted: Mapping[str, RepairProvider]) -> Mapping[str, Provider]:
+    """Give the configured providers by name, and the one that needs no configuration."""
+    found: dict[str, Provider] = {rules.NAME: RulesProvider()}
+    for name, provider in wanted.items():
+        found[name] = CommandProvider(name, provider.argv, provider.environment)
+    return found
 
 
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:

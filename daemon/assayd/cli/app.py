@@ -10,6 +10,7 @@ import typer
 
 from assayd.cli.batch_app import batch_app
 from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
+from assayd.cli.repair import repair_app
 
 if TYPE_CHECKING:
     from assayd.client import Client
@@ -23,6 +24,7 @@ app = typer.Typer(
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
+app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
 app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
@@ -65,7 +67,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
     repair: Annotated[
-        str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
+        str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
     as_json: Json = False,
     as_yaml: Annotated[
@@ -74,11 +76,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
-    from assayd.errors import RequestError
 
-    if repair is not None:
-        raise RequestError("repair.unavailable", "--repair is not available yet")
     if as_yaml:
         from assayd.cli.yaml_form import require_kind
 
@@ -95,8 +95,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             options=option or (),
         )
     )
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
     with _client(context) as client:
         attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or as_yaml))
+        if repair is not None and attempt["verdict"] == "failed":
+            attempt = follow_repairs(client, attempt, show=not (as_json or as_yaml))
     if as_yaml:
         from assayd.cli.yaml_form import write_yaml
 

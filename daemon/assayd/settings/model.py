@@ -209,6 +209,43 @@ class Metrics(_Section):
         return _parted(self.listen) if self.listen is not None else None
 
 
+class RepairProvider(_Section):
+    """One provider of fixes; which fields it needs depends on its type."""
+
+    type: Literal["command", "gemini", "openai", "anthropic"] = Field(description="What stands behind it.")
+    argv: tuple[str, ...] = Field((), description="Program and arguments (command).")
+    environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
+    model: str | None = Field(None, description="Name of the model (all but command).")
+    base_url: str | None = Field(
+        None, description="Another address of the API (openai-compatible servers, tests)."
+    )
+    key_variable: str | None = Field(None, description="Environment variable that holds the key.")
+    key_file: Path | None = Field(None, description="File that holds the key, readable by its owner only.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> RepairProvider:
+        if self.type == "command" and not self.argv:
+            raise ValueError("argv: a command needs a program")
+        if self.type != "command" and not self.model:
+            raise ValueError("model: a model needs a name")
+        return self
+
+
+class Repair(_Section):
+    """The repair loop."""
+
+    at_once: Count = Field(4, description="Repairs that go on at once.")
+    max_attempts: Annotated[Count, Field(le=10)] = Field(
+        3, description="Fixes tried when a request names no number."
+    )
+    timeout_s: Seconds = Field(300.0, description="Time of one repair, from the failure on.")
+    on_exhausted: tuple[str, ...] = Field(
+        (),
+        description="Program that gets repair and report on its input when fixes are used up or it is stuck.",
+    )
+    providers: dict[str, RepairProvider] = Field({}, description="Providers beside `rules`, by name.")
+
+
 class Log(_Section):
     """The log on standard error."""
 
@@ -276,6 +313,7 @@ class Settings(_Section):
     access: Access = Access()
     retention: Retention = Retention()
     metrics: Metrics = Metrics()
+    repair: Repair = Repair()
     log: Log = Log()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)

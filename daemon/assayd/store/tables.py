@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -108,6 +109,53 @@ verdicts = Table(
     Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
 )
 """How each attempt ended. The attempt is the primary key: one verdict, whoever ran it."""
+
+repairs = Table(
+    "repairs",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("provider", String(64), nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("first_fingerprint", String(64)),
+    Column("first_digest", String(64)),
+    Column("first_cause", String(32)),
+    Column("hint", Text),
+    Column("outcome", String(32)),
+    Column("detail", Text),
+    Column("fallback", Text),
+    Index(None, "attempt_id"),
+    Index("ix_repairs_uid", "uid", "started_at", "id"),
+)
+"""Repairs of failed attempts; `fallback` is JSON."""
+
+repair_fixes = Table(
+    "repair_fixes",
+    metadata,
+    Column("repair_id", String(26), ForeignKey("repairs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("strategy", String(16), nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("passage", Text, nullable=False),
+    Column("patched_code", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("duplicate", Integer, nullable=False),
+    Column("attempt_id", String(26)),
+    Column("verdict", String(16)),
+    Column("cause", String(32)),
+    Column("fingerprint", String(64)),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("took_s", Float, nullable=False),
+)
+"""One row per fix: what failed, why it was changed how, and what came of it."""
 
 events = Table(
     "events",
