@@ -44,7 +44,7 @@ LINES = [line(number) for number in range(1, ITEMS + 1)]
 
 def wait_until_done(daemon: DaemonProcess, batch: str, count: int) -> None:
     """Wait until so many items have their verdict."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     with daemon.client() as client:
         while done(client.batch(batch)) < count:
             assert time.monotonic() < end, f"{count} items were not done in time"
