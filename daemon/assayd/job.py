@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from assayd.aio import Deadline
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import StageReport
+from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
@@ -31,6 +31,7 @@ class Job:
     validator: Validator
     deadline: Deadline
     emit: Emit
+    request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def move(self, state: State) -> None:
@@ -61,17 +62,33 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What operators are told of a finished attempt beside its row: `told` for its line, the rest is counted.
+
+    `stages` are those that ran, with their time in seconds.
+    """
+
+    told: Mapping[str, object] = field(default_factory=dict)
+    stages: tuple[tuple[str, float], ...] = ()
+    denied_imports: int = 0
+    denied_connections: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages.
+    what the runtime policy refused in code that passed the static stages. `cases` are what was run, for kinds
+    that keep records of it.
     """
 
     attempt: Attempt
     report: bytes | None
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+    facts: Facts = field(default_factory=Facts)
 
 
 class Teller(Observer):
@@ -79,13 +96,13 @@ class Teller(Observer):
 
     def __init__(self, job: Job, spec: RunSpec) -> None:
         self._job = job
-        self._names = [unit.name for unit in spec.units]
+        self._units = spec.units
 
     def _unit(self, index: int, status: str, duration_s: float) -> None:
         body: dict[str, object] = {
-            "name": self._names[index],
+            "name": self._units[index].name,
             "index": index + 1,
-            "total": len(self._names),
+            "total": len(self._units),
             "status": status,
             "duration_ms": round(duration_s * 1000, 3),
         }
@@ -97,8 +114,8 @@ class Teller(Observer):
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
         """Tell how a unit ended."""
-        self._unit(index, unit_outcome(result).cause.value, result.usage.wall_s)
+        self._unit(index, unit_outcome(result, self._units[index]).cause.value, result.usage.wall_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Pass on what a unit wrote."""
-        self._job.emit(stream, {"unit": self._names[index], "text": data.decode("utf-8", "replace")})
+        self._job.emit(stream, {"unit": self._units[index].name, "text": data.decode("utf-8", "replace")})

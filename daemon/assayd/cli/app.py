@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.cli.batch_app import batch_app
+from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
+from assayd.cli.repair import repair_app
 
 if TYPE_CHECKING:
     from assayd.client import Client
@@ -16,15 +18,16 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Validate untrusted code in throwaway containers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
+app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
+app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -64,17 +67,22 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
     repair: Annotated[
-        str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
+        str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
     as_json: Json = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the YAML form of a Fifth program's report.")
+    ] = False,
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
-    from assayd.errors import RequestError
 
-    if repair is not None:
-        raise RequestError("repair.unavailable", "--repair is not available yet")
+    if as_yaml:
+        from assayd.cli.yaml_form import require_kind
+
+        require_kind(kind)
     submission = build_submission(
         Request(
             kind=kind,
@@ -87,9 +95,18 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             options=option or (),
         )
     )
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
     with _client(context) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not as_json)
-    _print_attempt(attempt, as_json=as_json)
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or as_yaml))
+        if repair is not None and attempt["verdict"] == "failed":
+            attempt = follow_repairs(client, attempt, show=not (as_json or as_yaml))
+    if as_yaml:
+        from assayd.cli.yaml_form import write_yaml
+
+        print(write_yaml(attempt, submission, ascii_only=sys.stdout.isatty()), end="")
+    else:
+        _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
 
@@ -119,9 +136,20 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
 
 
 @app.command()
-def show(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+def show(
+    context: typer.Context,
+    attempt_id: Id,
+    steps: Annotated[bool, typer.Option("--steps", help="Show the rows of a pipeline's steps.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show an attempt and its report."""
+    from assayd.cli.terminal import print_json
+
     with _client(context) as client:
+        if steps:
+            rows = steps_of(client, attempt_id)
+            print_json(rows) if as_json else print_steps(rows)
+            return
         attempt = client.attempt(attempt_id)
     _print_attempt(attempt, as_json=as_json)
 
@@ -292,11 +320,15 @@ def build(
         Path | None,
         typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
     ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Files that go into the image named, e.g. Fifth's libraries."),
+    ] = None,
 ) -> None:
     """Build images and load them into the engine."""
     from assayd.cli.images import build_images
 
-    build_images(names or (), cache)
+    build_images(names or (), cache, library)
 
 
 @images_app.command("list")
@@ -351,6 +383,24 @@ def metrics(context: typer.Context) -> None:
     """Print the daemon's metrics."""
     with _client(context) as client:
         sys.stdout.write(client.metrics().decode())
+
+
+@app.command()
+def top(
+    context: typer.Context,
+    interval: Annotated[float, typer.Option(metavar="S", min=0.2, help="Seconds between looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, at the time since the start.")] = False,
+) -> None:
+    """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
+    from assayd.cli.terminal import out
+    from assayd.cli.top import Watch, render, watch
+
+    console = out()
+    with _client(context) as client:
+        if once or not console.is_terminal:
+            console.print(render(Watch(client).look()))
+        else:
+            watch(client, console, interval_s=interval)
 
 
 @app.command()

@@ -145,6 +145,32 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
         return self._ask(Ask(method="POST", path=path("batches", name, "cancel")))
 
+    def repair(self, attempt_id: str, **request: object) -> DocumentT:
+        """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
+        wanted = {name: value for name, value in request.items() if value is not None}
+        return self._ask(Ask(method="POST", path=path("attempts", attempt_id, "repair"), document=wanted))
+
+    def repairs_of(self, attempt_id: str) -> DocumentT:
+        """Give the repairs that an attempt began or belongs to."""
+        return self._ask(Ask(method="GET", path=path("attempts", attempt_id, "repairs")))
+
+    def repairs(self, *, cursor: str | None = None, limit: int = 20) -> DocumentT:
+        """Give a page of repairs, newest first."""
+        query = filter_query({"cursor": cursor, "limit": limit})
+        return self._ask(Ask(method="GET", path="/v1/repairs", query=query))
+
+    def repair_state(self, repair_id: str) -> DocumentT:
+        """Give one repair with its fixes."""
+        return self._ask(Ask(method="GET", path=path("repairs", repair_id)))
+
+    def repair_events(self, repair_id: str) -> EventsT:
+        """Follow a repair to its end; each event has the whole repair."""
+        return self._ask_events(Ask(method="GET", path=path("repairs", repair_id, "events")))
+
+    def cancel_repair(self, repair_id: str) -> DocumentT:
+        """End a repair. Raises: ClientError ``repair.finished``."""
+        return self._ask(Ask(method="POST", path=path("repairs", repair_id, "cancel")))
+
     def policies(self) -> DocumentT:
         """Give all profiles."""
         return self._ask(Ask(method="GET", path="/v1/policies"))
@@ -160,6 +186,14 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
     def kind(self, name: str) -> DocumentT:
         """Give one kind: payload schema, stages, rules."""
         return self._ask(Ask(method="GET", path=path("kinds", name)))
+
+    def pipelines(self, **filters: str | int | None) -> DocumentT:
+        """Give a page of stored pipelines; the filters are those of the API."""
+        return self._ask(Ask(method="GET", path="/v1/pipelines", query=filter_query(filters)))
+
+    def pipeline(self, pipeline_id: str) -> DocumentT:
+        """Give one stored pipeline with its steps and attempts."""
+        return self._ask(Ask(method="GET", path=path("pipelines", pipeline_id)))
 
     def doctor(self) -> DocumentT:
         """Let the daemon examine itself."""

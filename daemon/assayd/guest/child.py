@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -22,17 +22,20 @@ from .policy import RuntimePolicy
 from .programs import Context, Program, Record
 from .reporter import Reporter
 from .requests import Attempt, Limits
-from .seccomp import build_filter
+from .seccomp import REPORT, build_filter
 
 private.isolate(globals())
 
-_REPORT = 3
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
+_FAILED = 1
+_EXITS: Mapping[object, int] = {"returned": 0, "not_executed": 127}
+"""Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MOST_KILLABLE = b"1000"
 _RECURSION_LIMIT = 1000
 
 _exit = os._exit
+_end_interpreter = kernel.end_interpreter
 _set_recursion_limit = sys.setrecursionlimit
 
 
@@ -55,6 +58,7 @@ class Confinement:
     policy: RuntimePolicy
     reporter: Reporter
     system_call_filter: bytes
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +70,15 @@ class Plan:
     arguments: bytes
 
 
-def confine(attempt: Attempt, work_path: str) -> Confinement:
+def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) -> Confinement:
     """Make ready what confines the children of an attempt."""
-    reporter = Reporter(_REPORT)
+    reporter = Reporter(REPORT)
     return Confinement(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
         system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+        environment=environment,
     )
 
 
@@ -100,9 +105,13 @@ def _run(plan: Plan) -> int:
     arguments = json.loads(plan.arguments)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
-    confinement.policy.install()
-    gc.enable()
-    record = plan.program.run(arguments, Context(policy=confinement.policy))
+    if plan.program.IN_PYTHON:
+        confinement.policy.install()
+        gc.enable()
+    context = Context(
+        policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
+    )
+    record = plan.program.run(arguments, context)
     return _finish(record, confinement.reporter)
 
 
@@ -112,8 +121,8 @@ def _separate(descriptors: Descriptors) -> None:
     os.fchdir(descriptors.work)
     sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, descriptors.report)
     for target, source in enumerate(sources):
-        os.dup2(source, target, inheritable=target != _REPORT)
-    os.closerange(_REPORT + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(source, target, inheritable=target != REPORT)
+    os.closerange(REPORT + 1, os.sysconf("SC_OPEN_MAX"))
     os.umask(0o022)
     # The runner has all others at default already; CPython ignores these two.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -150,7 +159,10 @@ def _finish(record: Record, reporter: Reporter) -> int:
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
     reporter.result(record)
-    return 0 if record["status"] == "returned" else 1
+    exit_code = record.get("exit_code")
+    if type(exit_code) is int:
+        _end_interpreter(exit_code)
+    return _EXITS.get(record["status"], _FAILED)
 
 
 def _flush(stream: str) -> None:

@@ -54,7 +54,9 @@ class Attempt:
     imports: ImportRules
     allow_inet: bool
     allow_exec: bool
+    folders: tuple[str, ...]
     collect: tuple[str, ...]
+    changed_only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,9 @@ def read_attempt(header: Header) -> Attempt:
         imports=_read_imports(mapping(header, "imports")),
         allow_inet=_choice(network, "mode", "blocked", "allowlist") == "allowlist",
         allow_exec=get(header, "allow_exec", bool),
+        folders=tuple(_check_path(folder) for folder in texts(header, "folders")),
         collect=texts(header, "collect"),
+        changed_only=get(header, "changed_only", bool),
     )
 
 
@@ -97,15 +101,7 @@ def read_unit(header: Header) -> UnitRequest:
 
 def read_path(header: Header) -> str:
     """Read the path of a `file` header: relative, plain, and inside. Raises: Fault."""
-    path = get(header, "path", str)
-    parts = path.split("/")
-    if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
-        raise Fault("a file's path is too long")
-    if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
-        raise Fault(f"not a relative path inside the work directory: {path!a}")
-    if any(len(part.encode()) > _MAX_NAME for part in parts):
-        raise Fault("a file's name is too long")
-    return path
+    return _check_path(get(header, "path", str))
 
 
 def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
@@ -128,6 +124,17 @@ def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
     if len(found) != len(values):
         raise Fault(f"{name} is not a list of strings")
     return found
+
+
+def _check_path(path: str) -> str:
+    parts = path.split("/")
+    if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
+        raise Fault("a file's path is too long")
+    if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
+        raise Fault(f"not a relative path inside the work directory: {path!a}")
+    if any(len(part.encode()) > _MAX_NAME for part in parts):
+        raise Fault("a file's name is too long")
+    return path
 
 
 def _read_imports(imports: Mapping[str, object]) -> ImportRules:

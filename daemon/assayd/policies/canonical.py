@@ -15,6 +15,7 @@ MEGABYTE = 2**20
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Give the values that bind submitted code; equal values have an equal digest, whatever the name."""
     network, imports, resources = policy.network, policy.imports, policy.resources
+    adapter, commands = policy.adapter, policy.commands
     return {
         "network": {
             "mode": network.mode.value,
@@ -31,6 +32,21 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "names": {module: _sorted(names) for module, names in sorted(imports.names.items())},
             "enforce_forbidden": imports.enforce_forbidden,
         },
+        "adapter": {
+            "decorators": list(adapter.decorators),
+            "methods": list(adapter.methods),
+            "base_classes": list(adapter.base_classes),
+            "modules": list(adapter.modules),
+            "forbidden": _sorted(adapter.forbidden),
+        },
+        "commands": {
+            "allowed": _sorted(commands.allowed),
+            "blocked": _sorted(commands.blocked),
+            "builtins": _sorted(commands.builtins),
+            "options": {name: _sorted(refused) for name, refused in sorted(commands.options.items())},
+            "protected": _sorted(commands.protected),
+        },
+        "sql": {**asdict(policy.sql)},
         "resources": {
             "timeout_s": resources.timeout_s,
             "unit_timeout_s": resources.unit_timeout_s,

@@ -20,6 +20,8 @@ from assayd.tomlfile import FileError, Problem, TomlFile
 CODE = "policy.file"
 CATEGORIES = "categories.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
+_OPTION = re.compile(r"-[A-Za-z0-9]|--[a-z0-9][a-z0-9-]*")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -33,6 +35,24 @@ def _attribute(name: str) -> str:
     if not name.isidentifier():
         raise ValueError(f"{name!r} is not the name of an attribute")
     return name
+
+
+def _command(name: str) -> str:
+    if not _COMMAND.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a command")
+    return name
+
+
+def _option(text: str) -> str:
+    if not _OPTION.fullmatch(text):
+        raise ValueError(f"{text!r} is not an option; write -x or --name")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not text.removesuffix("*").isidentifier():
+        raise ValueError(f"{text!r} is not the name of a variable; a * may stand at its end")
+    return text
 
 
 def _host(text: str) -> str:
@@ -52,6 +72,9 @@ def _host(text: str) -> str:
 
 Dotted = Annotated[str, AfterValidator(_dotted)]
 Attribute = Annotated[str, AfterValidator(_attribute)]
+Command = Annotated[str, AfterValidator(_command)]
+Option = Annotated[str, AfterValidator(_option)]
+Variable = Annotated[str, AfterValidator(_variable)]
 Host = Annotated[str, AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -83,6 +106,35 @@ class ImportsTable(_Table):
     names: dict[Dotted, list[Attribute]] = Field(default_factory=dict)
 
 
+class AdapterTable(_Table):
+    """``[adapter]``: what an adapter module has to be."""
+
+    decorators: Annotated[list[Attribute], Field(min_length=1)] | None = None
+    methods: list[Attribute] | None = None
+    base_classes: list[Attribute] | None = None
+    modules: Annotated[list[Dotted], Field(min_length=1)] | None = None
+    forbidden: list[Dotted] | None = None
+
+
+class CommandsTable(_Table):
+    """``[commands]``; ``[commands.options]`` maps a command to the options of it that are refused."""
+
+    allowed: list[Command] | None = None
+    blocked: list[Command] | None = None
+    builtins: list[Command] | None = None
+    protected: list[Variable] | None = None
+    options: dict[Command, list[Option]] = Field(default_factory=dict)
+
+
+class SqlTable(_Table):
+    """``[sql]``."""
+
+    max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    max_statements: Annotated[int, Field(ge=1)] | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_cell_chars: Annotated[int, Field(ge=10)] | None = None
+
+
 class ResourcesTable(_Table):
     """``[resources]``."""
 
@@ -108,6 +160,9 @@ class ProfileTable(_Table):
     extends: str | list[str] = Field(default_factory=list)
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
+    adapter: AdapterTable = AdapterTable()
+    commands: CommandsTable = CommandsTable()
+    sql: SqlTable = SqlTable()
     resources: ResourcesTable = ResourcesTable()
     bounds: BoundsTable = BoundsTable()
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assayd.model.policy import (
+    AdapterContract,
     Bounds,
+    CommandPolicy,
     ExecutionPolicy,
     ImportMode,
     ImportPolicy,
@@ -18,6 +20,7 @@ from assayd.model.policy import (
     NetworkPolicy,
     Range,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import with_digest
@@ -38,6 +41,9 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         name=name or f"{first.name}+{second.name}",
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
+        adapter=_adapter(first.adapter, second.adapter),
+        commands=merge_commands(first.commands, second.commands),
+        sql=_sql(first.sql, second.sql),
         resources=_resources(first.resources, second.resources),
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
@@ -51,6 +57,30 @@ def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
         unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),
         memory_mb=_range(first.memory_mb, second.memory_mb),
         max_processes=_range(first.max_processes, second.max_processes),
+    )
+
+
+def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
+    """Unite what may be run; what either refuses stays refused."""
+    none: frozenset[str] = frozenset()
+    return CommandPolicy(
+        allowed=a.allowed | b.allowed,
+        blocked=a.blocked | b.blocked,
+        builtins=a.builtins | b.builtins,
+        options={
+            name: a.options.get(name, none) | b.options.get(name, none)
+            for name in a.options.keys() | b.options.keys()
+        },
+        protected=a.protected | b.protected,
+    )
+
+
+def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
+    return SqlPolicy(
+        max_bytes=max(a.max_bytes, b.max_bytes),
+        max_statements=max(a.max_statements, b.max_statements),
+        max_rows=max(a.max_rows, b.max_rows),
+        max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
     )
 
 
@@ -74,6 +104,21 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
         names=_names(a, b),
         enforce_forbidden=a.enforce_forbidden or b.enforce_forbidden,
     )
+
+
+def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
+    """Unite two contracts: either's decorators and names will do; both's methods are asked for."""
+    return AdapterContract(
+        decorators=_joined(a.decorators, b.decorators),
+        methods=_joined(a.methods, b.methods),
+        base_classes=_joined(a.base_classes, b.base_classes),
+        modules=_joined(a.modules, b.modules),
+        forbidden=a.forbidden | b.forbidden,
+    )
+
+
+def _joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a if a == b else tuple(sorted({*a, *b}))
 
 
 def _names(a: ImportPolicy, b: ImportPolicy) -> Names:

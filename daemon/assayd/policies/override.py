@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from assayd.errors import RequestError
 from assayd.model.policy import (
+    CommandPolicy,
     ExecutionPolicy,
     ImportMode,
     ImportPolicy,
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import MEGABYTE, with_digest
@@ -30,6 +32,7 @@ _Item = TypeVar("_Item", int, str)
 
 # What a request names travels to the runner in the header of one frame.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_COMMAND = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
 _MOST_NAMES = 200
 
 
@@ -45,12 +48,14 @@ def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> Executi
     """
     if not overrides:
         return policy
-    _refuse_unknown("overrides", overrides, ("network", "imports", "resources"))
+    _refuse_unknown("overrides", overrides, ("network", "imports", "commands", "sql", "resources"))
     tables = {name: _table(f"overrides.{name}", value) for name, value in overrides.items()}
     tightened = replace(
         policy,
         network=_network(policy.network, tables.get("network", {})),
         imports=_imports(policy.imports, tables.get("imports", {})),
+        commands=_commands(policy.commands, tables.get("commands", {})),
+        sql=_sql(policy.sql, tables.get("sql", {})),
         resources=_resources(policy.resources, tables.get("resources", {})),
     )
     return with_digest(tightened)
@@ -109,6 +114,24 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
     )
 
 
+def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
+    at = "overrides.commands"
+    _refuse_unknown(at, table, ("allowed", "blocked", "builtins"))
+    asked = {key: _names(f"{at}.{key}", value, _COMMAND) for key, value in table.items()}
+    return replace(
+        policy,
+        allowed=_subset(f"{at}.allowed", asked.get("allowed", policy.allowed), policy.allowed),
+        builtins=_subset(f"{at}.builtins", asked.get("builtins", policy.builtins), policy.builtins),
+        blocked=policy.blocked | asked.get("blocked", frozenset()),
+    )
+
+
+def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
+    at, most = "overrides.sql", asdict(policy)
+    _refuse_unknown(at, table, tuple(most))
+    return SqlPolicy(**{name: _at_most(at, name, table, value, _whole) for name, value in most.items()})
+
+
 def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:
     modules = _names(field, value)
     for module in sorted(modules):
@@ -157,9 +180,9 @@ def _whole(field: str, value: object) -> int:
     return value
 
 
-def _names(field: str, value: object) -> frozenset[str]:
+def _names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
     names = _list(field, value)
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+    if not all(isinstance(name, str) and pattern.fullmatch(name) for name in names):
         raise _wrong(field, "must be a list of dotted names or hosts, each of at most 100 characters")
     if len(names) > _MOST_NAMES:
         raise _wrong(field, f"has more than {_MOST_NAMES} names")

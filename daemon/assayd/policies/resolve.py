@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from assayd.model.policy import (
+    AdapterContract,
     Bounds,
+    CommandPolicy,
     ExecutionPolicy,
     ImportMode,
     ImportPolicy,
@@ -22,8 +24,16 @@ from assayd.model.policy import (
     SubmoduleRule,
 )
 from assayd.policies.canonical import MEGABYTE
-from assayd.policies.files import BoundsTable, ImportsTable, NetworkTable, Profile, ResourcesTable
-from assayd.policies.merge import merge, merge_bounds
+from assayd.policies.files import (
+    AdapterTable,
+    BoundsTable,
+    CommandsTable,
+    ImportsTable,
+    NetworkTable,
+    Profile,
+    ResourcesTable,
+)
+from assayd.policies.merge import merge, merge_bounds, merge_commands
 from assayd.tomlfile import Problem, nearest
 
 Categories = Mapping[str, frozenset[str]]
@@ -94,6 +104,9 @@ class Resolver:
             description=table.description or base.policy.description,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            adapter=_adapter(table.adapter, base.policy.adapter),
+            commands=merge_commands(base.policy.commands, _commands(table.commands)),
+            sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
             resources=_resources(table.resources, base.policy.resources),
         )
         return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
@@ -148,6 +161,27 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
     )
 
 
+def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
+    """Give the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
+    return AdapterContract(
+        decorators=_listed(table.decorators, base.decorators),
+        methods=_listed(table.methods, base.methods),
+        base_classes=_listed(table.base_classes, base.base_classes),
+        modules=_listed(table.modules, base.modules),
+        forbidden=base.forbidden | frozenset(table.forbidden or ()),
+    )
+
+
+def _commands(table: CommandsTable) -> CommandPolicy:
+    return CommandPolicy(
+        allowed=frozenset(table.allowed or ()),
+        blocked=frozenset(table.blocked or ()),
+        builtins=frozenset(table.builtins or ()),
+        options={name: frozenset(options) for name, options in table.options.items()},
+        protected=frozenset(table.protected or ()),
+    )
+
+
 def _resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
     memory_mb = table.memory_mb
     return ResourcePolicy(
@@ -161,6 +195,10 @@ def _resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
 def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
     stated = {limit: Range(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
     return replace(base, **stated)
+
+
+def _listed(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
+    return inherited if stated is None else tuple(dict.fromkeys(stated))
 
 
 def _stated(value: float | None, inherited: float) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Judgement
+from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
 
@@ -48,6 +48,15 @@ class FileOptions:
     sample_paths: tuple[str, ...] = ()
     input: Mapping[str, object] | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Labelling(Protocol):
+    """A validator, beside all else, whose payloads say by which labels they want to be found."""
+
+    def labels(self, payload: BaseModel) -> Mapping[str, str]:
+        """Give labels that the payload implies; those of the submission itself come first."""
+        ...
 
 
 class Validator(Protocol):
@@ -117,5 +126,42 @@ class Validator(Protocol):
         ...
 
     def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
-        """Say, for a model that tries again, what stage failed, on what, and what is allowed."""
+        """Say, for a model that tries again, what stage failed, on what, and what is allowed.
+
+        `findings` are those of every stage that failed, in order; `stage` is the first of them.
+        """
+        ...
+
+
+@runtime_checkable
+class Rates(Protocol):
+    """What a validator brings beside, when its kind rates submissions."""
+
+    def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
+        """Rate a submission that was validated or failed, by all findings of its report.
+
+        `payload` is as it was submitted: nothing of it is parsed here.
+        """
+        ...
+
+
+@runtime_checkable
+class Narrowing(Protocol):
+    """A kind whose payload has a say in its policy. Optional."""
+
+    def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
+        """Give the policy with what the payload asks for; it can only tighten.
+
+        Raises: RequestError, when the payload and the policy do not go together.
+        """
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A kind whose prepared payload has more fields than a submitted one. Optional."""
+
+    @property
+    def prepared(self) -> type[BaseModel]:
+        """The model of what `prepare` gives."""
         ...

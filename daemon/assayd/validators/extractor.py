@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.checks import (
     extraction_quality,
     model_answer,
+    python_normal,
     python_security,
     python_signature,
     python_source,
@@ -28,17 +28,17 @@ from assayd.checks.python_signature import Expected, check_signature
 from assayd.checks.python_source import PythonSource
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding, grouped
+from assayd.checks.submitted_file import only_text
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
-from assayd.ports.validator import STDIN, FileOptions, OnFail, Stage
+from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
+from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "extractor.py"
-SUFFIXES = frozenset({".py", ".md", ".txt"})
-"""A file on the command line is Python, or an answer as the model gave it."""
 
 EXPECTED = Expected(
     function="extract",
@@ -53,6 +53,9 @@ _PRELOAD = (
     "json", "math", "os.path", "pathlib", "re", "string", "time", "typing", "urllib.parse", "uuid",
 )  # fmt: skip
 """What the default policy allows. Never what a request names: the runner itself imports this."""
+
+_PATHS_TOLD = 20
+"""How many sample paths a request for a fix shows."""
 
 _HEADLINES = {
     "syntax": "The code is not valid Python:",
@@ -185,21 +188,12 @@ class Extractor:
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
         """Build a payload of one file and the sample paths."""
-        if len(files) != 1:
-            raise RequestError("request.files", f"an extractor is one file, not {len(files)}", field="files")
-        [(name, content)] = files.items()
-        if name != STDIN and PurePath(name).suffix not in SUFFIXES:
-            message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}"
-            raise RequestError("request.files", message, field=name)
+        code = only_text(files, what="an extractor")
         if options.input is not None or options.extra:
             raise RequestError("request.options", "an extractor takes neither --input nor --option")
         if not options.sample_paths:
             message = "an extractor needs at least one --sample-path"
             raise RequestError("request.sample_paths", message, field="payload.sample_paths")
-        try:
-            code = content.decode("utf-8")
-        except UnicodeDecodeError as problem:
-            raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
         return {"code": code, "sample_paths": list(options.sample_paths)}
 
     def prepare(self, payload: BaseModel) -> BaseModel:
@@ -241,6 +235,26 @@ class Extractor:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The extractor was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the whole function again, with what its report says and the paths that it is tried on."""
+        submitted = _extractor(payload)
+        paths = Surrounding(title="sample paths", text="\n".join(submitted.sample_paths[:_PATHS_TOLD]))
+        return RepairContext(
+            passage=Passage(name=FILENAME, language="python", text=_source(payload).text),
+            failure=str(report.get("retry_context") or "The extractor was refused."),
+            instructions=_REMINDERS,
+            surroundings=(paths,),
+            worth=Worth.MEDIUM if report.get("stage_reached") in self.runtime_stages else Worth.HIGH,
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the code."""
+        return {**payload.model_dump(mode="json"), "code": code}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax tree of the code."""
+        return python_normal.normal_form(_source(payload).text)
 
 
 def _extractor(payload: BaseModel) -> ExtractorPayload:

@@ -39,7 +39,7 @@ CHECKS = [
 EXAMPLES = 8
 PASSED_ON = ("method", "url", "params", "headers", "cookies", "json")
 
-SCHEMA = openapi.from_dict(create_app(FakeService(), None, access=Access()).openapi())
+SCHEMA = openapi.from_dict(create_app(FakeService(), None, None, access=Access()).openapi())
 OPERATIONS = {
     f"{each.ok().method.upper()} {each.ok().path}": each.ok()
     for each in SCHEMA.get_all_operations()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from assayd.cli.validate import read_files, read_settings
+from assayd.cli.validate import Request, build_submission, read_files, read_settings
 from assayd.errors import RequestError
 from support.terminal import run_on_terminal
 
@@ -135,6 +135,26 @@ def test_a_folder_stands_for_its_files(tmp_path) -> None:
     (tmp_path / "adapter.py").write_bytes(b"a")
     (tmp_path / "tests" / "test_adapter.py").write_bytes(b"b")
     assert read_files([tmp_path]) == {"adapter.py": b"a", "tests/test_adapter.py": b"b"}
+
+
+def test_a_link_in_a_folder_is_refused(tmp_path) -> None:
+    (tmp_path / "adapter.py").write_bytes(b"a")
+    (tmp_path / "key.txt").symlink_to("/etc/hostname")
+    with pytest.raises(RequestError, match="symbolic link"):
+        read_files([tmp_path])
+
+
+def test_a_module_is_submitted_as_a_folder(tmp_path) -> None:
+    (tmp_path / "manifest.yaml").write_text("category: weather\nplatform: open_meteo\n")
+    (tmp_path / "adapter.py").write_text("x = 1\n")
+    nothing = {"input": None, "sample_paths": (), "policy": None, "settings": (), "labels": (), "options": ()}
+    assert build_submission(Request(kind="module", files=[tmp_path], **nothing)) == {
+        "kind": "module",
+        "payload": {
+            "manifest": {"category": "weather", "platform": "open_meteo"},
+            "files": {"adapter.py": "x = 1\n"},
+        },
+    }
 
 
 def test_two_files_of_one_name_are_refused(tmp_path) -> None:
