@@ -362,6 +362,23 @@ def collect_garbage(
 
 
 @app.command()
+def backup(
+    target: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to; an earlier copy is brought up to date.")
+    ],
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The daemon's state directory; else that of the settings."),
+    ] = None,
+) -> None:
+    """Copy the daemon's database and bundles while it runs; as root or the daemon's user."""
+    from assayd.cli.backup import back_up
+    from assayd.cli.report import count
+
+    print(f"{target}: the database and {count(back_up(target, state_dir), 'new bundle')}")
+
+
+@app.command()
 def metrics(context: typer.Context) -> None:
     """Print the daemon's metrics."""
     with _client(context) as client:
