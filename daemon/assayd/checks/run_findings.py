@@ -153,13 +153,13 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         yield Finding(
             rule=f"policy.{event.kind}" if known else "policy.operation",
             category="policy",
-            message=shorten(f"The policy {_verb(event)} {what} {event.detail}.", 400),
+            message=shorten(_told(event, f"{what} {event.detail}"), 400),
             severity=Severity.ERROR if event.enforced else Severity.INFO,
             layer=Layer.RUNTIME,
             file=file if place is not None else None,
             line=event.line if place is not None else None,
             snippet=place,
-            suggestion="Do without it; it was found only when the code ran.",
+            suggestion="Do without it; it was found only when the code ran." if event.enforced else None,
         )
 
 
@@ -199,5 +199,7 @@ def _among(cases: list[str]) -> str:
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
 
 
-def _verb(event: PolicyEvent) -> str:
-    return "refused" if event.enforced else "does not allow"
+def _told(event: PolicyEvent, what: str) -> str:
+    if event.enforced:
+        return f"The policy refused {what}."
+    return f"Recorded only: {what}; the policy does not list it."

@@ -102,8 +102,14 @@ class Judgement:
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
     cases: tuple[Case, ...] = ()
-    confidence: float | None = None
-    feedback: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """What a kind that rates its submissions says of one, beside its findings."""
+
+    confidence: float
+    feedback: JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,15 @@ class Submission:
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     parent_id: str | None = None
+    repair: RepairWish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairWish:
+    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails."""
+
+    provider: str
+    max_attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Judgement
+from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
 
@@ -126,7 +126,22 @@ class Validator(Protocol):
         ...
 
     def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
-        """Say, for a model that tries again, what stage failed, on what, and what is allowed."""
+        """Say, for a model that tries again, what stage failed, on what, and what is allowed.
+
+        `findings` are those of every stage that failed, in order; `stage` is the first of them.
+        """
+        ...
+
+
+@runtime_checkable
+class Rates(Protocol):
+    """What a validator brings beside, when its kind rates submissions."""
+
+    def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
+        """Rate a submission that was validated or failed, by all findings of its report.
+
+        `payload` is as it was submitted: nothing of it is parsed here.
+        """
         ...
 
 

@@ -7,6 +7,7 @@ the adapter and one process per file of tests. Source: seed 002.
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -22,6 +23,7 @@ from assayd.checks import (
     module_tests,
     pytest_unit,
     python_imports,
+    python_normal,
     python_source,
     run_findings,
 )
@@ -32,12 +34,14 @@ from assayd.checks.module_samples import SAMPLES
 from assayd.checks.module_submission import read_files
 from assayd.checks.module_tests import Expected
 from assayd.checks.python_scopes import scoped
+from assayd.checks.repairing import context_of, errors_of
 from assayd.checks.retry_context import retry_context
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 CONTRACT_UNIT = "contract"
@@ -199,6 +203,37 @@ class Module:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The module was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the file that is at fault again, with what the report says and the other files."""
+        submitted = _module(payload)
+        name = _faulty(submitted, report)
+        others = (Surrounding(title=n, text=t) for n, t in sorted(submitted.files.items()) if n != name)
+        manifest = json.dumps(submitted.manifest, indent=1, sort_keys=True)
+        return context_of(
+            Passage(name=name, language="python", text=_texts(submitted).get(name, "")),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="manifest", text=manifest), *others),
+            about=lambda hint: hint.get("file") in {None, name},
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of that file."""
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        return {**document, "files": {**document["files"], passage: code}}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax trees of all files."""
+        texts = sorted(_texts(_module(payload)).items())
+        return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
+
+
+def _faulty(payload: ModulePayload, report: Mapping[str, object]) -> str:
+    """Name the file that a repair is about: that of the first error which names one, else the adapter."""
+    named = [str(finding.get("file")) for finding in errors_of(report)]
+    return next((name for name in named if name in payload.files), _adapter(payload))
 
 
 def _module(payload: BaseModel) -> ModulePayload:

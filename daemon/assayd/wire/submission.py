@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from assayd.errors import RequestError
-from assayd.model.submission import JsonValue, Submission
+from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.ports.validator import Labelling, Validator
 from assayd.wire.strict_json import canonical, digest, read_json
 
@@ -51,7 +51,7 @@ class RepairRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     provider: str = Field(description="Name of a configured provider.")
-    max_attempts: int = Field(3, ge=1, le=10, description="Attempts in all, the first included.")
+    max_attempts: int = Field(3, ge=1, le=10, description="Fixes that are tried at most.")
 
 
 class SubmissionBody(BaseModel):
@@ -92,7 +92,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
 
     Raises:
         RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for what is over one of the
-            `caps`; ``kind.unknown``; ``repair.unavailable``; ``invalid`` for all else, with
+            `caps`; ``kind.unknown``; ``invalid`` for all else, with
             the path of the field.
     """
     raw = read_json(body)
@@ -100,8 +100,6 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         raise RequestError("malformed", "a submission is a JSON object")
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
-    if envelope.repair is not None:
-        raise RequestError("repair.unavailable", "repair is not available yet", field="repair")
     _refuse_large_parts(envelope.payload, caps)
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
@@ -115,6 +113,8 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         "policy": policy,
     }
     payload = _read_payload(validator, payload_text)
+    if envelope.repair is not None:
+        whole["repair"] = envelope.repair.model_dump()
     return Submission(
         kind=envelope.kind,
         policy=policy,
@@ -124,6 +124,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         overrides=overrides,
         labels={**_implied_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
+        repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
     )
 
 

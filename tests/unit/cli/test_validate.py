@@ -1,6 +1,5 @@
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 
 from assayd.cli.validate import Request, build_submission, read_files, read_settings
 from assayd.errors import RequestError
+from support.terminal import run_on_terminal
 
 COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -123,12 +123,7 @@ def test_on_a_terminal_progress_is_shown_live(service, socket, source) -> None:
         ("finished", {}),
     ]
     command = [*COMMAND, "--socket", socket, "validate", "extractor", source, "--sample-path", "/a"]
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
-    os.close(theirs)
-    shown = os.read(ours, 2**16).decode()
-    os.close(ours)
+    done, shown = run_on_terminal(command)
     assert done.returncode == 0
     assert "syntax" in shown
     assert "sandbox ▸ 3/5 paths" in shown

@@ -12,6 +12,7 @@ from assayd.model.policy import (
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies import PolicySet, merge
@@ -137,6 +138,12 @@ def test_equal_values_have_an_equal_digest_whatever_the_name(load: Load) -> None
     policies = load(a="", b="description = 'other'\n", c="[resources]\ntimeout_s = 29\n")
     assert policies.get("a").digest == policies.get("b").digest
     assert policies.get("a").digest != policies.get("c").digest
+
+
+def test_merge_allows_as_much_sql_as_either() -> None:
+    one = policy(sql=SqlPolicy(max_bytes=1, max_statements=9, max_rows=1, max_cell_chars=9))
+    two = policy(sql=SqlPolicy(max_bytes=2, max_statements=3, max_rows=4, max_cell_chars=5))
+    assert merge(one, two).sql == SqlPolicy(max_bytes=2, max_statements=9, max_rows=4, max_cell_chars=9)
 
 
 def test_merge_of_contracts_accepts_either_decorator_and_asks_for_all_methods() -> None:
