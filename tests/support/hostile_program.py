@@ -108,7 +108,7 @@ class HostileProgram:
             allow_exec=said["exec"] == "yes",
         )
 
-    def facts(self, result: RunResult) -> dict[str, str]:
+    def found(self, result: RunResult) -> dict[str, str]:
         """Give what is known of its result; of a module, also what its validator makes of it."""
         found = facts(result)
         if self.settings["program"] == "module":

@@ -39,6 +39,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     if "modules" in arguments:
         modules = read_modules(arguments)
         texts |= modules.texts
+        context.policy.refuse_to_leave()
         modules.offer(context.policy, plainly)
     if tagged:
         namespace = {name: restore(value) for name, value in namespace.items()}
