@@ -53,14 +53,14 @@ class Reporter:
                 b"",
             )
 
-    def result(self, record: Record) -> None:
-        """Write the result record; nothing is reported after it."""
+    def result(self, record: Record, *, last: bool) -> None:
+        """Write the result record; nothing is reported after it, when it is the last thing that happens."""
         content = "".join(self._encode(record, 0)).encode()
         with self._lock:
-            self._closed = True
+            self._closed = last
             for start in range(0, len(content), _BODY_BYTES):
-                last = start + _BODY_BYTES >= len(content)
-                head = b'{"type":"result","last":' + _flag(last).encode() + b"}"
+                whole = start + _BODY_BYTES >= len(content)
+                head = b'{"type":"result","last":' + _flag(whole).encode() + b"}"
                 self._write(head, content[start : start + _BODY_BYTES])
 
     def _write(self, head: bytes, body: bytes) -> None:
