@@ -62,7 +62,7 @@ RULES = (
 def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
     """Give what the module declares of the wanted names, in order; the first few hundred.
 
-    Reading one follows all of the module's aliases at worst, so those of a module with very many are not read.
+    Reading one follows all of the module's aliases at worst, so very many are not followed.
     """
     aliases = module_aliases(tree)
     if len(aliases) > _MOST_ALIASES:
