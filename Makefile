@@ -58,10 +58,11 @@ engine: ## a container engine: the one that answers, else a private one below .r
 images: setup engine ## build the images and load those that the engine does not have
 	@$(WITH_ENGINE) $(BIN)/assay images build --cache .run/cache/images
 
-requirements: setup ## lock the packages of pyproject.toml anew
-	@$(BIN)/pip-compile --quiet --extra dev --allow-unsafe --strip-extras --generate-hashes --no-header \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
-		-o requirements/dev.txt pyproject.toml
+LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
+	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
+	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
 
 stop: ## end the private engine
 	@$(ENGINE) stop

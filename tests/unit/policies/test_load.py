@@ -149,3 +149,28 @@ def test_reload_with_a_broken_file_keeps_what_was_loaded(load: Load, folder: Pat
     with pytest.raises(FileError):
         policies.reload()
     assert policies.get("default").resources.timeout_s == 7
+
+
+def test_contract_of_adapters_is_replaced_list_by_list_and_forbidden_names_add_up(load: Load) -> None:
+    policies = load(
+        base='[adapter]\nmethods = ["a", "b"]\nmodules = ["one.two"]\nforbidden = ["os.kill"]\n',
+        own='extends = "base"\n[adapter]\nmethods = ["c"]\nforbidden = ["eval"]\n',
+        plain="",
+    )
+    own = policies.get("own").adapter
+    assert (own.methods, own.modules, own.forbidden) == (("c",), ("one.two",), {"os.kill", "eval"})
+    assert own.decorators == ("register_adapter",)
+    assert policies.get("plain").adapter.methods == ("fetch_raw", "transform", "get_schema")
+    assert policies.get("own").digest != policies.get("base").digest
+
+
+def test_contract_of_adapters_that_cannot_be_is_told_with_its_line(load: Load) -> None:
+    text = '[adapter]\nmethods = ["a b"]\ndecorators = []\nmodules = ["a..b"]\ncolour = "red"\n'
+    with pytest.raises(FileError) as caught:
+        load(bad=text)
+    assert [(p.line, p.key) for p in sorted(caught.value.problems, key=lambda p: p.line or 0)] == [
+        (2, "adapter.methods"),
+        (3, "adapter.decorators"),
+        (4, "adapter.modules"),
+        (5, "adapter.colour"),
+    ]

@@ -5,12 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from assayd.model.policy import (
+    AdapterContract,
     ExecutionPolicy,
     ImportMode,
     ImportPolicy,
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies import PolicySet, merge
@@ -136,3 +138,17 @@ def test_equal_values_have_an_equal_digest_whatever_the_name(load: Load) -> None
     policies = load(a="", b="description = 'other'\n", c="[resources]\ntimeout_s = 29\n")
     assert policies.get("a").digest == policies.get("b").digest
     assert policies.get("a").digest != policies.get("c").digest
+
+
+def test_merge_allows_as_much_sql_as_either() -> None:
+    one = policy(sql=SqlPolicy(max_bytes=1, max_statements=9, max_rows=1, max_cell_chars=9))
+    two = policy(sql=SqlPolicy(max_bytes=2, max_statements=3, max_rows=4, max_cell_chars=5))
+    assert merge(one, two).sql == SqlPolicy(max_bytes=2, max_statements=9, max_rows=4, max_cell_chars=9)
+
+
+def test_merge_of_contracts_accepts_either_decorator_and_asks_for_all_methods() -> None:
+    one = policy(adapter=AdapterContract(decorators=("a",), methods=("m",), forbidden=frozenset({"eval"})))
+    two = policy(adapter=AdapterContract(decorators=("b",), methods=("n",), forbidden=frozenset({"exec"})))
+    united = merge(one, two).adapter
+    assert (united.decorators, united.methods, united.forbidden) == (("a", "b"), ("m", "n"), {"eval", "exec"})
+    assert merge(one, two).digest == merge(two, one).digest
