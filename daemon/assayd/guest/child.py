@@ -158,8 +158,9 @@ def _finish(record: Record, reporter: Reporter) -> int:
     _set_recursion_limit(_RECURSION_LIMIT)
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
-    reporter.result(record)
     exit_code = record.get("exit_code")
+    # The end of an interpreter runs guest code once more.
+    reporter.result(record, last=type(exit_code) is not int)
     if type(exit_code) is int:
         _end_interpreter(exit_code)
     return _EXITS.get(record["status"], _FAILED)
