@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.checks import (
     adapter_unit,
@@ -94,23 +93,18 @@ _RULES = (
 
 
 class ModulePayload(BaseModel):
-    """`manifest` describes the module, `files` are its texts by name.
-
-    `expected` is what preparing adds, the tests of each file; no submission has it.
-    """
+    """`manifest` describes the module, `files` are its texts by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     manifest: dict[str, object]
     files: dict[str, str] = Field(min_length=1)
-    expected: SkipJsonSchema[dict[str, Expected] | None] = None
 
-    @field_validator("expected")
-    @classmethod
-    def _only_prepared(cls, value: object, info: ValidationInfo) -> object:
-        if value is not None and info.mode == "json":
-            raise ValueError("is no field of a submission")
-        return value
+
+class PreparedModule(ModulePayload):
+    """A module that was read: `expected` are the tests of each file."""
+
+    expected: dict[str, Expected]
 
 
 class Module:
@@ -118,6 +112,7 @@ class Module:
 
     kind: str = "module"
     payload: type[BaseModel] = ModulePayload
+    prepared: type[BaseModel] = PreparedModule
     default_policy: str = "module_validation"
     image: str = "adapter"
     rules: Sequence[Rule] = _RULES
@@ -153,7 +148,8 @@ class Module:
         texts = _texts(submitted)
         trees = _trees(submitted)
         expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
-        return submitted.model_copy(update={"files": {**submitted.files, **texts}, "expected": expected})
+        files = {**submitted.files, **texts}
+        return PreparedModule(manifest=submitted.manifest, files=files, expected=expected)
 
     def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the look at the adapter, and one unit per file of tests."""
@@ -180,7 +176,7 @@ class Module:
         """Judge the adapter and every file of tests; at least one test must have run."""
         submitted = _module(payload)
         texts = {name: text for name, text in submitted.files.items() if is_python(name)}
-        expected = submitted.expected or {}
+        expected = submitted.expected if isinstance(submitted, PreparedModule) else {}
         contract = adapter_unit.judge_adapter(
             _adapter(submitted), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
