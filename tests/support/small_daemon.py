@@ -46,6 +46,7 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.database import FILE, open_database
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
+from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.store.retention import Keep, Retention
 from assayd.wire import read_submission
 
@@ -258,7 +259,13 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         artifacts = FileArtifactStore(folder / "artifacts")
         await artifacts.sweep()
         stock = Stock(
-            jobs=jobs, artifacts=artifacts, policies=POLICIES, kinds=how.kinds(), clock=clock, ids=ids
+            jobs=jobs,
+            pipelines=DatabasePipelines(jobs.access),
+            artifacts=artifacts,
+            policies=POLICIES,
+            kinds=how.kinds(),
+            clock=clock,
+            ids=ids,
         )
         checks, runs = Gate(), Gate()
         checks.open.set()
