@@ -17,6 +17,7 @@ import assayd.guest
 from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.api import Access, ApiLimits, create_app, server_config
+from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
 from assayd.errors import ConfigError, EngineError
 from assayd.ids import SystemClock, Ulids
@@ -25,6 +26,7 @@ from assayd.metrics import Metrics
 from assayd.model.run import Limits, RunSpec
 from assayd.policies import PolicySet, load_policies
 from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.ports.egress import EgressLimits
 from assayd.ports.validator import Validator
 from assayd.rehearsal import Rehearsal
 from assayd.sandbox.canary import try_walls
@@ -86,7 +88,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     await artifacts.sweep()
     analyst = Analyst(_analysis_limits(settings), settings.validators)
     await stack.enter_async_context(analyst.running())
-    house, reaper = await _build_house(settings, basics, stack)
+    house, reaper = await _build_house(settings, basics, stack, metrics)
     parts = Parts(
         analyst=analyst,
         sandbox=house.sandbox,
@@ -137,13 +139,20 @@ def _basics(settings: Settings) -> _Basics:
         clock=SystemClock(),
         ids=ids,
         kinds=validators.load(settings.validators),
-        policies=load_policies([share("policies"), *settings.policy_folders], bounds=bounds, widest=widest),
+        policies=load_policies(
+            [share("policies"), *settings.policy_folders],
+            bounds=bounds,
+            widest=widest,
+            egress=settings.egress.enabled,
+        ),
         caps=_caps(settings),
         origin=Origin(daemon_id=_daemon_id(settings.state_dir, ids), generation=ids.new()),
     )
 
 
-async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
+async def _build_house(
+    settings: Settings, basics: _Basics, stack: AsyncExitStack, metrics: Metrics
+) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
     engine = DockerEngine(
         base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
@@ -164,7 +173,13 @@ async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStac
     house = House(
         engine=engine,
         reaper=reaper,
-        sandbox=Sandbox(pool=pool, images=Images(engine, GUEST), clock=basics.clock, seccomp=seccomp),
+        sandbox=Sandbox(
+            pool=pool,
+            images=Images(engine, GUEST),
+            clock=basics.clock,
+            seccomp=seccomp,
+            egress=Relay(_egress_limits(settings), basics.clock, metrics),
+        ),
         usual=_usual_runs(basics.kinds, basics.policies, basics.caps),
         canary=try_walls,
         refuse_holes=settings.engine.holes_are_errors,
@@ -225,6 +240,17 @@ def _pool_limits(settings: Settings) -> PoolLimits:
         refill_concurrency=settings.pool.refill_concurrency,
         idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * 2**20,
         max_idle_s=settings.pool.max_idle_age_s,
+    )
+
+
+def _egress_limits(settings: Settings) -> EgressLimits:
+    egress = settings.egress
+    return EgressLimits(
+        streams=egress.streams,
+        connections=egress.connections,
+        bytes_up=egress.bytes_up,
+        bytes_down=egress.bytes_down,
+        open_at_once=egress.open_at_once,
     )
 
 

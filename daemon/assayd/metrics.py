@@ -28,6 +28,12 @@ class Metrics:
         self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key")
         self.refill_seconds = self._gauge("refill_seconds", "Time of a creation lately.", "pool_key")
         self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
+        self.egress_accesses = self._counter(
+            "egress_accesses", "Hosts that submitted code asked for, by what came of it.", "rule"
+        )
+        self.egress_bytes = self._counter(
+            "egress_bytes", "Bytes of submitted code's connections.", "direction"
+        )
         self.ready = self._gauge("ready", "1 while attempts are served.")
 
     def render(self) -> bytes:

@@ -134,7 +134,7 @@ class DaemonService:
         policy = self._stock.policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
-        require_enforceable(policy)
+        require_enforceable(policy, egress=self._stock.policies.egress)
         return policy
 
     def _start(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> None:
@@ -235,7 +235,7 @@ class DaemonService:
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
         policies = self._stock.policies
-        return {name: describe(policies.get(name)) for name in policies.names}
+        return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
     def metrics(self) -> bytes:
         """Give the metrics in Prometheus' text format."""

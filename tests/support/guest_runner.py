@@ -136,7 +136,7 @@ class GuestRunner:
             "begin",
             limits={**LIMITS, **limits},
             imports=imports,
-            network={"mode": network},
+            network={"mode": network, "streams": 4, "connections": 8},
             allow_exec=allow_exec,
             collect=list(collect),
         )

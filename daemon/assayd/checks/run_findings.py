@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from assayd.checks.caps import shorten
 from assayd.checks.guest_record import NotCompiled, Raised
+from assayd.checks.network_errors import network_hint
+from assayd.checks.network_rules import WORDINGS, NetworkRule
 from assayd.checks.source_text import snippet
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent
@@ -98,8 +100,13 @@ def raised_finding(record: Raised, text: str) -> Finding:
         layer=Layer.RUNTIME,
         line=record.line if snippet(text, record.line) is not None else None,
         snippet=snippet(text, record.line),
-        suggestion=_HINTS.get(record.error_type.rpartition(".")[2], _NO_HINT),
+        suggestion=_hint(record),
     )
+
+
+def _hint(record: Raised) -> str:
+    network = network_hint(record.error_type, record.message)
+    return network or _HINTS.get(record.error_type.rpartition(".")[2], _NO_HINT)
 
 
 def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
@@ -133,17 +140,16 @@ def event_findings(events: Iterable[PolicyEvent], text: str) -> Iterator[Finding
         if event.allowed:
             continue
         known = event.kind in {"import", "network"}
-        what = f"{event.kind} of" if known else f"{shorten(event.kind, 60)}:"
         place = snippet(text, event.line)
         yield Finding(
             rule=f"policy.{event.kind}" if known else "policy.operation",
             category="policy",
-            message=shorten(f"The policy {_verb(event)} {what} {event.detail}.", 400),
+            message=shorten(f"The policy {_verb(event)} {_act(event)}.", 400),
             severity=Severity.ERROR if event.enforced else Severity.INFO,
             layer=Layer.RUNTIME,
             line=event.line if place is not None else None,
             snippet=place,
-            suggestion="Do without it; it was found only when the code ran.",
+            suggestion=_instead(event),
         )
 
 
@@ -165,6 +171,22 @@ def _among(cases: list[str]) -> str:
     distinct = list(dict.fromkeys(cases))
     more = len(distinct) - 1
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
+
+
+def _act(event: PolicyEvent) -> str:
+    if event.kind == "network":
+        why = f" ({event.rule}: {event.reason})" if event.rule else ""
+        return f"access to the network: {shorten(event.detail, 300)}{why}"
+    if event.kind == "import":
+        return f"import of {event.detail}"
+    return f"{shorten(event.kind, 60)}: {event.detail}"
+
+
+def _instead(event: PolicyEvent) -> str:
+    """Say what to do instead; rules of the network have words of their own."""
+    if event.rule is not None:
+        return WORDINGS[NetworkRule(event.rule)].hint
+    return "Do without it; it was found only when the code ran."
 
 
 def _verb(event: PolicyEvent) -> str:

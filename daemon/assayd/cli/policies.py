@@ -19,6 +19,7 @@ def check(file: Path | None) -> Sequence[Problem]:
             [share("policies"), *settings.policy_folders],
             bounds=settings.bounds.bounds(),
             widest=settings.widest_bounds.bounds(),
+            egress=settings.egress.enabled,
         )
     except FileError as error:
         return error.problems

@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -51,6 +51,7 @@ class Descriptors:
 class Confinement:
     """What holds for every child of an attempt, made ready before the first fork."""
 
+    environment: Mapping[str, str]
     rlimits: tuple[tuple[int, int], ...]
     policy: RuntimePolicy
     reporter: Reporter
@@ -66,10 +67,11 @@ class Plan:
     arguments: bytes
 
 
-def confine(attempt: Attempt, work_path: str) -> Confinement:
+def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(_REPORT)
     return Confinement(
+        environment=environment,
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
@@ -98,6 +100,7 @@ def _run(plan: Plan) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     arguments = json.loads(plan.arguments)
+    os.environ.update(confinement.environment)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
     confinement.policy.install()

@@ -25,7 +25,8 @@ WIDEST = Bounds(max_processes=Range(least=1, most=64))
 class PolicySet:
     """The profiles of one or more folders, with their effective values."""
 
-    def __init__(self, folders: Sequence[Path], bounds: Bounds, widest: Bounds) -> None:
+    def __init__(self, folders: Sequence[Path], bounds: Bounds, widest: Bounds, *, egress: bool) -> None:
+        self.egress = egress
         self._folders = tuple(folders)
         self._bounds = bounds
         self._widest = merge_bounds(bounds, widest)
@@ -64,7 +65,7 @@ class PolicySet:
         draft = resolver.draft(candidate.name)
         if draft is None:
             return resolver.problems
-        reason = unenforceable(draft.policy)
+        reason = unenforceable(draft.policy, egress=self.egress)
         return [] if reason is None else [candidate.file.problem(("network", "hosts"), reason)]
 
     def reload(self) -> None:
@@ -87,7 +88,11 @@ class PolicySet:
 
 
 def load_policies(
-    folders: Sequence[Path], *, bounds: Bounds = DEFAULT_BOUNDS, widest: Bounds = WIDEST
+    folders: Sequence[Path],
+    *,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    widest: Bounds = WIDEST,
+    egress: bool = True,
 ) -> PolicySet:
     """Load the profiles of all folders; a later folder's replaces an earlier one's of the same name.
 
@@ -95,22 +100,27 @@ def load_policies(
         folders: where the files are, the shipped folder first.
         bounds: what a profile is clamped to when it states no bounds of its own.
         widest: how far a profile's own bounds may reach, beyond `bounds`.
+        egress: whether the relay to listed hosts is switched on.
 
     Raises:
         FileError: with every problem of every file.
     """
-    policies = PolicySet(folders, bounds, widest)
+    policies = PolicySet(folders, bounds, widest, egress=egress)
     policies.reload()
     return policies
 
 
-def require_enforceable(policy: ExecutionPolicy) -> None:
+def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None:
     """Refuse a policy that asks for what cannot be enforced.
+
+    Args:
+        policy: the effective profile.
+        egress: whether the relay to listed hosts is switched on.
 
     Raises:
         RequestError: ``policy.unenforceable``.
     """
-    reason = unenforceable(policy)
+    reason = unenforceable(policy, egress=egress)
     if reason is not None:
         message = f"policy {policy.name!r} cannot be enforced: {reason}"
         raise RequestError("policy.unenforceable", message, field="policy")

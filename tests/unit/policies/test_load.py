@@ -102,11 +102,12 @@ def test_unknown_category_is_refused_with_its_line(load: Load) -> None:
         load(a="[imports]\n# which\ncategories = ['standard_libs']\n")
 
 
-def test_allowlist_with_hosts_loads_but_is_refused_at_use(load: Load) -> None:
+def test_allowlist_with_hosts_is_refused_at_use_when_the_relay_is_switched_off(load: Load) -> None:
     policy = load(a="[network]\nmode = 'allowlist'\nhosts = ['API.Example.org.']\n").get("a")
     assert policy.network.hosts == {"api.example.org"}
-    with pytest.raises(RequestError, match="no egress relay") as caught:
-        require_enforceable(policy)
+    require_enforceable(policy)
+    with pytest.raises(RequestError, match="switched off") as caught:
+        require_enforceable(policy, egress=False)
     assert caught.value.code == "policy.unenforceable"
 
 
@@ -127,7 +128,8 @@ def test_check_of_a_good_file_finds_nothing(load: Load, tmp_path: Path) -> None:
 
 
 def test_check_of_a_file_finds_what_cannot_be_enforced(load: Load, folder: Path) -> None:
-    policies = load(default="")
+    load(default="")
+    policies = load_policies([folder], egress=False)
     path = folder / "new.toml"
     path.write_text("[network]\nmode = 'allowlist'\nhosts = ['x.org']\n")
     assert [p.line for p in policies.check_file(path)] == [3]

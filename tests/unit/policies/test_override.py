@@ -122,8 +122,8 @@ def test_value_of_the_wrong_shape_is_refused(overrides: Mapping[str, object]) ->
 
 def test_blocking_the_network_makes_an_allowlist_profile_enforceable() -> None:
     with pytest.raises(RequestError):
-        require_enforceable(BASE)
-    require_enforceable(tighten(BASE, {"network": {"mode": "blocked"}}))
+        require_enforceable(BASE, egress=False)
+    require_enforceable(tighten(BASE, {"network": {"mode": "blocked"}}), egress=False)
 
 
 def test_denied_names_add_up_and_are_enforced() -> None:
