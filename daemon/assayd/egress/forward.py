@@ -16,7 +16,7 @@ import h11
 from assayd.aio import together
 from assayd.checks.network_rules import NetworkRule, NetworkTrouble
 from assayd.egress.access import Access
-from assayd.egress.guest import IDLE_S, Guest
+from assayd.egress.guest import Guest
 from assayd.egress.refusal import RULE_HEADER, NotServed, failed, refused_by
 from assayd.egress.target import HTTP_PORT, Target
 from assayd.egress.upstream import Upstream
@@ -46,7 +46,7 @@ async def serve_request(guest: Guest, access: Access, request: h11.Request) -> b
         host = h11.Connection(h11.CLIENT)
         await upstream.send(_sent(host, _head(request, access.target())))
         try:
-            async with asyncio.timeout(IDLE_S) as idle:
+            async with asyncio.timeout(guest.limits.idle_s) as idle:
                 await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, idle=idle))
         except TimeoutError:
             raise failed(NetworkTrouble.IDLE) from None
@@ -66,7 +66,7 @@ class _Exchange:
 
     def moved(self) -> None:
         """Take note that it goes on."""
-        self._idle.reschedule(asyncio.get_running_loop().time() + IDLE_S)
+        self._idle.reschedule(asyncio.get_running_loop().time() + self.guest.limits.idle_s)
 
     async def events(self) -> AsyncIterator[h11.Event]:
         """Give the host's answer up to its end."""
@@ -79,8 +79,10 @@ class _Exchange:
             except h11.RemoteProtocolError as problem:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
             self.moved()
-            if not isinstance(event, h11.Response | h11.Data | h11.InformationalResponse):
+            if isinstance(event, h11.EndOfMessage):
                 return
+            if not isinstance(event, h11.Response | h11.Data | h11.InformationalResponse):
+                raise failed(NetworkTrouble.BROKEN_OFF)
             yield event
 
 
@@ -138,7 +140,10 @@ def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> 
 
 
 def _sent(host: h11.Connection, event: h11.Event) -> bytes:
-    return host.send(event) or b""
+    try:
+        return host.send(event) or b""
+    except h11.LocalProtocolError as problem:
+        raise refused_by(NetworkRule.HTTP_MALFORMED) from problem
 
 
 def _refuse_two_lengths(request: h11.Request) -> None:

@@ -13,16 +13,11 @@ from enum import Enum, auto
 
 import h11
 
-from assayd.checks.network_rules import NetworkRule
-from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, refused_by
-from assayd.ports.egress import GuestStream
+from assayd.checks.network_rules import NetworkRule, NetworkTrouble
+from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
+from assayd.ports.egress import EgressLimits, GuestStream
 
 HEAD_BYTES = 16 * 1024
-HEAD_S = 10.0
-"""How long a request's head, or a ClientHello, may take to arrive once it has begun."""
-IDLE_S = 30.0
-"""How long a connection may stay without a byte in either direction."""
-LINGER_S = 5.0
 
 
 class Phase(Enum):
@@ -42,10 +37,12 @@ class Guest:
     Args:
         stream: its bytes.
         spend: told of every piece that is read, with its size; raises NotServed when there may be no more.
+        limits: how long things may take.
     """
 
-    def __init__(self, stream: GuestStream, spend: Callable[[int], None]) -> None:
+    def __init__(self, stream: GuestStream, spend: Callable[[int], None], limits: EgressLimits) -> None:
         self.stream = stream
+        self.limits = limits
         self._spend = spend
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._phase = Phase.ANSWER
@@ -70,18 +67,21 @@ class Guest:
         event = self._next_event()
         if event is None:
             try:
-                async with asyncio.timeout(IDLE_S):
+                async with asyncio.timeout(self.limits.idle_s):
                     self._http.receive_data(await self.read())
             except TimeoutError:
                 return None
         try:
-            async with asyncio.timeout(HEAD_S):
+            async with asyncio.timeout(self.limits.head_s):
                 event = event or await self._event()
         except TimeoutError:
             raise refused_by(NetworkRule.TOO_SLOW) from None
         if not isinstance(event, h11.Request):
             return None
         self._method = event.method
+        # h11 bounds a head that is incomplete, not one that came whole.
+        if sum(len(name) + len(value) for name, value in event.headers) + len(event.target) > HEAD_BYTES:
+            raise refused_by(NetworkRule.HTTP_MALFORMED)
         return event
 
     async def early(self) -> bytes:
@@ -105,10 +105,14 @@ class Guest:
             yield bytes(event.data)
 
     async def send(self, event: h11.Event) -> None:
-        """Send a part of the answer."""
+        """Send a part of the answer. Raises: NotServed when it does not go with the parts before."""
+        try:
+            data = self._http.send(event)
+        except h11.LocalProtocolError as problem:
+            raise failed(NetworkTrouble.BROKEN_OFF) from problem
         if isinstance(event, h11.Response):
             self._phase = Phase.CONTENT
-        if data := self._http.send(event):
+        if data:
             await self.stream.write(data)
 
     async def establish(self) -> None:
@@ -134,13 +138,13 @@ class Guest:
             return
         told = ALERT if self._phase is Phase.GREETING else answer(end, with_body=self._method != b"HEAD")
         await self.stream.write(told)
-        await self.stream.end()
-        await self._linger()
+        await self.leave()
 
-    async def _linger(self) -> None:
-        """Take what still comes until the guest has closed; break off if it does not."""
+    async def leave(self) -> None:
+        """End this side, and take what still comes until the guest has ended its own; else break off."""
+        await self.stream.end()
         try:
-            async with asyncio.timeout(LINGER_S):
+            async with asyncio.timeout(self.limits.head_s):
                 while await self.read():
                     pass
         except (TimeoutError, NotServed):

@@ -74,11 +74,12 @@ class Session:
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
         """Serve one connection of a unit, request by request."""
-        guest = Guest(stream, self._way.ledger.spend_up)
+        guest = Guest(stream, self._way.ledger.spend_up, self.limits)
         with suppress(ConnectionResetError):  # nobody is left to serve
             try:
                 while await self._serve_next(guest, unit):
                     pass
+                await guest.leave()
             except NotServed as end:
                 await guest.refuse(end)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from assayd.aio import together
 from assayd.checks.network_rules import NetworkRule, NetworkTrouble
 from assayd.egress.access import Access
-from assayd.egress.guest import HEAD_S, IDLE_S, Guest
+from assayd.egress.guest import Guest
 from assayd.egress.hello import HelloError, HelloReader
 from assayd.egress.refusal import failed, refused_by
 from assayd.egress.upstream import Upstream
@@ -31,7 +31,7 @@ async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
     """Read the ClientHello and judge whom it names; give its bytes, none when the guest has none."""
     reader, data = HelloReader(), early
     try:
-        async with asyncio.timeout(HEAD_S):
+        async with asyncio.timeout(guest.limits.head_s):
             while (name := reader.feed(data)) is None:
                 if not (data := await guest.read()):
                     return b""
@@ -46,11 +46,12 @@ async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
 
 async def _join(guest: Guest, upstream: Upstream) -> None:
     """Pass bytes in both directions until both have ended."""
+    idle_s = guest.limits.idle_s
     try:
-        async with asyncio.timeout(IDLE_S) as idle:
+        async with asyncio.timeout(idle_s) as idle:
 
             def moved() -> None:
-                idle.reschedule(asyncio.get_running_loop().time() + IDLE_S)
+                idle.reschedule(asyncio.get_running_loop().time() + idle_s)
 
             async def up() -> None:
                 await _pump(guest.read, upstream.send, moved)

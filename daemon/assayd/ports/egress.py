@@ -19,7 +19,9 @@ class EgressLimits:
 
     `streams` are connections to the proxy that are open at once; more wait. `connections` counts all that an
     attempt makes, and the requests on them. Bytes are those of guest code, up, and of hosts, down; small
-    pieces count as `guest.frames.LEAST_COST`.
+    pieces count as `guest.frames.LEAST_COST`. `head_s` is how long a request's head, or a ClientHello, may
+    take to arrive once it has begun, and how long guest code may take to hang up; `idle_s` how long a
+    connection may stay without a byte in either direction.
     """
 
     streams: int = 32
@@ -27,6 +29,8 @@ class EgressLimits:
     bytes_up: int = 32 * 2**20
     bytes_down: int = 64 * 2**20
     open_at_once: int = 256
+    head_s: float = 10.0
+    idle_s: float = 30.0
 
 
 class GuestStream(Protocol):

@@ -104,6 +104,8 @@ class Stream:
 
     def grant(self, count: int) -> None:
         """Take credit. Raises: GuestFault when it is for more than was sent."""
+        if self._gone:
+            return
         self._credit += count
         if self._credit > WINDOW:
             raise GuestFault("credit for more than was sent")
