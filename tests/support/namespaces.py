@@ -1,4 +1,4 @@
-"""Two network namespaces of the test's own, joined by a cable: a client's, and that of a host on the internet.
+"""Two network namespaces of the test's own, joined by a cable: a client's, and that of a host somewhere.
 
 The addresses are of documentation ranges. Nothing leaves the two: they have no other device.
 """
@@ -44,7 +44,8 @@ def cable() -> Iterator[tuple[str, str]]:
 @contextmanager
 def inside(name: str) -> Iterator[None]:
     """Have what this thread opens meanwhile opened in that namespace."""
-    with open("/proc/thread-self/ns/net", "rb") as here, Path(f"/run/netns/{name}").open("rb") as there:
+    own = Path("/proc/thread-self/ns/net")
+    with own.open("rb") as here, Path(f"/run/netns/{name}").open("rb") as there:
         _enter(there.fileno())
         try:
             yield

@@ -85,8 +85,8 @@ class Upstream:
                 case other:
                     await _text(writer, other)
             if fields.get("connection") == "close":
-                writer.write_eof() if writer.can_write_eof() else writer.close()
-                await reader.read()
+                writer.close()
+                await writer.wait_closed()
                 return
 
 
@@ -134,8 +134,10 @@ def upstream(namespace: str) -> Iterator[Upstream]:
         await stop.wait()
         for server in (plain, secret):
             server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        serving = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in serving:
             task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     def live() -> None:
         with inside(namespace):
