@@ -57,16 +57,27 @@ class PolicySet:
     def check_file(self, path: Path) -> list[Problem]:
         """Find what is wrong in a file if it were loaded with the others of this set."""
         try:
-            candidate = read_profile(path)
-            profiles = _read_all({**self._paths, candidate.name: path})
-            resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
+            self.try_file(path)
         except FileError as error:
             return list(error.problems)
+        return []
+
+    def try_file(self, path: Path) -> ExecutionPolicy:
+        """Give what a file would come to if it were loaded with the others of this set.
+
+        Raises:
+            FileError: with every problem of the file.
+        """
+        candidate = read_profile(path)
+        profiles = _read_all({**self._paths, candidate.name: path})
+        resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
         draft = resolver.draft(candidate.name)
         if draft is None:
-            return resolver.problems
+            raise FileError(CODE, resolver.problems)
         reason = unenforceable(draft.policy, egress=self.egress)
-        return [] if reason is None else [candidate.file.problem(("network", "hosts"), reason)]
+        if reason is not None:
+            raise FileError(CODE, [candidate.file.problem(("network", "hosts"), reason)])
+        return self._effective(draft)
 
     def reload(self) -> None:
         """Read and resolve everything.
