@@ -78,15 +78,15 @@ FULL = Size(
 QUICK = Size(
     docker_runs=10,
     cold=10,
-    open_loop_s=20,
-    bursts=4,
-    paths=10,
+    open_loop_s=15,
+    bursts=3,
+    paths=8,
     static=60,
-    saturation_s=10,
-    growth=200,
-    growth_warm_up=100,
-    good=20,
-    idle_s=10,
+    saturation_s=8,
+    growth=120,
+    growth_warm_up=80,
+    good=12,
+    idle_s=5,
 )
 
 

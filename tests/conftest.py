@@ -7,11 +7,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # Its helper container would need a network, a registry and the engine's socket.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
+
+
+# The same examples every time, and no judgement on how fast they are made: the machine may be busy.
+settings.register_profile(
+    "assayd", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+settings.load_profile("assayd")
 
 
 @pytest.fixture(scope="session")

@@ -47,12 +47,10 @@ def _run(*, print_config: bool, check_config: bool) -> int:
         return 0
     if check_config:
         from assayd import validators
-        from assayd.policies import load_policies
-        from assayd.share import share
+        from assayd.profiles import load_profiles
 
         validators.load(settings.validators)
-        bounds, widest = settings.bounds.bounds(), settings.widest_bounds.bounds()
-        load_policies([share("policies"), *settings.policy_folders], bounds=bounds, widest=widest)
+        load_profiles(settings)
         print("settings and policies are fine")
         return 0
     from assayd.daemon import run

@@ -47,6 +47,26 @@ class Deadline:
                 self._scopes.discard(scope)
 
 
+class Signal:
+    """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
+
+    def __init__(self) -> None:
+        self.next = asyncio.Event()
+
+    def give(self) -> None:
+        """Wake everybody who has taken `next`."""
+        self.next.set()
+        self.next = asyncio.Event()
+
+
+async def pause(time_s: float, *, unless: asyncio.Event) -> None:
+    """Let time pass, but no more once something is the case."""
+    try:
+        await asyncio.wait_for(unless.wait(), time_s)
+    except TimeoutError:
+        return
+
+
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Give a TaskGroup that lets an error of its body through as it is, after its tasks have ended.

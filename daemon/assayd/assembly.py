@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import grp
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,21 @@ import assayd.guest
 from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.api import Access, ApiLimits, create_app, server_config
+from assayd.batch import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
 from assayd.errors import ConfigError, EngineError
+from assayd.fair import FairSlots
 from assayd.ids import SystemClock, Ulids
+from assayd.intake import Intake, Stock, limits_of
 from assayd.lifecycle import Parts
 from assayd.metrics import Metrics
 from assayd.model.run import Limits, RunSpec
-from assayd.policies import PolicySet, load_policies
+from assayd.policies import PolicySet
+from assayd.ports.batches import BatchStore
 from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.ports.egress import EgressLimits
-from assayd.ports.validator import Validator
+from assayd.profiles import load_profiles
 from assayd.rehearsal import Rehearsal
 from assayd.sandbox.canary import try_walls
 from assayd.sandbox.container import Origin
@@ -39,17 +42,21 @@ from assayd.sandbox.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.warm import Pool
 from assayd.scheduler import QueueLimits, Scheduler
-from assayd.service import DaemonService, Stock, limits_of
+from assayd.service import DaemonService
+from assayd.service import Parts as ServiceParts
 from assayd.settings import Settings
 from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
+from assayd.store.batches import DatabaseBatchStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
-from assayd.store.retention import Retention
+from assayd.store.retention import Keep, Retention
+from assayd.wire import PayloadCaps, canonical
 
 log = structlog.get_logger()
 
 MOST_IDLE_PER_KEY = 16
+MIB = 2**20
 GUEST = Path(assayd.guest.__file__).parent
 
 
@@ -59,10 +66,11 @@ class Assembly:
 
     origin: Origin
     scheduler: Scheduler
+    intake: Intake
+    batches: DaemonBatches
     house: House
     reaper: Reaper
     retention: Retention
-    service: DaemonService
     policies: PolicySet
     api: uvicorn.Config
 
@@ -71,88 +79,118 @@ class Assembly:
 class _Basics:
     """What most parts share."""
 
-    clock: SystemClock
-    ids: Ulids
-    kinds: Mapping[str, Validator]
-    policies: PolicySet
+    stock: Stock
+    batches: BatchStore
     caps: Limits
     origin: Origin
+    metrics: Metrics
+    hub: EventHub
 
 
 async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoint = unobserved) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
-    basics = _basics(settings)
-    metrics, hub = Metrics(), EventHub(basics.clock)
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
-    artifacts = FileArtifactStore(settings.state_dir / "artifacts")
-    await artifacts.sweep()
+    basics = await _basics(settings, stack)
     analyst = Analyst(_analysis_limits(settings), settings.validators)
     await stack.enter_async_context(analyst.running())
-    house, reaper = await _build_house(settings, basics, stack, metrics)
+    house, reaper = await _build_house(settings, basics, stack)
     parts = Parts(
         analyst=analyst,
         sandbox=house.sandbox,
-        jobs=jobs,
-        artifacts=artifacts,
-        clock=basics.clock,
-        run_slots=asyncio.Semaphore(settings.concurrency),
+        jobs=basics.stock.jobs,
+        artifacts=basics.stock.artifacts,
+        clock=basics.stock.clock,
+        run_slots=FairSlots(settings.concurrency),
         daemon_id=basics.origin.daemon_id,
         generation=basics.origin.generation,
         checkpoint=checkpoint,
     )
-    scheduler = Scheduler(parts=parts, hub=hub, metrics=metrics, limits=_queue_limits(settings))
+    scheduler = Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=_queue_limits(settings))
     await stack.enter_async_context(scheduler.running())
-    service = DaemonService(
-        stock=Stock(
-            jobs=jobs,
-            artifacts=artifacts,
-            hub=hub,
-            policies=basics.policies,
-            clock=basics.clock,
-            ids=basics.ids,
-            metrics=metrics,
-            min_free_bytes=settings.limits.min_free_mb * 2**20,
-        ),
-        kinds=basics.kinds,
-        scheduler=scheduler,
-        house=house,
-        caps=basics.caps,
-        rehearsal=Rehearsal(analyst, house.sandbox),
+    intake = Intake(
+        basics.stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=_min_free(settings)
     )
-    app = create_app(service, access=_access(settings), limits=_api_limits(settings))
+    stock = basics.stock
+    retention = Retention(stock.jobs, basics.batches, stock.artifacts, stock.clock, _keep(settings))
+    service = DaemonService(
+        ServiceParts(
+            stock=stock,
+            intake=intake,
+            scheduler=scheduler,
+            hub=basics.hub,
+            house=house,
+            rehearsal=Rehearsal(analyst, house.sandbox),
+            retention=retention,
+            metrics=basics.metrics,
+            caps=basics.caps,
+        )
+    )
+    batches = _build_batches(settings, basics, intake, scheduler, service)
+    await stack.enter_async_context(batches.running())
+    app = create_app(service, batches, access=_access(settings), limits=_api_limits(settings))
+    limits = settings.limits
     return Assembly(
         origin=basics.origin,
         scheduler=scheduler,
+        intake=intake,
+        batches=batches,
         house=house,
         reaper=reaper,
-        retention=Retention(jobs, artifacts, basics.clock, days=settings.retention.days),
-        service=service,
-        policies=basics.policies,
-        api=server_config(app, connections=settings.limits.connections),
+        retention=retention,
+        policies=stock.policies,
+        api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
     )
 
 
-def _basics(settings: Settings) -> _Basics:
-    ids = Ulids()
-    bounds, widest = settings.bounds.bounds(), settings.widest_bounds.bounds()
+async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
+    clock, ids = SystemClock(), Ulids()
+    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
+    artifacts = FileArtifactStore(settings.state_dir / "artifacts")
+    await artifacts.sweep()
     return _Basics(
-        clock=SystemClock(),
-        ids=ids,
-        kinds=validators.load(settings.validators),
-        policies=load_policies(
-            [share("policies"), *settings.policy_folders],
-            bounds=bounds,
-            widest=widest,
-            egress=settings.egress.enabled,
+        stock=Stock(
+            jobs=jobs,
+            artifacts=artifacts,
+            policies=load_profiles(settings),
+            kinds=validators.load(settings.validators),
+            clock=clock,
+            ids=ids,
         ),
+        batches=DatabaseBatchStore(jobs.access),
         caps=_caps(settings),
         origin=Origin(daemon_id=_daemon_id(settings.state_dir, ids), generation=ids.new()),
+        metrics=Metrics(),
+        hub=EventHub(clock),
     )
 
 
-async def _build_house(
-    settings: Settings, basics: _Basics, stack: AsyncExitStack, metrics: Metrics
-) -> tuple[House, Reaper]:
+def _build_batches(
+    settings: Settings, basics: _Basics, intake: Intake, scheduler: Scheduler, service: DaemonService
+) -> DaemonBatches:
+    limits, stock = settings.limits, basics.stock
+    return DaemonBatches(
+        Sources(
+            store=basics.batches,
+            jobs=stock.jobs,
+            intake=intake,
+            kinds=stock.kinds,
+            ids=stock.ids,
+            image_digest=service.image_digest,
+        ),
+        Belt(store=basics.batches, intake=intake, scheduler=scheduler, clock=stock.clock),
+        BatchLimits(
+            per_uid=limits.batches_per_uid,
+            concurrency=limits.batch_concurrency,
+            lines=LineCaps(
+                line_bytes=settings.caps.body_bytes,
+                payload=_payload_caps(settings),
+                lines=limits.batch_lines,
+            ),
+        ),
+        documents=service.read_documents,
+    )
+
+
+async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
     engine = DockerEngine(
         base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
@@ -161,8 +199,8 @@ async def _build_house(
     pool = Pool(
         engine=engine,
         origin=basics.origin,
-        clock=basics.clock,
-        ids=basics.ids,
+        clock=basics.stock.clock,
+        ids=basics.stock.ids,
         limits=_pool_limits(settings),
         demand=_demand(settings),
     )
@@ -176,11 +214,11 @@ async def _build_house(
         sandbox=Sandbox(
             pool=pool,
             images=Images(engine, GUEST),
-            clock=basics.clock,
+            clock=basics.stock.clock,
             seccomp=seccomp,
-            egress=Relay(_egress_limits(settings), basics.clock, metrics),
+            egress=Relay(_egress_limits(settings), basics.stock.clock, basics.metrics),
         ),
-        usual=_usual_runs(basics.kinds, basics.policies, basics.caps),
+        usual=_usual_runs(basics.stock, basics.caps),
         canary=try_walls,
         refuse_holes=settings.engine.holes_are_errors,
     )
@@ -195,14 +233,14 @@ async def _last_sweep(reaper: Reaper) -> None:
         log.error("containers.sweep_failed", code=problem.code)
 
 
-def _usual_runs(kinds: Mapping[str, Validator], policies: PolicySet, caps: Limits) -> Sequence[RunSpec]:
+def _usual_runs(stock: Stock, caps: Limits) -> Sequence[RunSpec]:
     """Plan a sample of every kind under its default policy: what the pool keeps containers for."""
     runs = []
-    for validator in kinds.values():
-        policy = policies.get(validator.default_policy)
+    for validator in stock.kinds.values():
+        policy = stock.policies.get(validator.default_policy)
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
-            payload = validator.payload.model_validate(sample.payload)
+            payload = validator.payload.model_validate_json(canonical(sample.payload))
             spec = validator.plan(payload, policy, limits_of(policy, caps))
             runs.extend([spec] if spec is not None else [])
     return runs
@@ -231,14 +269,23 @@ def _demand(settings: Settings) -> Demand:
 def _queue_limits(settings: Settings) -> QueueLimits:
     limits = settings.limits
     return QueueLimits(
-        length=limits.queue_length, bytes=limits.queue_mb * 2**20, per_uid=limits.attempts_per_uid
+        length=limits.queue_length, bytes=limits.queue_mb * MIB, per_uid=limits.attempts_per_uid
     )
+
+
+def _min_free(settings: Settings) -> int:
+    return settings.limits.min_free_mb * MIB
+
+
+def _keep(settings: Settings) -> Keep:
+    keep = settings.retention
+    return Keep(days=keep.days, attempts=keep.attempts, disk_bytes=keep.bundles_mb * MIB)
 
 
 def _pool_limits(settings: Settings) -> PoolLimits:
     return PoolLimits(
         refill_concurrency=settings.pool.refill_concurrency,
-        idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * 2**20,
+        idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
         max_idle_s=settings.pool.max_idle_age_s,
     )
 
@@ -257,7 +304,7 @@ def _egress_limits(settings: Settings) -> EgressLimits:
 def _analysis_limits(settings: Settings) -> AnalysisLimits:
     analysis = settings.analysis
     return AnalysisLimits(
-        workers=analysis.workers, memory_bytes=analysis.memory_mb * 2**20, cpu_s=analysis.cpu_s
+        workers=analysis.workers, memory_bytes=analysis.memory_mb * MIB, cpu_s=analysis.cpu_s
     )
 
 
@@ -275,11 +322,27 @@ def _caps(settings: Settings) -> Limits:
         attempt_result_bytes=caps.attempt_result_bytes,
         outputs_files=caps.outputs_files,
         outputs_bytes=caps.outputs_bytes,
+        findings=caps.findings,
+        retry_context_bytes=caps.retry_context_bytes,
     )
 
 
 def _api_limits(settings: Settings) -> ApiLimits:
-    return ApiLimits(body_bytes=settings.caps.body_bytes, source_bytes=settings.caps.source_bytes)
+    return ApiLimits(
+        body_bytes=settings.caps.body_bytes,
+        payload=_payload_caps(settings),
+        silence_s=settings.limits.silence_s,
+    )
+
+
+def _payload_caps(settings: Settings) -> PayloadCaps:
+    caps = settings.caps
+    return PayloadCaps(
+        source_bytes=caps.source_bytes,
+        inputs_bytes=caps.inputs_bytes,
+        sample_paths=caps.sample_paths,
+        steps=caps.steps,
+    )
 
 
 def _access(settings: Settings) -> Access:

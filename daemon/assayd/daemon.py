@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import sdnotify
@@ -43,9 +43,20 @@ def run(settings: Settings, checkpoint: Checkpoint = unobserved) -> int:
     """
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
+    _take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, checkpoint))
     return 0
+
+
+def _take_priority(nice: int) -> None:
+    """Go before the engine's processes: refilling the pool keeps all cores busy, an attempt needs little.
+
+    A priority that this process was started with is left alone.
+    """
+    if os.getpriority(os.PRIO_PROCESS, 0) == 0:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
@@ -101,6 +112,7 @@ class Daemon:
             log.info("daemon.stopping")
             self._notifier.notify("STOPPING=1")
             preparing.cancel()
+            self._parts.batches.stop()
             await self._drain()
             self._parts.scheduler.let_go()
             server.should_exit = True
@@ -112,9 +124,10 @@ class Daemon:
         """Become ready, take up what an earlier life has left, say so, and stay ready."""
         self._notifier.notify("STATUS=waiting for the container engine")
         # Asked before anything can be accepted: nothing of this life may be among it.
-        left = await self._parts.service.left_over()
+        left = await self._parts.intake.left_over()
         await self._parts.house.prepare()
-        await self._parts.service.take_up(left)
+        await self._parts.intake.take_up(left)
+        await self._parts.batches.take_up(left)
         self._notifier.notify("READY=1\nSTATUS=serving")
         origin = self._parts.origin
         log.info(

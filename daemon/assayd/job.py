@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,6 @@ from assayd.ports.validator import Validator
 from assayd.sandbox.outcome import unit_outcome
 from assayd.sandbox.runner import Observer
 
-Document = Mapping[str, object]
 Emit = Callable[[str, dict[str, object]], None]
 
 
@@ -63,14 +62,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An attempt with its verdict, and its documents as the bundle has them.
+    """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
-    `static_misses` are the rules of what the runtime policy refused in code that passed the static stages.
+    Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
+    what the runtime policy refused in code that passed the static stages.
     """
 
     attempt: Attempt
-    report: Document
-    execution: Document | None
+    report: bytes | None
+    execution: bytes | None
     static_misses: tuple[str, ...] = ()
 
 
@@ -79,13 +79,13 @@ class Teller(Observer):
 
     def __init__(self, job: Job, spec: RunSpec) -> None:
         self._job = job
-        self._names = [unit.name for unit in spec.units]
+        self._units = spec.units
 
     def _unit(self, index: int, status: str, duration_s: float) -> None:
         body: dict[str, object] = {
-            "name": self._names[index],
+            "name": self._units[index].name,
             "index": index + 1,
-            "total": len(self._names),
+            "total": len(self._units),
             "status": status,
             "duration_ms": round(duration_s * 1000, 3),
         }
@@ -97,8 +97,8 @@ class Teller(Observer):
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
         """Tell how a unit ended."""
-        self._unit(index, unit_outcome(result).cause.value, result.usage.wall_s)
+        self._unit(index, unit_outcome(result, self._units[index]).cause.value, result.usage.wall_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Pass on what a unit wrote."""
-        self._job.emit(stream, {"unit": self._names[index], "text": data.decode("utf-8", "replace")})
+        self._job.emit(stream, {"unit": self._units[index].name, "text": data.decode("utf-8", "replace")})

@@ -9,7 +9,7 @@ Submitted code that fails is a value all the way down. Our own trouble is an exc
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from assayd.analysis.analyst import Analyst, Checked
 from assayd.errors import AssaydError, EngineError
+from assayd.fair import FairSlots
 from assayd.job import Finished, Job, Teller
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import Ran
@@ -27,16 +28,13 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.checkpoint import Checkpoint, Step, unobserved
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, Run
-from assayd.record import conclude
+from assayd.record import conclude, is_large
 from assayd.sandbox.sandbox import Lease, Sandbox
 
 log = structlog.get_logger()
 
 LEASE_S = 300.0
 """How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
-
-BIG_RESULT_BYTES = 256 * 2**10
-"""From here on a result is judged in a thread, so that the event loop goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +46,7 @@ class Parts:
     jobs: JobStore
     artifacts: ArtifactStore
     clock: Clock
-    run_slots: asyncio.Semaphore
+    run_slots: FairSlots
     daemon_id: str
     generation: str
     checkpoint: Checkpoint = unobserved
@@ -137,7 +135,7 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
     async with AsyncExitStack() as held:
         with job.measured(parts.clock, "lease"):
             async with job.deadline.scope():
-                await held.enter_async_context(parts.run_slots)
+                await held.enter_async_context(_slot(job, parts))
                 lease = await held.enter_async_context(parts.sandbox.lease(spec))
             parts.checkpoint(Step.LEASED)
             await _journal(job, parts, lease)
@@ -148,6 +146,12 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
             result = await parts.sandbox.run(lease, spec, job.deadline, Teller(job, spec))
         parts.checkpoint(Step.RAN)
         return result
+
+
+def _slot(job: Job, parts: Parts) -> AbstractAsyncContextManager[None]:
+    """Give one of the places for containers, in turn with other users and batches."""
+    attempt = job.attempt
+    return parts.run_slots.hold(attempt.peer.uid, attempt.batch_id or "", attempt.id)
 
 
 async def _journal(job: Job, parts: Parts, lease: Lease) -> None:
@@ -170,9 +174,8 @@ async def _journal(job: Job, parts: Parts, lease: Lease) -> None:
 
 async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
     """Let the validator judge the raw record."""
-    size = sum(len(record) for unit in result.units for record in unit.results)
     arguments = (payload, job.policy, result)
-    if size > BIG_RESULT_BYTES:
+    if is_large(result):
         judgement = await asyncio.to_thread(job.validator.judge, *arguments)
     else:
         judgement = job.validator.judge(*arguments)

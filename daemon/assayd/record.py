@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
 from assayd import __version__
 from assayd.errors import AssaydError
-from assayd.job import Document, Finished, Job
-from assayd.model.attempt import Attempt, Failure
+from assayd.job import Finished, Job
+from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.merge import Ran, merge_report, merge_stages, static_results
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import RunResult
-from assayd.ports.artifacts import ArtifactStore, Bundle
+from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
 from assayd.ports.clock import Clock
 from assayd.wire import canonical, execution_document, junit, limits_document, report_document
 
@@ -23,6 +24,30 @@ log = structlog.get_logger()
 
 POLICY_RULES = "policy."
 """How rules begin that the runtime policy gives."""
+
+LARGE_BYTES = 256 * 2**10
+"""From here on a result is judged and written down in a thread, so that the event loop goes on."""
+
+MOST_RULES = 50
+"""Rules of errors that an attempt lists; its report has them all."""
+
+NOTHING = b"null"
+"""The document of what did not happen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What an attempt came to, written down: the two documents, and all files of the bundle by name."""
+
+    report: bytes
+    execution: bytes
+    files: dict[str, bytes]
+
+
+def is_large(result: RunResult) -> bool:
+    """Tell whether a result takes long to work on."""
+    results = sum(len(record) for unit in result.units for record in unit.results)
+    return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
 
 
 async def conclude(
@@ -43,22 +68,49 @@ async def conclude(
         verdict=report.verdict,
         finished_at=now,
         cause=ran.result.outcome.cause.value if ran else None,
+        rules=report.rules[:MOST_RULES],
         error=failure,
     )
-    documents = report_document(report)
-    execution = execution_document(ran.result, limits=job.limits, network=job.policy.network) if ran else None
+    if ran is not None and is_large(ran.result):
+        words = await asyncio.to_thread(_words, job, report, ran)
+    else:
+        words = _words(job, report, ran)
+    attempt = await _write(attempt, artifacts, words, ran)
+    misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
+    return Finished(attempt=attempt, report=words.report, execution=words.execution, static_misses=misses)
+
+
+async def give_up(
+    attempt: Attempt, document: bytes, failure: Failure, artifacts: ArtifactStore, clock: Clock
+) -> Attempt:
+    """End an attempt that can't even be started: its kind or its profile is gone."""
+    now = clock.now()
+    report = Report(
+        attempt_id=attempt.id,
+        kind=attempt.kind,
+        verdict=Verdict.ERROR,
+        stage_reached="",
+        stages=(),
+        input_digest=attempt.input_digest,
+        validated_at=now,
+    )
+    ended = replace(
+        attempt, state=State.FINISHED, verdict=Verdict.ERROR, finished_at=now, cause=None, error=failure
+    )
+    written = canonical(report_document(report))
+    words = Words(report=written, execution=NOTHING, files=_files(attempt, document, written, NOTHING))
+    return await _write(ended, artifacts, words, None)
+
+
+async def _write(attempt: Attempt, artifacts: ArtifactStore, words: Words, ran: Ran | None) -> Attempt:
     try:
-        files = bundle_files(job, report, ran, documents, execution)
-        written = await artifacts.write(_bundle(attempt, files, ran))
-        attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
+        written = await artifacts.write(_bundle(attempt, words.files, ran))
     except AssaydError as trouble:
         log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code)
         # Without its record a pass is not a pass.
-        attempt = replace(
-            attempt, verdict=Verdict.ERROR, error=Failure(code=trouble.code, message=trouble.message)
-        )
-    misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
-    return Finished(attempt=attempt, report=documents, execution=execution, static_misses=misses)
+        failure = Failure(code=trouble.code, message=trouble.message)
+        return replace(attempt, verdict=Verdict.ERROR, error=failure)
+    return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
 def _report(
@@ -68,7 +120,9 @@ def _report(
     failure: Failure | None,
     now: datetime,
 ) -> Report:
-    stages = merge_stages(static or _unreached(job), job.validator.runtime_stages, ran)
+    stages = merge_stages(
+        static or _unreached(job), job.validator.runtime_stages, ran, most_findings=job.limits.findings
+    )
     blank = Report(
         attempt_id=job.attempt.id,
         kind=job.attempt.kind,
@@ -88,29 +142,43 @@ def _report(
         return replace(report, verdict=verdict)
     if report.verdict is Verdict.FAILED:
         failed = next(s for s in stages if s.status is StageStatus.FAILED)
-        return replace(report, retry_context=job.validator.retry_context(failed.findings, failed.name))
+        context = job.validator.retry_context(failed.findings, failed.name)
+        return replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
     return report
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    encoded = text.encode("utf-8", "replace")
+    return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
 
 
 def _unreached(job: Job) -> tuple[StageReport, ...]:
     return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
 
 
-def bundle_files(
-    job: Job, report: Report, ran: Ran | None, documents: Document, execution: Document | None
+def _words(job: Job, report: Report, ran: Ran | None) -> Words:
+    written = canonical(report_document(report))
+    execution = NOTHING
+    if ran is not None:
+        execution = canonical(execution_document(ran.result, limits=job.limits, network=job.policy.network))
+    files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
+    if report.cases is not None:
+        files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
+    return Words(report=written, execution=execution, files=files)
+
+
+def _files(
+    attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
     """Give the files of the bundle by name, as CONTRACT section 5 lists them."""
-    stamp = job.attempt.created_at.strftime("%Y%m%dT%H%M%S.%fZ")
-    result = ran.result if ran else None
+    moment = stamp(attempt.created_at)
     files = {
-        f"stdout_{stamp}.log": _joined(result, "stdout"),
-        f"stderr_{stamp}.log": _joined(result, "stderr"),
-        f"execution_{stamp}.json": canonical(execution),
-        f"validation_{stamp}.json": canonical(documents),
-        f"submission_{stamp}.json": job.submission.document,
+        f"stdout_{moment}.log": _joined(result, "stdout"),
+        f"stderr_{moment}.log": _joined(result, "stderr"),
+        f"execution_{moment}.json": execution,
+        f"validation_{moment}.json": report,
+        f"submission_{moment}.json": document,
     }
-    if report.cases is not None:
-        files[f"junit_{stamp}.xml"] = junit(report)
     for output in result.outputs if result else ():
         files[f"files/{output.name}"] = output.content
     return files

@@ -17,9 +17,11 @@ from assayd.model.run import Limits
 from assayd.model.submission import Sample
 from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
+from assayd.wire import canonical
 
+TIMEOUT_RULE = "sandbox.timeout"
 UNIT_TIMEOUT_S = 1.0
-"""Samples are small; the one that never ends should not take long to show it."""
+"""A sample that never ends should not take long to show it; others get what their policy gives."""
 
 
 class Rehearsal:
@@ -36,8 +38,9 @@ class Rehearsal:
 
         Raises: AssaydError when it can't be run.
         """
-        limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, UNIT_TIMEOUT_S))
-        payload = validator.payload.model_validate(dict(sample.payload))
+        if TIMEOUT_RULE in sample.rules:
+            limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, UNIT_TIMEOUT_S))
+        payload = validator.payload.model_validate_json(canonical(sample.payload))
         checked = await self._analyst.check(validator, payload, policy)
         ran = None
         spec = None if checked.failed else validator.plan(checked.payload, policy, limits)

@@ -7,7 +7,7 @@ TaskGroup; at most `active` of them are under way, and of those at most `concurr
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ import structlog
 
 from assayd.aio import Deadline, task_group
 from assayd.errors import RequestError, StoreError
+from assayd.fair import FairQueue
 from assayd.job import Finished, Job
 from assayd.lifecycle import Parts, run_attempt
 from assayd.metrics import Metrics
@@ -24,6 +25,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
+from assayd.ports.artifacts import superseded_by
 from assayd.ports.checkpoint import Step
 from assayd.ports.store import Event
 from assayd.ports.validator import Validator
@@ -67,9 +69,10 @@ class Scheduler:
         self._hub = hub
         self._metrics = metrics
         self._limits = limits
-        self._queue: deque[Order] = deque()
+        self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
         self._unfinished: Counter[int] = Counter()
+        self._reserved = 0
         self._held_bytes = 0
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._stopping = False
@@ -92,37 +95,60 @@ class Scheduler:
         """Count the attempts under way."""
         return len(self._active)
 
-    def admit(self, uid: int) -> None:
-        """Check that one more attempt of this user can be accepted now.
+    def reserve(self, uid: int, size: int) -> None:
+        """Make room for one more attempt of this user; what asks next finds it taken.
+
+        Either `start` uses the room, or `give_back` does away with it.
 
         Raises: RequestError ``queue.full``, ``quota.full`` or ``not_ready`` (all retryable).
         """
+        limits = self._limits
         if self._stopping:
             raise RequestError("not_ready", "the daemon is stopping", retryable=True)
-        if len(self._queue) >= self._limits.length or self._held_bytes >= self._limits.bytes:
+        if len(self._queue) + self._reserved >= limits.length or self._held_bytes + size > limits.bytes:
             raise RequestError("queue.full", "the queue is full; try again later", retryable=True)
-        if self._unfinished[uid] >= self._limits.per_uid:
-            message = f"{self._limits.per_uid} attempts of this user are unfinished; try again later"
+        if self._unfinished[uid] >= limits.per_uid:
+            message = f"{limits.per_uid} attempts of this user are unfinished; try again later"
             raise RequestError("quota.full", message, retryable=True)
+        self._reserved += 1
+        self._hold(uid, size)
 
-    def start(self, order: Order) -> None:
-        """Put an accepted attempt into the queue."""
+    def give_back(self, uid: int, size: int) -> None:
+        """Do without room that was reserved."""
+        self._reserved -= 1
+        self._hold(uid, -size, -1)
+
+    def _hold(self, uid: int, size: int, attempts: int = 1) -> None:
+        self._held_bytes += size
+        self._unfinished[uid] += attempts
+        if not self._unfinished[uid]:
+            del self._unfinished[uid]
+
+    def start(self, order: Order, *, reserved: bool = True) -> None:
+        """Put an accepted attempt into the queue; one of an earlier life has no room reserved."""
+        attempt, size = order.attempt, len(order.submission.document)
         self._parts.checkpoint(Step.ACCEPTED)
-        self._finished[order.attempt.id] = asyncio.get_running_loop().create_future()
-        self._unfinished[order.attempt.peer.uid] += 1
-        self._held_bytes += len(order.submission.document)
-        self._queue.append(order)
-        self._hub.publish(order.attempt.id, 0, "state", {"state": State.QUEUED.value})
+        self._finished[attempt.id] = asyncio.get_running_loop().create_future()
+        if reserved:
+            self._reserved -= 1
+        else:
+            self._hold(attempt.peer.uid, size)
+        self._queue.put(attempt.peer.uid, attempt.batch_id or "", attempt.id, order)
+        self._hub.open(attempt.id, attempt.peer.uid)
+        self._hub.publish(attempt.id, 0, "state", {"state": State.QUEUED.value})
         self._advance()
 
     def _advance(self) -> None:
-        """Start what waits, oldest first, while there is room."""
+        """Start what waits, in turn, while there is room."""
         while self._queue and len(self._active) < self._limits.active and not self._stopping:
-            order = self._queue.popleft()
-            job = self._job(order)
-            self._active[order.attempt.id] = job
-            self._tasks.create_task(self._run(job), name=f"attempt-{order.attempt.id}")
+            self._begin(self._queue.pop())
         self._metrics.queue_depth.set(len(self._queue))
+
+    def _begin(self, order: Order) -> Job:
+        job = self._job(order)
+        self._active[order.attempt.id] = job
+        self._tasks.create_task(self._run(job), name=f"attempt-{order.attempt.id}")
+        return job
 
     def _job(self, order: Order) -> Job:
         started = self._parts.clock.now()
@@ -163,8 +189,7 @@ class Scheduler:
             else:
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
-        self._unfinished[job.attempt.peer.uid] -= 1
-        self._held_bytes -= len(job.submission.document)
+        self._hold(job.attempt.peer.uid, -len(job.submission.document), -1)
         self._hub.close(attempt_id)
         self._advance()
 
@@ -191,6 +216,9 @@ class Scheduler:
         self._parts.checkpoint(Step.RECORDED)
         for event in events if recorded is attempt else self._last_events(recorded):
             self._hub.show(event)
+        await self._remove_superseded(recorded)
+        if recorded.bundle != attempt.bundle:  # another run's verdict was first, and has its own documents
+            return replace(finished, attempt=recorded, report=None, execution=None)
         return replace(finished, attempt=recorded)
 
     def _last_events(self, attempt: Attempt) -> tuple[Event, ...]:
@@ -210,7 +238,8 @@ class Scheduler:
         """
         while True:
             try:
-                await self._parts.jobs.finish(attempt, (*self._hub.durable(attempt.id), *last))
+                first = await self._parts.jobs.finish(attempt, (*self._hub.durable(attempt.id), *last))
+                recorded = attempt if first else await self._parts.jobs.get(attempt.id)
             except StoreError as trouble:
                 log.critical("verdict.not_recorded", code=trouble.code)
                 if self._stopping or not trouble.retryable:
@@ -218,7 +247,16 @@ class Scheduler:
                     return replace(attempt, verdict=Verdict.ERROR, error=failure)
                 await asyncio.sleep(RECORD_AGAIN_S)
             else:
-                return attempt
+                return recorded or attempt
+
+    async def _remove_superseded(self, attempt: Attempt) -> None:
+        """Remove the bundle of a run that was lost after it was written; what stays, the sweep finds."""
+        earlier = superseded_by(attempt.bundle) if attempt.bundle else None
+        if earlier is not None:
+            try:
+                await self._parts.artifacts.remove(earlier)
+            except StoreError as trouble:
+                log.warning("bundle.not_removed", code=trouble.code, bundle=earlier)
 
     def _summarise(self, finished: Finished) -> None:
         """Write the one line that carries everything an operator asks."""
@@ -257,18 +295,16 @@ class Scheduler:
         if job is not None:
             job.deadline.cancel()
             return True
-        for order in self._queue:
-            if order.attempt.id == attempt_id:
-                self._queue.remove(order)
-                job = self._job(order)
-                job.deadline.cancel()
-                self._active[attempt_id] = job
-                self._tasks.create_task(self._run(job), name=f"attempt-{attempt_id}")
-                return True
+        if attempt_id in self._queue:
+            self._begin(self._queue.remove(attempt_id)).deadline.cancel()
+            return True
         return False
 
-    async def wait(self, attempt_id: str, timeout_s: float) -> Finished | None:
-        """Wait for an attempt that is waiting or under way; None when the time is up or it is neither."""
+    async def wait(self, attempt_id: str, timeout_s: float | None) -> Finished | None:
+        """Wait for an attempt that is waiting or under way; None when the time is up or it is neither.
+
+        An attempt that this life can't bring to its end is neither, from then on.
+        """
         future = self._finished.get(attempt_id)
         if future is None:
             return None
@@ -290,10 +326,10 @@ class Scheduler:
 
     def let_go(self) -> None:
         """Send away whoever waits for an attempt that this life will not start; it stays on record."""
-        for order in self._queue:
+        for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()
             self._hub.close(order.attempt.id)
-        self._queue.clear()
+        self._hub.end()
 
     async def drain(self, timeout_s: float) -> bool:
         """Accept no more and wait until nothing is left; False when the time was not enough."""

@@ -2,80 +2,71 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-import structlog
-
-from assayd.errors import AssaydError, RequestError
+from assayd.errors import AssaydError, RequestError, StoreError
+from assayd.intake import Intake, Origin, Stock, limits_of
 from assayd.job import Finished
 from assayd.metrics import Metrics
-from assayd.model.attempt import Attempt, Failure, State
-from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Verdict
+from assayd.model.attempt import Attempt, State
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
-from assayd.policies import PolicySet, describe, require_enforceable, tighten
-from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.service import Health, HealthRow
-from assayd.ports.store import Accepted, Event, JobStore, Page, Query
+from assayd.policies import describe
+from assayd.ports.artifacts import stamp
+from assayd.ports.service import Health, HealthRow, Swept
+from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
+from assayd.record import NOTHING
 from assayd.rehearsal import Rehearsal
 from assayd.sandbox.house import House
-from assayd.scheduler import Order, Scheduler
+from assayd.scheduler import Scheduler
 from assayd.store.events import EventHub
-from assayd.wire import read_event_id, read_submission
-
-log = structlog.get_logger()
+from assayd.store.retention import Retention
+from assayd.wire import read_event_id, replay_diff
 
 RECENT = 256
+RECENT_BYTES = 64 * 2**20
 """How many finished attempts are kept in memory with their documents, for those who wait for them."""
 
-ROOM_KNOWN_S = 1.0
-"""How long the answer to whether there is room on the disk holds good."""
-
-Documents = tuple[Mapping[str, object] | None, Mapping[str, object] | None]
+Documents = tuple[bytes, bytes]
+"""Report and execution, as JSON text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
-    """What the service looks things up in."""
+class Parts:
+    """What the service is the face of."""
 
-    jobs: JobStore
-    artifacts: ArtifactStore
+    stock: Stock
+    intake: Intake
+    scheduler: Scheduler
     hub: EventHub
-    policies: PolicySet
-    clock: Clock
-    ids: Ids
+    house: House
+    rehearsal: Rehearsal
+    retention: Retention
     metrics: Metrics
-    min_free_bytes: int
+    caps: Limits
 
 
 class DaemonService:
     """Implements `ports.service.Service`."""
 
-    def __init__(
-        self,
-        *,
-        stock: Stock,
-        kinds: Mapping[str, Validator],
-        scheduler: Scheduler,
-        house: House,
-        caps: Limits,
-        rehearsal: Rehearsal,
-    ) -> None:
-        self._stock = stock
-        self.kinds = kinds
-        self._scheduler = scheduler
-        self._house = house
-        self._caps = caps
-        self._rehearsal = rehearsal
-        self._recent: dict[str, Finished] = {}
-        self._has_room = True
-        self._room_known_until = 0.0
+    def __init__(self, parts: Parts) -> None:
+        self._stock = parts.stock
+        self.kinds = parts.stock.kinds
+        self._intake = parts.intake
+        self._scheduler = parts.scheduler
+        self._hub = parts.hub
+        self._house = parts.house
+        self._rehearsal = parts.rehearsal
+        self._retention = parts.retention
+        self._metrics = parts.metrics
+        self._caps = parts.caps
+        self._recent: dict[str, Documents] = {}
+        self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
         """Tell whether attempts can be run, and why not."""
@@ -88,87 +79,30 @@ class DaemonService:
         peer: Peer,
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
-        batch_id: str | None = None,
     ) -> Accepted:
         """Accept a submission durably and put it into the queue."""
-        policy = self._policy(submission)
-        if attempt_id is None or await self._stock.jobs.get(attempt_id) is None:
-            self._admit(peer)
-            await self._require_room()
-        attempt = Attempt(
-            id=attempt_id or self._stock.ids.new(),
-            kind=submission.kind,
-            policy=submission.policy,
-            input_digest=submission.input_digest,
-            created_at=self._stock.clock.now(),
-            peer=peer,
-            batch_id=batch_id,
-            parent_id=submission.parent_id,
-            labels=submission.labels,
-        )
-        accepted = await self._stock.jobs.accept(
-            attempt, submission.document, idempotency_key=idempotency_key
-        )
-        if not accepted.existing:
-            self._start(accepted.attempt, submission, policy)
-        return accepted
+        origin = Origin(peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key)
+        return await self._intake.submit(submission, origin)
 
-    def _admit(self, peer: Peer) -> None:
-        ready, reason = self.ready()
-        if not ready:
-            raise RequestError("not_ready", reason, retryable=True)
-        self._scheduler.admit(peer.uid)
+    async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
+        """Accept the submission of a finished attempt once more."""
+        if attempt.state is not State.FINISHED:
+            raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
+        submission = await self._intake.read(await self._stock.jobs.document(attempt.id))
+        accepted = await self._intake.submit(submission, Origin(peer=peer, replay_of=attempt.id))
+        return accepted.attempt
 
-    async def _require_room(self) -> None:
-        """See that there is room for a bundle; looks once a second at most."""
-        now = self._stock.clock.monotonic()
-        if now >= self._room_known_until:
-            self._has_room = await self._stock.artifacts.free_bytes() >= self._stock.min_free_bytes
-            self._room_known_until = now + ROOM_KNOWN_S
-        if not self._has_room:
-            message = "there is too little room on the disk of the artifacts"
-            raise RequestError("not_ready", message, retryable=True)
-
-    def _policy(self, submission: Submission) -> ExecutionPolicy:
-        """Give the profile, tightened by what the request overrides."""
-        policy = self._stock.policies.get(submission.policy)
-        if submission.overrides:
-            policy = tighten(policy, submission.overrides)
-        require_enforceable(policy, egress=self._stock.policies.egress)
-        return policy
-
-    def _start(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> None:
-        order = Order(
-            attempt=attempt,
-            submission=submission,
-            policy=policy,
-            limits=limits_of(policy, self._caps),
-            validator=self.kinds[submission.kind],
-        )
-        self._scheduler.start(order)
-
-    async def left_over(self) -> Sequence[Attempt]:
-        """Give the attempts without a verdict; of an earlier life, when this one is not ready yet."""
-        return await self._stock.jobs.unfinished()
-
-    async def take_up(self, left: Sequence[Attempt]) -> None:
-        """Start attempts that an earlier life has left without a verdict."""
-        for attempt in left:
-            try:
-                submission = read_submission(await self._stock.jobs.document(attempt.id), self.kinds)
-                self._start(attempt, submission, self._policy(submission))
-            except AssaydError as trouble:
-                await self._give_up(attempt, trouble)
-        if left:
-            log.warning("attempts.recovered", count=len(left))
-
-    async def _give_up(self, attempt: Attempt, trouble: AssaydError) -> None:
-        """End an attempt that this daemon can no longer take up, e.g. for a profile that is gone."""
-        failure = Failure(code=trouble.code, message=trouble.message)
-        now = self._stock.clock.now()
-        await self._stock.jobs.finish(
-            replace(attempt, state=State.FINISHED, verdict=Verdict.ERROR, finished_at=now, error=failure)
-        )
+    async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
+        """Tell how a finished replay differs from what it repeats; None when that is gone."""
+        first = await self.get(attempt.replay_of) if attempt.replay_of is not None else None
+        if first is None:
+            return None
+        try:
+            before = await self.read_documents(first)
+            after = await self.read_documents(attempt)
+        except StoreError:  # a bundle was removed, being old
+            return None
+        return await asyncio.to_thread(_compare, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
         """Give the attempt as soon as it is finished, or as it is when the time is up."""
@@ -182,9 +116,19 @@ class DaemonService:
         return attempt
 
     def _remember(self, finished: Finished) -> None:
-        self._recent[finished.attempt.id] = finished
-        while len(self._recent) > RECENT:
-            del self._recent[next(iter(self._recent))]
+        if finished.report is None or finished.execution is None:
+            return
+        self._forget(finished.attempt.id)
+        self._recent[finished.attempt.id] = (finished.report, finished.execution)
+        self._recent_bytes += len(finished.report) + len(finished.execution)
+        while len(self._recent) > RECENT or self._recent_bytes > RECENT_BYTES:
+            self._forget(next(iter(self._recent)))
+
+    def _forget(self, attempt_id: str) -> Documents | None:
+        documents = self._recent.pop(attempt_id, None)
+        if documents is not None:
+            self._recent_bytes -= sum(map(len, documents))
+        return documents
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
@@ -202,16 +146,17 @@ class DaemonService:
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
-        """Give report and execution of a finished attempt in their wire form."""
-        recent = self._recent.pop(attempt.id, None)
-        if recent is not None:
-            return recent.report, recent.execution
+        """Give report and execution of a finished attempt, as its bundle has them."""
+        return self._forget(attempt.id) or await self.read_documents(attempt)
+
+    async def read_documents(self, attempt: Attempt) -> Documents:
+        """Give them from the bundle, whatever is in memory."""
         if attempt.bundle is None:
-            return None, None
-        stamp = attempt.created_at.strftime("%Y%m%dT%H%M%S.%fZ")
-        report = await self._stock.artifacts.read(attempt.bundle, f"validation_{stamp}.json")
-        execution = await self._stock.artifacts.read(attempt.bundle, f"execution_{stamp}.json")
-        return json.loads(report), json.loads(execution)
+            return NOTHING, NOTHING
+        moment = stamp(attempt.created_at)
+        report = await self._stock.artifacts.read(attempt.bundle, f"validation_{moment}.json")
+        execution = await self._stock.artifacts.read(attempt.bundle, f"execution_{moment}.json")
+        return report, execution
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
         """Give one file of the bundle."""
@@ -224,13 +169,23 @@ class DaemonService:
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Give the events of an attempt after the one with that id, up to ``finished``."""
         position = read_event_id(after) if after else (0, 0)
-        if self._stock.hub.knows(attempt_id):
-            async with aclosing(self._stock.hub.follow(attempt_id, after=position)) as events:
+        if self._hub.knows(attempt_id):
+            async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
                 async for event in events:
                     yield event
             return
         for event in await self._stock.jobs.events(attempt_id, after=position):
             yield event
+
+    def all_events(
+        self, uid: int | None, *, after: str | None = None
+    ) -> AsyncGenerator[tuple[str, Event], None]:
+        """Give the events of all attempts of a user (of everybody: None), each with its place."""
+        return self._hub.follow_all(uid, after=after)
+
+    async def collect_garbage(self, *, dry_run: bool) -> Swept:
+        """Remove what is too old or too much, or only tell what that would be."""
+        return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
@@ -239,10 +194,14 @@ class DaemonService:
 
     def metrics(self) -> bytes:
         """Give the metrics in Prometheus' text format."""
-        metrics = self._stock.metrics
+        metrics = self._metrics
         metrics.ready.set(self.ready()[0])
         self._house.show(metrics)
         return metrics.render()
+
+    async def image_digest(self, kind: str) -> str:
+        """Tell which image a kind runs in at present. Raises: EngineError."""
+        return (await self._house.sandbox.images.get(self.kinds[kind].image)).digest
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, canary, limits and permissions."""
@@ -285,13 +244,6 @@ def _bundle_of(attempt: Attempt) -> str:
     return attempt.bundle
 
 
-def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
-    """Give the limits of an attempt: the policy's resources within the daemon's caps."""
-    resources = policy.resources
-    return replace(
-        caps,
-        timeout_s=resources.timeout_s,
-        unit_timeout_s=min(resources.unit_timeout_s, resources.timeout_s),
-        memory_bytes=resources.memory_bytes,
-        max_processes=resources.max_processes,
-    )
+def _compare(first: Attempt, again: Attempt, before: Documents, after: Documents) -> Mapping[str, object]:
+    read = [{"report": json.loads(report), "execution": json.loads(run)} for report, run in (before, after)]
+    return replay_diff(first, again, *read)

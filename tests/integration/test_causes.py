@@ -101,7 +101,7 @@ async def test_completed_run_names_its_container(engine: DockerEngine) -> None:
 
 async def test_unit_past_its_own_deadline_leaves_the_others_their_turn(engine: DockerEngine) -> None:
     async with sandbox_on(engine) as sandbox:
-        planned = spec(RETURNS, WAITS, RETURNS, limits=replace(LIMITS, unit_timeout_s=0.5))
+        planned = spec(RETURNS, WAITS, RETURNS, limits=replace(LIMITS, unit_timeout_s=2))
         result = await run(sandbox, planned)
     causes = [unit.outcome.cause for unit in result.units]
     assert causes == [Cause.COMPLETED, Cause.TIMEOUT, Cause.COMPLETED]
@@ -111,7 +111,7 @@ async def test_unit_past_its_own_deadline_leaves_the_others_their_turn(engine: D
 
 async def test_attempt_past_its_deadline_keeps_what_came_and_starts_no_more(engine: DockerEngine) -> None:
     async with sandbox_on(engine) as sandbox:
-        result = await run(sandbox, spec(RETURNS, WAITS, RETURNS), timeout_s=0.7)
+        result = await run(sandbox, spec(RETURNS, WAITS, RETURNS), timeout_s=3)
     first, second = result.units
     assert (result.end, result.outcome.cause) == (RunEnd.DEADLINE, Cause.TIMEOUT)
     assert first.outcome.cause is Cause.COMPLETED

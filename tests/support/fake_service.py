@@ -20,6 +20,7 @@ from assayd.model.submission import Peer, Submission
 from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
+from assayd.wire import canonical
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
@@ -89,12 +90,13 @@ class FakeService:
         peer: Peer,
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
-        batch_id: str | None = None,
     ) -> Accepted:
         if self.refusal is not None:
             raise self.refusal
         known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
         if known in self.attempts:
+            if self.attempts[known].peer.uid != peer.uid:
+                raise RequestError("conflict", "this id is taken")
             if self.submissions[known].document != submission.document:
                 raise RequestError("conflict", "another submission has this id")
             return Accepted(attempt=self.attempts[known], existing=True)
@@ -156,13 +158,11 @@ class FakeService:
     async def cancel(self, attempt_id: str) -> None:
         self.finish(attempt_id, Verdict.CANCELLED)
 
-    async def documents(
-        self, attempt: Attempt
-    ) -> tuple[Mapping[str, object] | None, Mapping[str, object] | None]:
+    async def documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
         golden = json.loads((GOLDEN / f"{self.outcome or 'validated'}.json").read_text())
         if attempt.verdict is Verdict.CANCELLED:
-            return None, None
-        return golden["report"], golden["execution"]
+            return b"null", b"null"
+        return canonical(golden["report"]), canonical(golden["execution"])
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
         return self.files[name]

@@ -125,7 +125,9 @@ class GuestRunner:
         submodules: str = "inherit",
         network: str = "blocked",
         allow_exec: bool = False,
+        folders: tuple[str, ...] = (),
         collect: tuple[str, ...] = (),
+        changed_only: bool = False,
         **limits: int,
     ) -> None:
         """Greet and begin an attempt."""
@@ -138,7 +140,9 @@ class GuestRunner:
             imports=imports,
             network={"mode": network, "streams": 4, "connections": 8},
             allow_exec=allow_exec,
+            folders=list(folders),
             collect=list(collect),
+            changed_only=changed_only,
         )
 
     def file(self, path: str, content: bytes) -> None:

@@ -23,7 +23,7 @@ def serving(
     """Serve until the body ends."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
-    app = create_app(service, access=access or Access(), limits=ApiLimits(heartbeat_s=0.05))
+    app = create_app(service, None, access=access or Access(), limits=ApiLimits(heartbeat_s=0.05))
     config = server_config(app)
     if http is not None:
         config.http = http

@@ -23,7 +23,7 @@ from assayd.guest import frames
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
-from assayd.ports.validator import Validator
+from assayd.ports.validator import Preparing, Validator
 
 log = structlog.get_logger()
 
@@ -186,8 +186,9 @@ async def _answer(worker: _Worker) -> Answer:
 def _prepared(validator: Validator, payload: BaseModel, answer: Answer) -> BaseModel:
     if answer.prepared is None:
         return payload
+    model = validator.prepared if isinstance(validator, Preparing) else validator.payload
     try:
-        return validator.payload.model_validate(answer.prepared)
+        return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
         raise _broken("a prepared payload is none") from problem
 

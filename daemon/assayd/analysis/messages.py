@@ -20,7 +20,10 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a worker says: how each static stage ended, and the prepared payload, if it is another one."""
+    """What a worker says: how each static stage ended, and what preparing the payload changed.
+
+    `prepared` holds only the fields that differ.
+    """
 
     stages: tuple[StageReport, ...]
     prepared: dict[str, object] | None

@@ -18,6 +18,8 @@ from pydantic import BaseModel
 
 from assayd import validators
 from assayd.analysis.messages import ANSWER, EXHAUSTED, POLICY, Answer, remember
+from assayd.analysis.shfmt import read_shell
+from assayd.checks.shell import reader
 from assayd.guest import frames
 from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
@@ -33,8 +35,20 @@ def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
         return Answer(stages=stages, prepared=None)
-    prepared = validator.prepare(payload)
-    return Answer(stages=stages, prepared=None if prepared == payload else prepared.model_dump(mode="json"))
+    return Answer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
+
+
+def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
+    """Give the fields in which a prepared payload differs; the others, which may be large, are known."""
+    if prepared is payload:
+        return None
+    before = dict(payload)
+    changed = {name for name, value in prepared if name not in before or _differs(before[name], value)}
+    return prepared.model_dump(mode="json", include=changed) if changed else None
+
+
+def _differs(before: object, after: object) -> bool:
+    return before is not after and before != after
 
 
 def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
@@ -105,6 +119,7 @@ def main() -> None:
     """Serve standard input and output."""
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
     confine(memory_bytes)
+    reader.install(read_shell)
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
     except (MemoryError, RecursionError):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assayd.api import schemas
+from assayd.api import batch_schemas, schemas
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
@@ -36,6 +36,7 @@ SUBMITTED: Responses = {
     200: {**_json(schemas.Attempt, "The finished attempt, or the one accepted before"), **_LOCATED},
     202: {**_json(schemas.Attempt, "Accepted; not finished yet"), **_LOCATED},
     409: _json(schemas.Error, "The id or key belongs to another submission"),
+    408: _json(schemas.Error, "The body does not come"),
     413: _json(schemas.Error, "Body or source too large"),
     429: _json(schemas.Error, "Queue or quota full; see Retry-After"),
     503: _json(schemas.Error, "Not ready; see Retry-After"),
@@ -46,12 +47,46 @@ CANCELLED: Responses = {
     202: _json(schemas.Attempt, "It will end"),
     409: _json(schemas.Error, "It is finished"),
 }
-EVENTS: Responses = {
+REPLAYED: Responses = {
+    200: {**_json(schemas.Attempt, "The finished replay"), **_LOCATED},
+    202: {**_json(schemas.Attempt, "Accepted; not finished yet"), **_LOCATED},
+    409: _json(schemas.Error, "The attempt has no verdict yet"),
+    429: _json(schemas.Error, "Queue or quota full; see Retry-After"),
+    503: _json(schemas.Error, "Not ready; see Retry-After"),
+}
+
+
+def _events(description: str) -> Responses:
+    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {200: {"description": f"{description}; the data is JSON.", "content": stream}}
+
+
+EVENTS = _events(
+    "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`, and `gap` where some are gone"
+)
+ALL_EVENTS = _events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
+BATCH_EVENTS = _events("Events `progress` with the counts as they are then, and `finished`")
+BATCH_RECEIVED: Responses = {
+    202: {**_json(batch_schemas.Batch, "What was taken in; it is being run"), **_LOCATED},
+    408: _json(schemas.Error, "The body does not come; what has come stays"),
+    413: _json(schemas.Error, "Too many lines; those before stay"),
+    429: _json(schemas.Error, "Too many unfinished batches; see Retry-After"),
+    503: _json(schemas.Error, "Not ready; see Retry-After"),
+}
+BATCH: Responses = {200: _json(batch_schemas.Batch, "The batch")}
+BATCH_PAGE: Responses = {200: _json(batch_schemas.BatchPage, "A page of batches")}
+ITEM_PAGE: Responses = {200: _json(batch_schemas.ItemPage, "A page of items")}
+BATCH_CANCELLED: Responses = {
+    202: _json(batch_schemas.Batch, "Nothing more is started"),
+    409: _json(schemas.Error, "It is finished"),
+}
+RESULTS: Responses = {
     200: {
-        "description": "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`; the data is JSON.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "description": "A line per item: what `…/items` gives, and `attempt`, an Attempt or null.",
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
+GARBAGE: Responses = {200: _json(schemas.Garbage, "What was removed, or would be")}
 ARTIFACT_LIST: Responses = {200: _json(schemas.ArtifactList, "The files of the bundle")}
 ARTIFACT: Responses = {200: _raw("application/octet-stream", "The file")}
 BUNDLE: Responses = {200: _raw("application/x-tar", "All files")}
@@ -74,6 +109,16 @@ METRICS: Responses = {
     200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
+BATCH_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-ndjson": {
+                "schema": {"type": "string", "description": "One SubmissionBody per line; blank lines count."}
+            }
+        },
+    }
+}
 SUBMISSION_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

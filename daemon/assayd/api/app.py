@@ -10,10 +10,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
+from assayd.api import batches as batch_routes
 from assayd.api import discovery, routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
-from assayd.api.peer import Access, PeerGate, PeerHttpTools
+from assayd.api.peer import Access, PeerGate, with_silence
+from assayd.ports.batches import Batches
 from assayd.ports.service import Service
 from assayd.wire import SubmissionBody
 
@@ -38,7 +40,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(service: Service, *, access: Access, limits: ApiLimits = _USUAL) -> FastAPI:
+def create_app(service: Service, batches: Batches, *, access: Access, limits: ApiLimits = _USUAL) -> FastAPI:
     """Create the application for a daemon."""
     app = Api(
         title="assayd",
@@ -48,21 +50,23 @@ def create_app(service: Service, *, access: Access, limits: ApiLimits = _USUAL) 
         redirect_slashes=False,
     )
     app.state.service = service
+    app.state.batches = batches
     app.state.access = access
     app.state.limits = limits
     app.state.examining = False
     app.include_router(routes.router)
+    app.include_router(batch_routes.router)
     app.include_router(discovery.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     return app
 
 
-def server_config(app: FastAPI, *, connections: int = 256) -> uvicorn.Config:
+def server_config(app: FastAPI, *, connections: int = 256, silence_s: float = 30.0) -> uvicorn.Config:
     """Give the server's settings; the daemon binds the socket and handles signals itself."""
     return uvicorn.Config(
         app,
-        http=PeerHttpTools,
+        http=with_silence(silence_s),
         ws="none",
         lifespan="off",
         log_config=None,

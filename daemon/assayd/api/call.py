@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -13,16 +14,19 @@ from starlette.responses import Response
 from assayd.api.peer import Access, Caller
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
+from assayd.model.batch import Batch
+from assayd.ports.batches import Batches
 from assayd.ports.service import Service
-from assayd.wire import MAX_SOURCE_BYTES, attempt_document, compact
+from assayd.wire import PayloadCaps, attempt_body, compact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """How much a request may bring, and how long an event stream may be silent."""
+    """How much a request may bring, how long it may pause, and how long an event stream may be silent."""
 
     body_bytes: int = 16 * 2**20
-    source_bytes: int = MAX_SOURCE_BYTES
+    payload: PayloadCaps = PayloadCaps()
+    silence_s: float = 30.0
     heartbeat_s: float = 15.0
 
 
@@ -31,6 +35,7 @@ class Call:
     """One request: the daemon that it is for, and the caller that it comes from."""
 
     service: Service
+    batches: Batches
     access: Access
     limits: ApiLimits
     caller: Caller
@@ -41,42 +46,94 @@ class Call:
         Raises: RequestError ``not_found``, also for one that is somebody else's.
         """
         attempt = await self.service.get(attempt_id)
-        if attempt is None or not self.access.sees(self.caller, attempt):
+        if attempt is None or not self.sees(attempt):
             raise RequestError("not_found", f"there is no attempt {attempt_id[:40]}")
         return attempt
+
+    async def batch(self, name: str) -> Batch:
+        """Give a batch that the caller may see, by its id or by the caller's name for it.
+
+        Raises: RequestError ``not_found``, also for one that is somebody else's.
+        """
+        batch = await self.batches.find(name, uid=self.caller.peer.uid)
+        if batch is None or not self.sees(batch):
+            raise RequestError("not_found", f"there is no batch {name[:64]}")
+        return batch
+
+    def sees(self, owned: Attempt | Batch) -> bool:
+        """Tell whether the caller may know of it."""
+        return self.access.sees(self.caller, owned)
+
+    @property
+    def shown_uid(self) -> int | None:
+        """Tell whose attempts and batches the caller may list; None stands for everybody's."""
+        return None if self.access.is_operator(self.caller) else self.caller.peer.uid
+
+    def require_operator(self) -> None:
+        """See that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
+        if not self.access.is_operator(self.caller):
+            message = "this is for operators: root, the daemon's own user, and `access.operators_group`"
+            raise RequestError("peer.not_operator", message)
 
     async def attempt_response(
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Answer with an attempt, and with report and execution once it is finished."""
-        report, execution = None, None
-        if attempt.state is State.FINISHED:
-            report, execution = await self.service.documents(attempt)
-        document = attempt_document(attempt, report=report, execution=execution)
-        return json_response(document, status=status, headers=headers)
+        return raw_json(await self._body(attempt), status=status, headers=headers)
+
+    async def _body(self, attempt: Attempt) -> bytes:
+        if attempt.state is not State.FINISHED:
+            return attempt_body(attempt)
+        report, execution = await self.service.documents(attempt)
+        diff = None if attempt.replay_of is None else await self.service.replay_diff(attempt)
+        return attempt_body(attempt, report=report, execution=execution, replay_diff=diff)
 
 
 async def get_call(request: Request) -> Call:
     """Collect what the application and the connection know; refuse query parameters nobody asked for."""
     _refuse_unknown_query(request)
     state = request.app.state
-    return Call(service=state.service, access=state.access, limits=state.limits, caller=request.state.caller)
+    return Call(
+        service=state.service,
+        batches=state.batches,
+        access=state.access,
+        limits=state.limits,
+        caller=request.state.caller,
+    )
 
 
 CallDep = Annotated[Call, Depends(get_call)]
 
 
-async def read_body(request: Request, *, max_bytes: int) -> bytes:
+async def body_pieces(request: Request, *, silence_s: float) -> AsyncIterator[bytes]:
+    """Give a body as it comes.
+
+    Raises: RequestError ``too_slow``, when nothing has come for so long.
+    """
+    pieces = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(silence_s):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as silence:
+            message = f"nothing of the body has come for {silence_s:g} seconds"
+            raise RequestError("too_slow", message, retryable=True) from silence
+        yield piece
+
+
+async def read_body(request: Request, *, max_bytes: int, silence_s: float) -> bytes:
     """Read a body, and no more than may be.
 
-    Raises: RequestError ``too_large``, as soon as it is known.
+    Raises: RequestError ``too_large``, as soon as it is known; ``too_slow``.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+    async for piece in body_pieces(request, silence_s=silence_s):
+        body += piece
         if len(body) > max_bytes:
             raise _too_large(max_bytes)
     return bytes(body)
@@ -86,7 +143,12 @@ def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer with a document."""
-    return Response(compact(document), status_code=status, headers=headers, media_type="application/json")
+    return raw_json(compact(document), status=status, headers=headers)
+
+
+def raw_json(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with what is JSON text already."""
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 def _too_large(max_bytes: int) -> RequestError:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response
+from assayd.api.events import EventStream, of_all
 from assayd.errors import RequestError
 from assayd.ports.validator import Validator
 
@@ -61,6 +64,34 @@ async def examine(request: Request, call: CallDep) -> Response:
                 {"check": row.check, "status": row.status, "detail": row.detail, "remedy": row.remedy}
                 for row in rows
             ]
+        }
+    )
+
+
+@router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS)
+async def follow_all(
+    call: CallDep,
+    last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
+) -> Response:
+    """Follow all attempts that the caller may see, as server-sent events without end."""
+    events = call.service.all_events(call.shown_uid, after=last_event_id)
+    return EventStream(of_all(events), heartbeat_s=call.limits.heartbeat_s)
+
+
+@router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE)
+async def collect_garbage(
+    call: CallDep,
+    dry_run: Annotated[bool, Query(description="Only tell what would be removed.")] = False,
+) -> Response:
+    """Remove finished attempts and bundles that are too old or too many; for operators."""
+    call.require_operator()
+    swept = await call.service.collect_garbage(dry_run=dry_run)
+    return json_response(
+        {
+            "dry_run": dry_run,
+            "attempts": swept.attempts,
+            "bundles": swept.bundles,
+            "disk_bytes": swept.disk_bytes,
         }
     )
 

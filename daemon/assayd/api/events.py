@@ -1,4 +1,4 @@
-"""Server-sent events: one attempt's events as a stream that can be resumed."""
+"""Server-sent events, as a stream that can be resumed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import NoReturn
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from assayd.ports.batches import Progress
 from assayd.ports.store import Event
-from assayd.wire import compact, event_document, event_id
+from assayd.wire import compact, event_document, progress_document
+
+Documents = AsyncGenerator[dict[str, object], None]
 
 
 class EventStream(Response):
@@ -22,7 +25,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[Event, None], *, heartbeat_s: float) -> None:
+    def __init__(self, events: Documents, *, heartbeat_s: float) -> None:
         super().__init__(headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._events = events
@@ -51,9 +54,31 @@ class EventStream(Response):
             await asyncio.sleep(self._heartbeat_s)
 
 
-def _message(event: Event) -> bytes:
-    data = compact(event_document(event))  # one line: JSON escapes every line break
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id(event).encode(), event.kind.encode(), data)
+async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
+    """Write the events of one attempt."""
+    async with aclosing(events):
+        async for event in events:
+            yield event_document(event)
+
+
+async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
+    """Write the events of all attempts; the id is the place in this stream."""
+    async with aclosing(events):
+        async for place, event in events:
+            yield {**event_document(event), "id": place}
+
+
+async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
+    """Write how a batch gets on."""
+    async with aclosing(told):
+        async for progress in told:
+            yield progress_document(progress)
+
+
+def _message(document: dict[str, object]) -> bytes:
+    data = compact(document)  # one line: JSON escapes every line break
+    head = f"id: {document['id']}\nevent: {document['kind']}\n"
+    return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
 def _chunk(body: bytes) -> dict[str, object]:

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from assayd.api.errors import error_response
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
+from assayd.model.batch import Batch
 from assayd.model.submission import Peer
 
 SO_PEERGROUPS = 59
@@ -41,8 +42,8 @@ class Caller:
 class Access:
     """Who may use the socket, and who sees everybody's attempts.
 
-    With neither uids nor gids listed, whoever can open the socket may use it. Root and the daemon's
-    own user, `own_uid`, always may.
+    With neither uids nor gids listed, whoever can open the socket may use it. Operators always may: root,
+    the daemon's own user `own_uid` (who can read its files anyway), and the operators' group.
     """
 
     uids: frozenset[int] = frozenset()
@@ -54,17 +55,15 @@ class Access:
         """Tell whether this caller may use the API at all."""
         if not (self.uids or self.gids) or self.is_operator(caller):
             return True
-        if caller.peer.uid in self.uids or caller.peer.uid == self.own_uid:
-            return True
-        return not self.gids.isdisjoint(caller.groups)
+        return caller.peer.uid in self.uids or not self.gids.isdisjoint(caller.groups)
 
     def is_operator(self, caller: Caller) -> bool:
-        """Tell whether this caller sees all attempts."""
-        return caller.peer.uid == 0 or self.operators_gid in caller.groups
+        """Tell whether this caller sees everything."""
+        return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
 
-    def sees(self, caller: Caller, attempt: Attempt) -> bool:
-        """Tell whether this caller may know of the attempt."""
-        return attempt.peer.uid == caller.peer.uid or self.is_operator(caller)
+    def sees(self, caller: Caller, owned: Attempt | Batch) -> bool:
+        """Tell whether this caller may know of an attempt or a batch."""
+        return owned.peer.uid == caller.peer.uid or self.is_operator(caller)
 
 
 class PeerGate:
@@ -107,6 +106,10 @@ def _groups(connection: socket.socket) -> frozenset[int]:
 class PeerHttpTools(HttpToolsProtocol):
     """uvicorn's fast protocol, which knows its caller and refuses endless and very slow headers."""
 
+    silence_s = 30.0
+    """How long an answer may wait for a client that does not take it."""
+
+    _unread_due: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _head_due: asyncio.TimerHandle | None = None
     _caller: Caller | None = None
@@ -155,10 +158,26 @@ class PeerHttpTools(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_message_complete()
 
+    def pause_writing(self) -> None:
+        """Wait for a client that is slow to read, but not for ever: it holds a connection and memory."""
+        self._unread_due = self.loop.call_later(self.silence_s, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._stop_waiting()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_expecting()
+        self._stop_waiting()
         super().connection_lost(exc)
+
+    def _stop_waiting(self) -> None:
+        if self._unread_due is not None:
+            self._unread_due.cancel()
+            self._unread_due = None
 
     def _expect_head(self) -> None:
         self._stop_expecting()
@@ -176,6 +195,11 @@ class PeerHttpTools(HttpToolsProtocol):
         uid = self._caller.peer.uid
         same = [c for c in self.connections if isinstance(c, PeerHttpTools) and c.uid == uid]
         return len(same) > self.limit_concurrency - self.limit_concurrency // OTHERS_SHARE
+
+
+def with_silence(silence_s: float) -> type[PeerHttpTools]:
+    """Give the protocol with that patience."""
+    return type("PeerHttpTools", (PeerHttpTools,), {"silence_s": silence_s})
 
 
 class PeerH11(H11Protocol):

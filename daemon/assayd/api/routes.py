@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
-from assayd.api.events import EventStream
+from assayd.api.events import EventStream, of_attempt
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
@@ -64,8 +64,6 @@ async def put_attempt(
     """Submit code under an id from outside; sending it again gives the same attempt."""
     submission = await _read(request, call)
     accepted = await call.service.submit(submission, peer=call.caller.peer, attempt_id=attempt_id)
-    if not call.access.sees(call.caller, accepted.attempt):
-        raise RequestError("conflict", "this id is taken", field="id")
     return await _answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
@@ -92,7 +90,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         batch_id=batch,
         labels=tuple(_read_label(text) for text in label or ()),
         since=since,
-        uid=None if call.access.is_operator(call.caller) else call.caller.peer.uid,
+        uid=call.shown_uid,
         cursor=cursor,
         limit=limit,
     )
@@ -118,6 +116,13 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
     return await call.attempt_response(await call.attempt(attempt_id), status=202)
 
 
+@router.post("/{id}/replay", status_code=202, responses=answers.REPLAYED)
+async def replay_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
+    """Submit the same once more; the new attempt tells in `replay_diff` how it differs from this one."""
+    replay = await call.service.replay(await call.attempt(attempt_id), peer=call.caller.peer)
+    return await _answer_submitted(call, replay, wait_s, pending=202)
+
+
 @router.get("/{id}/events", responses=answers.EVENTS)
 async def follow_attempt(
     call: CallDep,
@@ -129,7 +134,7 @@ async def follow_attempt(
         read_event_id(last_event_id)
     attempt = await call.attempt(attempt_id)
     events = call.service.events(attempt.id, after=last_event_id)
-    return EventStream(events, heartbeat_s=call.limits.heartbeat_s)
+    return EventStream(of_attempt(events), heartbeat_s=call.limits.heartbeat_s)
 
 
 @router.get("/{id}/artifacts", responses=answers.ARTIFACT_LIST)
@@ -168,12 +173,13 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
 
 
 async def _read(request: Request, call: Call) -> Submission:
-    body = await read_body(request, max_bytes=call.limits.body_bytes)
-    read = partial(read_submission, body, call.service.kinds, max_source_bytes=call.limits.source_bytes)
+    limits = call.limits
+    body = await read_body(request, max_bytes=limits.body_bytes, silence_s=limits.silence_s)
+    read = partial(read_submission, body, call.service.kinds, caps=limits.payload)
     submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
-        if parent is None or not call.access.sees(call.caller, parent):
+        if parent is None or not call.sees(parent):
             raise RequestError("invalid", "there is no such attempt", field="parent_id")
     return submission
 

@@ -266,6 +266,31 @@ class Failure(Described):
     message: str = Field(description="One sentence for a person.")
 
 
+class Change(Described):
+    """One field that differs between an attempt and its replay."""
+
+    field: str = Field(description="Dotted path, e.g. `report.findings.0.line`.")
+    before: Any = Field(description="The value of the attempt; null when it has none.")
+    after: Any = Field(description="The value of the replay.")
+
+
+class VerdictChange(Described):
+    """The verdicts of an attempt and of its replay."""
+
+    before: Verdict | None = Field(description="The attempt's.")
+    after: Verdict | None = Field(description="The replay's.")
+
+
+class ReplayDiff(Described):
+    """How a replay differs from the attempt that it repeats; volatile fields are passed over."""
+
+    of: str = Field(description="The attempt that was repeated.")
+    same: bool = Field(description="Whether nothing differs.")
+    verdict: VerdictChange = Field(description="Both verdicts.")
+    differences: list[Change] = Field(description="What differs; at most 100.")
+    more: int = Field(description="How many more differences there are.")
+
+
 class Attempt(Described):
     """One submission on its way from accepted to a verdict."""
 
@@ -280,6 +305,7 @@ class Attempt(Described):
     peer: Peer = Field(description="Who sent it.")
     batch_id: str | None = Field(description="The batch that it belongs to.")
     parent_id: str | None = Field(description="The attempt that it follows.")
+    replay_of: str | None = Field(description="The attempt that it repeats.")
     attempt_number: int = Field(description="Its place in a chain of repairs, from 1.")
     run_number: int = Field(description="How many runs it has had; a second one only after our own trouble.")
     labels: dict[str, str] = Field(description="Marks of the sender.")
@@ -287,8 +313,12 @@ class Attempt(Described):
     timings_ms: Timings = Field(description="Where the time went.")
     warm: bool | None = Field(description="Whether a warm container served it; null when none did.")
     cause: str | None = Field(description="How its run ended; null when nothing was run.")
+    rules: list[str] = Field(description="The rules of its errors, each once; the first 50.")
     report: Report | None = Field(description="The report, once finished; left out of lists.")
     execution: Execution | None = Field(description="What the container did; null when none ran.")
+    replay_diff: ReplayDiff | None = Field(
+        description="How a replay differs from what it repeats; null for others, and when that is gone."
+    )
     bundle: str | None = Field(description="Where its files are, below the artifact root.")
     artifacts: list[Artifact] = Field(description="Its files.")
     error: Failure | None = Field(description="Our own trouble, with verdict `error`.")
@@ -299,6 +329,15 @@ class AttemptPage(Described):
 
     attempts: list[Attempt] = Field(description="The attempts, without reports.")
     next_cursor: str | None = Field(description="Where the next page begins; null on the last.")
+
+
+class Garbage(Described):
+    """What retention removed, or would remove."""
+
+    dry_run: bool = Field(description="Whether nothing was removed.")
+    attempts: int = Field(description="Finished attempts, with their bundles.")
+    bundles: int = Field(description="Bundles of lost runs, beside the one that counts.")
+    disk_bytes: int = Field(description="Room on the disk that the attempts took.")
 
 
 class ArtifactList(Described):

@@ -27,8 +27,8 @@ class JsonCaps:
     bytes: int = 8 * 2**20
     depth: int = 80
     containers: int = 500_000
-    values: int = 600_000
-    string_chars: int = 4 * 2**20
+    values: int = 1_200_000
+    string_chars: int = 8 * 2**20
     key_chars: int = 4096
     digits: int = 1000
 

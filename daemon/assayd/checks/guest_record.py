@@ -1,4 +1,4 @@
-"""Reads the result record that a `call` or `python` unit wrote, with exact types.
+"""Reads the result record that a unit wrote, with exact types.
 
 A record is a guest's claim. That it was written at all, by whom, and how its process ended is decided
 elsewhere; a field of the wrong type is as good as no record. Form: docs/guest-protocol.md, "Unit programs".
@@ -6,7 +6,7 @@ elsewhere; a field of the wrong type is as good as no record. Form: docs/guest-p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.checks.caps import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
@@ -27,11 +27,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One value with the exact name of its type in the guest."""
+    """One value with the exact name of its type in the guest.
+
+    `complete` tells that nothing was left out of it for its size.
+    """
 
     value: JsonValue
     type_name: str
     notes: tuple[Note, ...] = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,20 @@ class NoFunction:
     """The text ran and defined no callable of the name."""
 
 
-Record = Returned | Bound | Raised | NotCompiled | NoFunction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotExecuted:
+    """The program was never started. `error` is the name of the kernel's reason, e.g. ENOENT."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """A script that ended itself by ``sys.exit()``; its wait status says with what."""
+
+
+Record = Returned | Bound | Raised | NotCompiled | NoFunction | NotExecuted | Exited
 
 
 def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
@@ -87,24 +104,14 @@ def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
     fields = decode(body, caps)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
-    match fields.get("status"):
-        case "returned" if "values" in fields:
-            return _bound(fields)
-        case "returned":
-            return Returned(value=_value(fields))
-        case "raised":
-            return _raised(fields)
-        case "not_compiled":
-            return NotCompiled(
-                error_type=_text(fields, "error_type", _NAME_CHARS),
-                message=_text(fields, "message"),
-                line=_position(fields, "line"),
-                column=_position(fields, "column"),
-            )
-        case "no_function":
-            return NoFunction()
-        case _:
-            raise GuestJsonError("the record has no known status")
+    status = fields.get("status")
+    if not isinstance(status, str) or status not in _READERS:
+        raise GuestJsonError("the record has no known status")
+    return _READERS[status](fields)
+
+
+def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound:
+    return _bound(fields) if "values" in fields else Returned(value=_value(fields))
 
 
 def _bound(fields: Mapping[str, JsonValue]) -> Bound:
@@ -129,6 +136,29 @@ def _raised(fields: Mapping[str, JsonValue]) -> Raised:
     )
 
 
+def _not_compiled(fields: Mapping[str, JsonValue]) -> NotCompiled:
+    return NotCompiled(
+        error_type=_text(fields, "error_type", _NAME_CHARS),
+        message=_text(fields, "message"),
+        line=_position(fields, "line"),
+        column=_position(fields, "column"),
+    )
+
+
+def _not_executed(fields: Mapping[str, JsonValue]) -> NotExecuted:
+    return NotExecuted(error=_text(fields, "error", _NAME_CHARS), message=_text(fields, "message"))
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
+    "returned": _returned,
+    "raised": _raised,
+    "not_compiled": _not_compiled,
+    "no_function": lambda _: NoFunction(),
+    "not_executed": _not_executed,
+    "exited": lambda _: Exited(),
+}
+
+
 def _value(fields: Mapping[str, JsonValue]) -> Value:
     if "value" not in fields:
         raise GuestJsonError("a value is missing")
@@ -141,6 +171,7 @@ def _value(fields: Mapping[str, JsonValue]) -> Value:
         notes=tuple(
             Note(path=_text(note, "path"), problem=_text(note, "problem")) for note in map(_object, notes)
         ),
+        complete=fields.get("complete", True) is True,
     )
 
 

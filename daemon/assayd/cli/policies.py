@@ -10,9 +10,9 @@ from assayd.egress.decision import Ask, decide
 from assayd.egress.target import read_target
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode
-from assayd.policies import PolicySet, load_policies
+from assayd.policies import PolicySet
+from assayd.profiles import load_profiles
 from assayd.settings import load_settings
-from assayd.share import share
 
 HTTPS_PORT = 443
 
@@ -67,10 +67,4 @@ def _manner(rule: HttpRule | None) -> str:
 
 
 def _policies() -> PolicySet:
-    settings = load_settings()
-    return load_policies(
-        [share("policies"), *settings.policy_folders],
-        bounds=settings.bounds.bounds(),
-        widest=settings.widest_bounds.bounds(),
-        egress=settings.egress.enabled,
-    )
+    return load_profiles(load_settings())

@@ -29,10 +29,14 @@ private.isolate(globals())
 _REPORT = 3
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
+_FAILED = 1
+_EXITS: Mapping[object, int] = {"returned": 0, "not_executed": 127}
+"""Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MOST_KILLABLE = b"1000"
 _RECURSION_LIMIT = 1000
 
 _exit = os._exit
+_end_interpreter = kernel.end_interpreter
 _set_recursion_limit = sys.setrecursionlimit
 
 
@@ -49,13 +53,18 @@ class Descriptors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What holds for every child of an attempt, made ready before the first fork."""
+    """What holds for every child of an attempt, made ready before the first fork.
 
-    environment: Mapping[str, str]
+    `environment` is what programs of the image are started with; `proxies`, a part of it, is what Python code
+    finds in its own.
+    """
+
     rlimits: tuple[tuple[int, int], ...]
     policy: RuntimePolicy
     reporter: Reporter
     system_call_filter: bytes
+    environment: Mapping[str, str]
+    proxies: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +76,18 @@ class Plan:
     arguments: bytes
 
 
-def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) -> Confinement:
+def confine(
+    attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
+) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(_REPORT)
     return Confinement(
-        environment=environment,
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
         system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+        environment={**environment, **proxies},
+        proxies=proxies,
     )
 
 
@@ -100,12 +112,14 @@ def _run(plan: Plan) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     arguments = json.loads(plan.arguments)
-    os.environ.update(confinement.environment)
+    os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
-    confinement.policy.install()
-    gc.enable()
-    record = plan.program.run(arguments, Context(policy=confinement.policy))
+    if plan.program.IN_PYTHON:
+        confinement.policy.install()
+        gc.enable()
+    context = Context(policy=confinement.policy, environment=confinement.environment)
+    record = plan.program.run(arguments, context)
     return _finish(record, confinement.reporter)
 
 
@@ -153,7 +167,10 @@ def _finish(record: Record, reporter: Reporter) -> int:
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
     reporter.result(record)
-    return 0 if record["status"] == "returned" else 1
+    exit_code = record.get("exit_code")
+    if type(exit_code) is int:
+        _end_interpreter(exit_code)
+    return _EXITS.get(record["status"], _FAILED)
 
 
 def _flush(stream: str) -> None:

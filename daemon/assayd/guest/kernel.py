@@ -1,10 +1,11 @@
-"""The system calls that Python has no function for: prctl, signalfd, and loading a seccomp filter."""
+"""What Python has no function for: prctl, signalfd, a seccomp filter, an end like an interpreter's."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22
@@ -16,6 +17,9 @@ _INSTRUCTION_BYTES = 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+# Looked up here: a child's own lookup would be an event of the audit hook.
+_end_interpreter = ctypes.pythonapi.Py_Exit
+_end_interpreter.argtypes, _end_interpreter.restype = [ctypes.c_int], None
 
 
 class _Program(ctypes.Structure):
@@ -43,6 +47,12 @@ def load_filter(program: bytes) -> None:
     """Put a seccomp filter (BPF instructions) on this process and all that it starts, for good."""
     fprog = _Program(len(program) // _INSTRUCTION_BYTES, program)
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(fprog))
+
+
+def end_interpreter(status: int) -> NoReturn:
+    """End this process as a Python program ends: threads joined, exit functions run, open files flushed."""
+    _end_interpreter(status)
+    raise RuntimeError("the interpreter did not end")
 
 
 def child_signals() -> int:

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,15 +39,26 @@ class Collector:
     Args:
         root: descriptor of the work directory.
         patterns: relative paths; ``*``, ``?`` and ``[…]`` stay within a name, ``**`` as a whole name
-            crosses directories.
+            crosses directories. What matches one that begins with ``!`` stays behind.
         max_files: how many files may leave.
         max_bytes: how many bytes may leave in all.
+        known: files, by path, that stay behind as long as they have this content.
     """
 
-    def __init__(self, root: int, patterns: tuple[str, ...], *, max_files: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        root: int,
+        patterns: tuple[str, ...],
+        *,
+        max_files: int,
+        max_bytes: int,
+        known: Mapping[str, bytes | bytearray],
+    ) -> None:
         self.dropped: list[str] = []
         self._root = root
-        self._wanted = [_Pattern(pattern) for pattern in patterns]
+        self._known = known
+        self._wanted = [_Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
+        self._unwanted = [_Pattern(pattern[1:]) for pattern in patterns if pattern.startswith("!")]
         self._files_left = max_files
         self._bytes_left = max_bytes
         self._entries_left = _MAX_ENTRIES
@@ -77,11 +88,25 @@ class Collector:
                 return
             os.chmod(name, 0o700, dir_fd=folder)
             yield from self._walk(os.open(name, _DIRECTORY, dir_fd=folder), f"{path}/", depth + 1)
-        elif any(pattern.matches(path) for pattern in self._wanted):
+        elif self._is_wanted(path) and not (stat.S_ISREG(mode) and self._is_known(folder, name, path)):
             if (problem := self._problem(path, mode)) is not None:
                 self._drop(path, problem)
             else:
                 yield from self._read(folder, name, path)
+
+    def _is_wanted(self, path: str) -> bool:
+        if any(pattern.matches(path) for pattern in self._unwanted):
+            return False
+        return any(pattern.matches(path) for pattern in self._wanted)
+
+    def _is_known(self, folder: int, name: str, path: str) -> bool:
+        """Tell whether a regular file still has the content that it was laid with."""
+        laid = self._known.get(path)
+        if laid is None:
+            return False
+        os.chmod(name, 0o600, dir_fd=folder)
+        with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
+            return os.fstat(stream.fileno()).st_size == len(laid) and stream.read(len(laid)) == laid
 
     def _problem(self, path: str, mode: int) -> str | None:
         if not stat.S_ISREG(mode):

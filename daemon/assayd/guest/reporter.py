@@ -6,7 +6,7 @@ it could have replaced (`private`). Forging a report stays possible, and changes
 
 from __future__ import annotations
 
-from _json import encode_basestring_ascii
+from _json import encode_basestring, encode_basestring_ascii
 from _json import make_encoder as _make_encoder
 from _thread import RLock
 from collections.abc import Mapping
@@ -35,9 +35,7 @@ class Reporter:
         self._lock = RLock()
         self._seen: set[tuple[str, str, int | None]] = set()
         self._closed = False
-        self._encode = _make_encoder(
-            None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False
-        )
+        self._encode = _make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
 
     def event(self, kind: str, detail: str, *, allowed: bool, enforced: bool, line: int | None) -> None:
         """Tell of a policy event, once per kind, detail and line."""

@@ -62,7 +62,9 @@ class Attempt:
     imports: ImportRules
     relay: RelayCaps | None
     allow_exec: bool
+    folders: tuple[str, ...]
     collect: tuple[str, ...]
+    changed_only: bool
 
     @property
     def allow_inet(self) -> bool:
@@ -89,7 +91,9 @@ def read_attempt(header: Header) -> Attempt:
         imports=_read_imports(mapping(header, "imports")),
         relay=_read_relay(mapping(header, "network")),
         allow_exec=get(header, "allow_exec", bool),
+        folders=tuple(_check_path(folder) for folder in texts(header, "folders")),
         collect=texts(header, "collect"),
+        changed_only=get(header, "changed_only", bool),
     )
 
 
@@ -109,15 +113,7 @@ def read_unit(header: Header) -> UnitRequest:
 
 def read_path(header: Header) -> str:
     """Read the path of a `file` header: relative, plain, and inside. Raises: Fault."""
-    path = get(header, "path", str)
-    parts = path.split("/")
-    if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
-        raise Fault("a file's path is too long")
-    if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
-        raise Fault(f"not a relative path inside the work directory: {path!a}")
-    if any(len(part.encode()) > _MAX_NAME for part in parts):
-        raise Fault("a file's name is too long")
-    return path
+    return _check_path(get(header, "path", str))
 
 
 def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
@@ -146,6 +142,17 @@ def _read_relay(network: Mapping[str, object]) -> RelayCaps | None:
     if _choice(network, "mode", "blocked", "allowlist") == "blocked":
         return None
     return RelayCaps(streams=_positive(network, "streams"), connections=_positive(network, "connections"))
+
+
+def _check_path(path: str) -> str:
+    parts = path.split("/")
+    if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
+        raise Fault("a file's path is too long")
+    if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
+        raise Fault(f"not a relative path inside the work directory: {path!a}")
+    if any(len(part.encode()) > _MAX_NAME for part in parts):
+        raise Fault("a file's name is too long")
+    return path
 
 
 def _read_imports(imports: Mapping[str, object]) -> ImportRules:

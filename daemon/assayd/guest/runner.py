@@ -11,6 +11,7 @@ import contextlib
 import os
 import selectors
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 from . import kernel
@@ -28,6 +29,7 @@ from .startup import (
     preload,
     reset_signals,
     settle_memory,
+    take_environment,
     take_standard_streams,
 )
 from .unit import Surroundings, Unit
@@ -42,16 +44,16 @@ def main(work: str = WORK) -> NoReturn:
     """Serve the daemon on standard input and output, and exit."""
     kernel.set_dumpable(False)
     reset_signals()
-    os.environ.clear()
+    environment = take_environment()
     sys.dont_write_bytecode = True
     source, sink = take_standard_streams()
-    os._exit(Runner(source, sink, work).serve())
+    os._exit(Runner(source, sink, work, environment).serve())
 
 
 class Runner:
     """One conversation with the daemon."""
 
-    def __init__(self, source: int, sink: int, work: str) -> None:
+    def __init__(self, source: int, sink: int, work: str, environment: Mapping[str, str]) -> None:
         self._source = source
         self._sink = sink
         self._decoder = Decoder()
@@ -64,11 +66,13 @@ class Runner:
             processes=Processes(),
             cgroup=Cgroup(),
             work=WorkDirectory(work),
+            environment=environment,
             shared=open_shared_memory() if os.getpid() == 1 else (),
             relay=Relay(selector, self._send),
             send=self._send,
         )
         self._greeted = False
+        self._done = False
         self._session: Session | None = None
         self._unit: Unit | None = None
         self._exit: int | None = None
@@ -119,6 +123,9 @@ class Runner:
         if not self._greeted:
             self._expect(kind, "hello")
             self._greet(header)
+        elif self._done or kind == "leave":
+            self._expect(kind, "leave")
+            self._exit = 0
         elif self._session is None:
             self._expect(kind, "begin")
             self._session = Session(read_attempt(header), self._programs, self._around)
@@ -129,6 +136,8 @@ class Runner:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
+            case "database":
+                session.add_database(body)
             case "stdin":
                 session.add_stdin(body)
             case "arguments":
@@ -160,7 +169,7 @@ class Runner:
         dropped = session.send_outputs()
         peak = self._around.cgroup.peak_memory_bytes()
         self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")
-        self._exit = 0
+        self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
         rest = memoryview(encode(header, body))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 from . import child
-from .frames import Header
-from .outputs import Collector
+from .database import RESULT, Database
+from .frames import Header, chunks
+from .outputs import Collector, Piece
 from .programs import Program
 from .requests import Attempt, Fault, UnitRequest, get, read_path
 from .unit import Surroundings, Unit
@@ -14,6 +16,9 @@ from .workdir import clear
 
 _NO_SUCH_PROGRAM = 127 << 8
 """Wait status that a shell would give for a program that it does not know."""
+_NO_ROOM = 1 << 8
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_USES_DATABASE = "sql"
 
 
 class Session:
@@ -23,13 +28,14 @@ class Session:
         self._attempt = attempt
         self._programs = programs
         self._around = around
-        environment = around.relay.open(attempt.relay) if attempt.relay is not None else {}
-        self._confinement = child.confine(attempt, around.work.path, environment)
+        proxies = around.relay.open(attempt.relay) if attempt.relay is not None else {}
+        self._confinement = child.confine(attempt, around.work.path, around.environment, proxies)
         self._files: dict[str, bytearray] = {}
         self._unlaid: set[str] = set()
         self._stdin = bytearray()
         self._arguments = bytearray()
         self._used = False
+        self._database = Database(attempt.limits.outputs_bytes)
 
     def add_file(self, header: Header, body: bytes) -> None:
         """Take a file or a further part of one. Raises: Fault."""
@@ -40,6 +46,10 @@ class Session:
             raise Fault(f"nothing to append to: {path!a}")
         self._files[path] += body
         self._unlaid.add(path)
+
+    def add_database(self, body: bytes) -> None:
+        """Take a part of the database that `sql` units work on."""
+        self._database.add(body)
 
     def add_stdin(self, body: bytes) -> None:
         """Take a part of the next unit's standard input."""
@@ -57,26 +67,47 @@ class Session:
         self._stdin.clear()
         program = self._programs.get(request.program)
         if program is None:
-            self._around.send(_never_ran(request.index), b"")
+            self._around.send(_never_ran(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
             return None
-        self._prepare_work(request.fresh_cwd)
         plan = child.Plan(confinement=self._confinement, program=program, arguments=arguments)
-        return Unit(request, self._attempt.limits, self._around, plan, stdin)
+        try:
+            self._prepare_work(request.fresh_cwd)
+            if request.program != _USES_DATABASE:
+                return Unit(request, self._attempt.limits, self._around, plan, stdin)
+            self._database.lay(self._around.work)
+        except OSError as problem:
+            if problem.errno not in _FULL:
+                raise
+            # What earlier units have left there is the guest's doing, not ours.
+            full = _never_ran(request.index, _NO_ROOM, "no room for its files")
+            self._around.send({**full, "work_full": True}, b"")
+            return None
+        return Unit(request, self._attempt.limits, self._around, plan, stdin, self._take_database)
+
+    def _take_database(self, ended_well: bool) -> str | None:
+        return self._database.take(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
         """Send the declared outputs; give the reasons why others stay behind."""
         limits = self._attempt.limits
+        database = self._database.changed
+        for number, part in enumerate(() if database is None else chunks(database)):
+            self._send_piece(Piece(path=RESULT, content=part, append=number > 0, truncated=False))
         collector = Collector(
             self._around.work.descriptor,
             self._attempt.collect,
-            max_files=limits.outputs_files,
-            max_bytes=limits.outputs_bytes,
+            max_files=limits.outputs_files - (database is not None),
+            max_bytes=limits.outputs_bytes - len(database or b""),
+            known=self._files if self._attempt.changed_only else {},
         )
         for piece in collector.collect():
-            header: Header = {"type": "collected", "path": piece.path}
-            header |= {"append": piece.append, "truncated": piece.truncated}
-            self._around.send(header, piece.content)
+            self._send_piece(piece)
         return collector.dropped
+
+    def _send_piece(self, piece: Piece) -> None:
+        header: Header = {"type": "collected", "path": piece.path}
+        header |= {"append": piece.append, "truncated": piece.truncated}
+        self._around.send(header, piece.content)
 
     def _prepare_work(self, fresh: bool) -> None:
         """Give the unit an empty directory with the attempt's files, or what the last one left."""
@@ -86,14 +117,17 @@ class Session:
         if fresh and self._used:
             self._around.work.empty()
             self._unlaid = set(self._files)
+        if fresh or not self._used:
+            for folder in self._attempt.folders:
+                self._around.work.make(folder)
         for path in sorted(self._unlaid):
             self._around.work.lay(path, self._files[path])
         self._unlaid.clear()
         self._used = True
 
 
-def _never_ran(unit: int) -> Header:
-    """Give the end of a unit whose program this guest does not have."""
+def _never_ran(unit: int, status: int, reason: str) -> Header:
+    """Give the end of a unit that was not started."""
     counted = dict.fromkeys(
         (
             "wall_s", "cpu_s", "peak_memory_bytes", "oom_kills", "pids_refused", "stdout_bytes",
@@ -101,5 +135,5 @@ def _never_ran(unit: int) -> Header:
         ),
         0,
     )  # fmt: skip
-    ended = {"type": "unit_end", "unit": unit, "wait_status": _NO_SUCH_PROGRAM, "end": "exited"}
-    return {**ended, **counted, "malformed": "unknown program", "work_full": False}
+    ended = {"type": "unit_end", "unit": unit, "wait_status": status, "end": "exited"}
+    return {**ended, **counted, "malformed": reason, "work_full": False}

@@ -10,6 +10,7 @@ import sys
 from typing import IO
 
 _FIRST_FREE_DESCRIPTOR = 4
+_FOR_PROGRAMS = ("PATH", "LANG")
 _NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 
@@ -21,6 +22,13 @@ def preload(name: str) -> bool:
     except Exception:  # noqa: BLE001 - a module may fail to import in any way; the daemon is told
         return False
     return True
+
+
+def take_environment() -> dict[str, str]:
+    """Empty the environment and give the part of it that programs of the image are started with."""
+    kept = {name: os.environ[name] for name in _FOR_PROGRAMS if name in os.environ}
+    os.environ.clear()
+    return kept
 
 
 def hide_our_modules() -> None:

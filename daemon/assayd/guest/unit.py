@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from . import child
@@ -29,7 +30,7 @@ class Surroundings:
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
-    another has left.
+    another has left. `environment` is what programs of the image are started with.
     """
 
     selector: selectors.BaseSelector
@@ -38,7 +39,16 @@ class Surroundings:
     work: WorkDirectory
     shared: tuple[int, ...]
     relay: Relay
+    environment: Mapping[str, str]
     send: Send
+
+
+OnDead = Callable[[bool], str | None]
+"""What is done when a unit is dead, told whether it ended well; it gives what is wrong with what is left."""
+
+
+def _nothing_to_do(_: bool) -> None:
+    return None
 
 
 class Unit:
@@ -51,8 +61,10 @@ class Unit:
         around: Surroundings,
         plan: child.Plan,
         stdin: bytes,
+        on_dead: OnDead = _nothing_to_do,
     ) -> None:
         self._request = request
+        self._on_dead = on_dead
         self._around = around
         self._streams = Streams(request.index, limits, stdin, around.selector, around.send)
         self._end = "exited"
@@ -115,7 +127,10 @@ class Unit:
         self._around.relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
-        self._around.send(self._evidence(left_processes), b"")
+        evidence = self._evidence(left_processes)
+        problem = self._on_dead(self._end == "exited" and evidence["wait_status"] == 0)
+        evidence["malformed"] = evidence["malformed"] or problem
+        self._around.send(evidence, b"")
 
     def _left_processes(self) -> int:
         """Count what outlived the child: at least one, when there is any.

@@ -16,13 +16,15 @@ from . import private
 private.isolate(globals())
 
 MAX_DEPTH = 64
-MAX_ITEMS = 500_000
-MAX_STRING = 4 * 2**20
+MAX_ITEMS = 1_000_000
+MAX_CONTAINERS = 400_000
+MAX_STRING = 8 * 2**20
 MAX_KEY = 1024
 MAX_INT_BITS = 3072
 MAX_NOTES = 100
 _MAX_PATH = 256
 _MAX_NAME = 128
+_TOO_MANY = f"cut: there are more than {MAX_ITEMS} values in all"
 
 _CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
     dict,
@@ -36,17 +38,20 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A value as JSON can hold it, and what was lost on the way."""
+    """A value as JSON can hold it, and what was lost on the way.
+
+    `complete` tells that nothing of it was left out for its size.
+    """
 
     value: object
     value_type: str
     notes: list[dict[str, str]]
+    complete: bool
 
 
 def render(value: object) -> Rendered:
     """Give the safe JSON form of a value. `notes` is empty when it is exactly that value."""
-    renderer = _Renderer()
-    return Rendered(value=renderer.render(value, "$", 0), value_type=type_name(value), notes=renderer.notes)
+    return Renderer().rendered(value)
 
 
 def type_name(value: object) -> str:
@@ -60,16 +65,27 @@ def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
     return issubclass(type(value), kind)
 
 
-_Pairs = list[tuple[object, object]]
+Pairs = list[tuple[object, object]]
 
 
 @dataclass(slots=True)
-class _Renderer:
+class Renderer:
+    """Renders one value. Give it to nobody else: it counts."""
+
     notes: list[dict[str, str]] = field(default_factory=list)
+    complete: bool = True
     _above: set[int] = field(default_factory=set)
     _items_left: int = MAX_ITEMS
+    _containers_left: int = MAX_CONTAINERS
+
+    def rendered(self, value: object) -> Rendered:
+        """Give the form of a whole value."""
+        plain = self.render(value, "$", 0)
+        name = type_name(value)
+        return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
+        """Give the form of a value at a place inside the whole."""
         self._items_left -= 1
         if value is None or value is True or value is False:
             return value
@@ -91,9 +107,10 @@ class _Renderer:
     def _float(self, value: float, path: str) -> object:
         plain = float.__float__(value)
         self._note_subclass(value, float, path)
-        if isfinite(plain):
-            return plain
-        name = float.__repr__(plain).replace("inf", "Infinity").replace("nan", "NaN")
+        return plain if isfinite(plain) else self._odd_float(plain, path)
+
+    def _odd_float(self, value: float, path: str) -> object:
+        name = float.__repr__(value).replace("inf", "Infinity").replace("nan", "NaN")
         self._note(path, f"{name} is not a JSON number")
         return name
 
@@ -101,7 +118,7 @@ class _Renderer:
         plain = str.__str__(value)
         self._note_subclass(value, str, path)
         if len(plain) > MAX_STRING:
-            self._note(path, f"a string of {len(plain)} characters, cut")
+            self._cut(path, f"a string of {len(plain)} characters, cut")
             plain = plain[:MAX_STRING]
         if not plain.isascii() and not _is_text(plain):
             self._note(path, "a string with lone surrogates")
@@ -111,38 +128,50 @@ class _Renderer:
     def _container(self, value: object, path: str, depth: int) -> object:
         base = next((base for base in _CONTAINERS if is_a(value, base)), None)
         if base is None:
-            return self._replace(value, path, "is not a JSON value")
+            return self._other(value, path)
         if id(value) in self._above:
             return self._replace(value, path, "contains itself")
-        if depth >= MAX_DEPTH:
-            return self._replace(value, path, f"is nested more than {MAX_DEPTH} deep")
+        self._containers_left -= 1
+        if depth >= MAX_DEPTH or self._containers_left < 0:
+            self.complete = False
+            return self._replace(value, path, f"is nested more than {MAX_DEPTH} deep, or one too many")
         self._note_container(value, base, path)
         self._above.add(id(value))
         if is_a(value, dict):
-            rendered: object = self._object(self._room(list(dict.items(value)), path), path, depth)
+            rendered = self._mapping(self._room(list(dict.items(value)), path), path, depth)
         else:
-            rendered = self._array(
-                self._room(list(base.__iter__(cast("list[object]", value))), path), path, depth
-            )
+            elements = list(base.__iter__(cast("list[object]", value)))
+            rendered = self._sequence(base, self._room(elements, path), path, depth)
         self._above.discard(id(value))
         return rendered
+
+    def _other(self, value: object, path: str) -> object:
+        return self._replace(value, path, "is not a JSON value")
+
+    def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
+        return self._object(pairs, path, depth)
+
+    def _sequence(self, base: type, elements: list[object], path: str, depth: int) -> object:
+        return self._array(elements, path, depth)
 
     def _array(self, elements: list[object], path: str, depth: int) -> list[object]:
         rendered: list[object] = []
         for at, element in enumerate(elements):
             if self._items_left <= 0:
+                self._cut(path, _TOO_MANY)
                 break
             rendered.append(self.render(element, f"{path}[{at}]", depth + 1))
         return rendered
 
-    def _object(self, pairs: _Pairs, path: str, depth: int) -> dict[str, object]:
+    def _object(self, pairs: Pairs, path: str, depth: int) -> dict[str, object]:
         rendered: dict[str, object] = {}
         for key, element in pairs:
             if self._items_left <= 0:
+                self._cut(path, _TOO_MANY)
                 break
             name = self._key(key, path)
             if name in rendered:
-                self._note(path, f"two keys with the text {name[:40]!r}, one left out")
+                self._cut(path, f"two keys with the text {name[:40]!r}, one left out")
             # A path is only read in a note; one that is long already stays as it is.
             below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH else path
             rendered[name] = self.render(element, below, depth + 1)
@@ -151,7 +180,7 @@ class _Renderer:
     def _key(self, key: object, path: str) -> str:
         if is_a(key, str):
             if str.__len__(key) > MAX_KEY:
-                self._note(path, "a key that is too long, cut")
+                self._cut(path, "a key that is too long, cut")
             return self._string(key, path)[:MAX_KEY]
         self._note(path, f"a key of type {type_name(key)}")
         plain = self.render(key, path, MAX_DEPTH)
@@ -161,10 +190,14 @@ class _Renderer:
 
     def _room(self, elements: list[_T], path: str) -> list[_T]:
         if len(elements) > self._items_left:
-            self._note(path, f"cut: there are more than {MAX_ITEMS} values in all")
+            self._cut(path, _TOO_MANY)
         return elements[: max(self._items_left, 0)]
 
-    def _replace(self, value: object, path: str, problem: str) -> str:
+    def _cut(self, path: str, problem: str) -> None:
+        self.complete = False
+        self._note(path, problem)
+
+    def _replace(self, value: object, path: str, problem: str) -> object:
         name = type_name(value)
         self._note(path, f"{name} {problem}")
         return f"<{name}>"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _EMPTY_LIMIT_S = 10.0
 
 
@@ -60,13 +61,39 @@ class WorkDirectory:
         What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
         """
         *folders, name = path.split("/")
+        with self._entered(folders) as parent:
+            _write_file(parent, name, content)
+
+    def make(self, folder: str) -> None:
+        """Make a directory at such a relative path; one that is there stays as it is. Raises: OSError."""
+        with self._entered(folder.split("/")):
+            pass
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """Give the content of a file; None when it is anything else, or larger. Raises: OSError."""
+        *folders, name = path.split("/")
+        with self._entered(folders) as parent:
+            descriptor = os.open(name, _FILE, dir_fd=parent)
+        with open(descriptor, "rb") as stream:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
+                return None
+            return stream.read(most_bytes)
+
+    def remove(self, name: str) -> None:
+        """Remove what has this name, if anything has, with all that is in it. Raises: NotEmptied, OSError."""
+        _discard(self.descriptor, name)
+
+    @contextlib.contextmanager
+    def _entered(self, folders: list[str]) -> Iterator[int]:
+        """Open a directory, making it and those on the way to it where there is none."""
         parent = os.dup(self.descriptor)
         try:
             for folder in folders:
                 inner = _enter(parent, folder)
                 os.close(parent)
                 parent = inner
-            _write_file(parent, name, content)
+            yield parent
         finally:
             os.close(parent)
 
@@ -152,13 +179,7 @@ def _enter(parent: int, name: str) -> int:
 
 
 def _write_file(parent: int, name: str, content: bytes | bytearray) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if _is_directory(name, parent):
-            with _opened(name, parent) as inner:
-                clear(inner)
-            os.rmdir(name, dir_fd=parent)
-        else:
-            os.unlink(name, dir_fd=parent)
+    _discard(parent, name)
     descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=parent)
     try:
         view = memoryview(content)
@@ -166,3 +187,13 @@ def _write_file(parent: int, name: str, content: bytes | bytearray) -> None:
             view = view[os.write(descriptor, view) :]
     finally:
         os.close(descriptor)
+
+
+def _discard(parent: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if _is_directory(name, parent):
+            with _opened(name, parent) as inner:
+                clear(inner)
+            os.rmdir(name, dir_fd=parent)
+        else:
+            os.unlink(name, dir_fd=parent)

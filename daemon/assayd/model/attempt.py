@@ -66,7 +66,8 @@ class Attempt:
     """What is known of an attempt, apart from report and execution, which lie in its bundle.
 
     `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
-    `bundle` is the bundle's location relative to the artifact root, once it is written.
+    `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
+    of its errors, each once. `replay_of` is the attempt that it repeats.
     """
 
     id: str
@@ -81,12 +82,14 @@ class Attempt:
     finished_at: datetime | None = None
     batch_id: str | None = None
     parent_id: str | None = None
+    replay_of: str | None = None
     attempt_number: int = 1
     run_number: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     timings_s: Mapping[str, float] = field(default_factory=dict)
     warm: bool | None = None
     cause: str | None = None
+    rules: tuple[str, ...] = ()
     bundle: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     error: Failure | None = None

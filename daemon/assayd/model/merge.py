@@ -37,12 +37,16 @@ def status_of(findings: Sequence[Finding]) -> StageStatus:
 
 
 def merge_stages(
-    static: Sequence[StageReport], runtime_names: Sequence[str], ran: Ran | None
+    static: Sequence[StageReport],
+    runtime_names: Sequence[str],
+    ran: Ran | None,
+    *,
+    most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
     """Give all stages in order, with the findings of the run added where they belong."""
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
-        return _capped((*static, *skipped))
+        return _capped((*static, *skipped), most_findings)
     found = dict(ran.judgement.stage_findings)
     first = runtime_names[0]
     found[first] = (*found.get(first, ()), *_general_findings(ran))
@@ -53,7 +57,7 @@ def merge_stages(
         status = status_of(findings) if reached else StageStatus.SKIPPED
         duration = ran.result.wall_s if name == first else 0.0
         stages.append(StageReport(name=name, status=status, duration_s=duration, findings=findings))
-    return _capped(stages)
+    return _capped(stages, most_findings)
 
 
 def merge_report(blank: Report, stages: tuple[StageReport, ...], ran: Ran | None) -> Report:
@@ -128,9 +132,8 @@ def _with_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
     return replace(stage, findings=findings, status=status_of(findings))
 
 
-def _capped(stages: Sequence[StageReport]) -> tuple[StageReport, ...]:
+def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
     """Keep the first findings of all; the statuses stand."""
-    left = MAX_FINDINGS
     kept = []
     for stage in stages:
         kept.append(replace(stage, findings=stage.findings[:left]))

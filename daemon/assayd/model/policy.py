@@ -119,6 +119,28 @@ class ImportPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPolicy:
+    """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
+
+    `options` names, per command, long options (``--output``) and short ones (``-o``) that are refused.
+    `protected` names variables that no script may set; a ``*`` at the end stands for any rest.
+    """
+
+    allowed: frozenset[str] = frozenset()
+    blocked: frozenset[str] = frozenset()
+    builtins: frozenset[str] = frozenset()
+    options: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    protected: frozenset[str] = frozenset()
+
+    def protects(self, variable: str) -> bool:
+        """Tell whether a script may not set a variable."""
+        return any(
+            variable.startswith(name[:-1]) if name.endswith("*") else variable == name
+            for name in self.protected
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePolicy:
     """How much an attempt may use. Memory is what the code gets, on top of the image's baseline."""
 
@@ -126,6 +148,19 @@ class ResourcePolicy:
     unit_timeout_s: float = 30.0
     memory_bytes: int = 256 * 2**20
     max_processes: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlPolicy:
+    """How much SQL a step may have, and how much of what it selects is kept.
+
+    Rows beyond `max_rows` are counted and not kept; a cell is cut at `max_cell_chars`.
+    """
+
+    max_bytes: int = 256 * 2**10
+    max_statements: int = 1000
+    max_rows: int = 1000
+    max_cell_chars: int = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +209,9 @@ class ExecutionPolicy:
     description: str = ""
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
+    commands: CommandPolicy = CommandPolicy()
     resources: ResourcePolicy = ResourcePolicy()
+    sql: SqlPolicy = SqlPolicy()
     clamped: tuple[Clamp, ...] = ()
     digest: str = ""
 

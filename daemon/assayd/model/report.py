@@ -132,6 +132,11 @@ class Report:
         return tuple(f for stage in self.stages for f in stage.findings)
 
     @property
+    def rules(self) -> tuple[str, ...]:
+        """Name the rules of all errors, each once."""
+        return tuple(dict.fromkeys(f.rule for f in self.findings if f.is_error))
+
+    @property
     def fix_hints(self) -> tuple[FixHint, ...]:
         """Give a hint for every finding that says what to do."""
         return fix_hints(self.findings)

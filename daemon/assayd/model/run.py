@@ -73,6 +73,9 @@ class Outcome:
         return self.cause is Cause.COMPLETED
 
 
+DATABASE_OUTPUT = "database.sqlite"
+"""What the database of `sql` units is called among the declared outputs."""
+
 UNCLASSIFIED = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
 
 
@@ -82,7 +85,8 @@ class Limits:
 
     `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need.
     `work_bytes` and `work_files` bound the one writable tmpfs. The `*_kept_bytes` are per stream:
-    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped.
+    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped. `findings` and
+    `retry_context_bytes` bound the report.
     """
 
     timeout_s: float
@@ -99,6 +103,8 @@ class Limits:
     attempt_result_bytes: int = 16 * 2**20
     outputs_files: int = 100
     outputs_bytes: int = 16 * 2**20
+    findings: int = 500
+    retry_context_bytes: int = 32 * 2**10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +112,10 @@ class Unit:
     """One child process: a unit program with its arguments.
 
     `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
-    `deadline_s` is counted by the runner from the fork.
+    `deadline_s` is counted by the runner from the fork. Where `status_decides`, the wait status is the
+    unit's result, and a record of it only tells more: so it is for every `exec`, and for scripts.
+    `files` are laid just before it starts, whatever earlier units have put in their place. What it writes is
+    laid as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
     """
 
     name: str
@@ -115,15 +124,21 @@ class Unit:
     deadline_s: float
     stdin: bytes = b""
     fresh_cwd: bool = True
+    status_decides: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    log: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """Everything that one container is asked to do, decided before it is leased.
 
-    `files` are laid into the work directory before the first unit. `preload` names modules that the
-    runner imports before it waits, so that children find them loaded. `collect` lists the declared
-    outputs, as relative paths or glob patterns.
+    `folders` and `files` are laid into the work directory before the first unit. `preload` names modules
+    that the runner imports before it waits, so that children find them loaded. `collect` lists the declared
+    outputs, as relative paths or glob patterns; ``!`` before one takes back. With `changed_only`, files that
+    still are as they were laid stay behind. `database` is what `sql` units work on; changed, it comes back as
+    the declared output `DATABASE_OUTPUT`. With `stop_on_failure`, no unit is started after one that did not
+    complete.
     """
 
     image: str
@@ -131,9 +146,13 @@ class RunSpec:
     units: tuple[Unit, ...]
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
+    folders: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    database: bytes = b""
     preload: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
+    changed_only: bool = False
+    stop_on_failure: bool = False
     allow_exec: bool = False
 
 

@@ -15,6 +15,7 @@ MEGABYTE = 2**20
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Give the values that bind submitted code; equal values have an equal digest, whatever the name."""
     network, imports, resources = policy.network, policy.imports, policy.resources
+    commands = policy.commands
     return {
         "network": {
             "mode": network.mode.value,
@@ -35,6 +36,14 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "names": {module: _sorted(names) for module, names in sorted(imports.names.items())},
             "enforce_forbidden": imports.enforce_forbidden,
         },
+        "commands": {
+            "allowed": _sorted(commands.allowed),
+            "blocked": _sorted(commands.blocked),
+            "builtins": _sorted(commands.builtins),
+            "options": {name: _sorted(refused) for name, refused in sorted(commands.options.items())},
+            "protected": _sorted(commands.protected),
+        },
+        "sql": {**asdict(policy.sql)},
         "resources": {
             "timeout_s": resources.timeout_s,
             "unit_timeout_s": resources.unit_timeout_s,

@@ -24,6 +24,8 @@ CATEGORIES = "categories.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _PATH = re.compile(r"/[!-~]*")
+_COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
+_OPTION = re.compile(r"-[A-Za-z0-9]|--[a-z0-9][a-z0-9-]*")
 
 
 def _dotted(name: str) -> str:
@@ -50,11 +52,32 @@ def _path(path: str) -> str:
     return path
 
 
+def _command(name: str) -> str:
+    if not _COMMAND.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a command")
+    return name
+
+
+def _option(text: str) -> str:
+    if not _OPTION.fullmatch(text):
+        raise ValueError(f"{text!r} is not an option; write -x or --name")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not text.removesuffix("*").isidentifier():
+        raise ValueError(f"{text!r} is not the name of a variable; a * may stand at its end")
+    return text
+
+
 Dotted = Annotated[str, AfterValidator(_dotted)]
 Attribute = Annotated[str, AfterValidator(_attribute)]
 Host = Annotated[str, AfterValidator(fold_entry)]
 Method = Annotated[str, AfterValidator(_method)]
 UrlPath = Annotated[str, AfterValidator(_path)]
+Command = Annotated[str, AfterValidator(_command)]
+Option = Annotated[str, AfterValidator(_option)]
+Variable = Annotated[str, AfterValidator(_variable)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Interval = Annotated[list[Number], Field(min_length=2, max_length=2)]
@@ -93,6 +116,25 @@ class ImportsTable(_Table):
     names: dict[Dotted, list[Attribute]] = Field(default_factory=dict)
 
 
+class CommandsTable(_Table):
+    """``[commands]``; ``[commands.options]`` maps a command to the options of it that are refused."""
+
+    allowed: list[Command] | None = None
+    blocked: list[Command] | None = None
+    builtins: list[Command] | None = None
+    protected: list[Variable] | None = None
+    options: dict[Command, list[Option]] = Field(default_factory=dict)
+
+
+class SqlTable(_Table):
+    """``[sql]``."""
+
+    max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    max_statements: Annotated[int, Field(ge=1)] | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_cell_chars: Annotated[int, Field(ge=10)] | None = None
+
+
 class ResourcesTable(_Table):
     """``[resources]``."""
 
@@ -118,6 +160,8 @@ class ProfileTable(_Table):
     extends: str | list[str] = Field(default_factory=list)
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
+    commands: CommandsTable = CommandsTable()
+    sql: SqlTable = SqlTable()
     resources: ResourcesTable = ResourcesTable()
     bounds: BoundsTable = BoundsTable()
 

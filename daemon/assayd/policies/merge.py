@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from assayd.model.policy import (
     Bounds,
+    CommandPolicy,
     ExecutionPolicy,
     HttpRule,
     ImportMode,
@@ -19,6 +20,7 @@ from assayd.model.policy import (
     NetworkPolicy,
     Range,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import with_digest
@@ -39,6 +41,8 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         name=name or f"{first.name}+{second.name}",
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
+        commands=merge_commands(first.commands, second.commands),
+        sql=_sql(first.sql, second.sql),
         resources=_resources(first.resources, second.resources),
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
@@ -52,6 +56,30 @@ def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
         unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),
         memory_mb=_range(first.memory_mb, second.memory_mb),
         max_processes=_range(first.max_processes, second.max_processes),
+    )
+
+
+def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
+    """Unite what may be run; what either refuses stays refused."""
+    none: frozenset[str] = frozenset()
+    return CommandPolicy(
+        allowed=a.allowed | b.allowed,
+        blocked=a.blocked | b.blocked,
+        builtins=a.builtins | b.builtins,
+        options={
+            name: a.options.get(name, none) | b.options.get(name, none)
+            for name in a.options.keys() | b.options.keys()
+        },
+        protected=a.protected | b.protected,
+    )
+
+
+def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
+    return SqlPolicy(
+        max_bytes=max(a.max_bytes, b.max_bytes),
+        max_statements=max(a.max_statements, b.max_statements),
+        max_rows=max(a.max_rows, b.max_rows),
+        max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from assayd.errors import RequestError
 from assayd.model.hosts import covers, fold_entry
 from assayd.model.policy import (
+    CommandPolicy,
     ExecutionPolicy,
     HttpRule,
     ImportMode,
@@ -21,6 +22,7 @@ from assayd.model.policy import (
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
     is_plain,
 )
@@ -49,12 +51,14 @@ def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> Executi
     """
     if not overrides:
         return policy
-    _refuse_unknown("overrides", overrides, ("network", "imports", "resources"))
+    _refuse_unknown("overrides", overrides, ("network", "imports", "commands", "sql", "resources"))
     tables = {name: _table(f"overrides.{name}", value) for name, value in overrides.items()}
     tightened = replace(
         policy,
         network=_network(policy.network, tables.get("network", {})),
         imports=_imports(policy.imports, tables.get("imports", {})),
+        commands=_commands(policy.commands, tables.get("commands", {})),
+        sql=_sql(policy.sql, tables.get("sql", {})),
         resources=_resources(policy.resources, tables.get("resources", {})),
     )
     return with_digest(tightened)
@@ -167,6 +171,24 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
         # A list of denied names would do nothing without it.
         enforce_forbidden=forbid or bool(denied),
     )
+
+
+def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
+    at = "overrides.commands"
+    _refuse_unknown(at, table, ("allowed", "blocked", "builtins"))
+    allowed, builtins = policy.allowed, policy.builtins
+    if "allowed" in table:
+        allowed = _subset(f"{at}.allowed", _names(f"{at}.allowed", table["allowed"]), allowed)
+    if "builtins" in table:
+        builtins = _subset(f"{at}.builtins", _names(f"{at}.builtins", table["builtins"]), builtins)
+    blocked = policy.blocked | _names(f"{at}.blocked", table.get("blocked", []))
+    return replace(policy, allowed=allowed, builtins=builtins, blocked=blocked)
+
+
+def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
+    at, most = "overrides.sql", asdict(policy)
+    _refuse_unknown(at, table, tuple(most))
+    return SqlPolicy(**{name: _at_most(at, name, table, value, _whole) for name, value in most.items()})
 
 
 def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:

@@ -13,6 +13,7 @@ from functools import reduce
 from assayd.model.hosts import covers
 from assayd.model.policy import (
     Bounds,
+    CommandPolicy,
     ExecutionPolicy,
     HttpRule,
     ImportMode,
@@ -26,13 +27,14 @@ from assayd.model.policy import (
 from assayd.policies.canonical import MEGABYTE
 from assayd.policies.files import (
     BoundsTable,
+    CommandsTable,
     HttpTable,
     ImportsTable,
     NetworkTable,
     Profile,
     ResourcesTable,
 )
-from assayd.policies.merge import merge, merge_bounds
+from assayd.policies.merge import merge, merge_bounds, merge_commands
 from assayd.tomlfile import Problem, nearest
 
 Categories = Mapping[str, frozenset[str]]
@@ -103,6 +105,8 @@ class Resolver:
             description=table.description or base.policy.description,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            commands=merge_commands(base.policy.commands, _commands(table.commands)),
+            sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
             resources=_resources(table.resources, base.policy.resources),
         )
         return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
@@ -171,6 +175,16 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
         submodules=SubmoduleRule(table.submodules) if table.submodules is not None else inherited.submodules,
         names={**inherited.names, **own_names},
         enforce_forbidden=inherited.enforce_forbidden if forbid is None else forbid,
+    )
+
+
+def _commands(table: CommandsTable) -> CommandPolicy:
+    return CommandPolicy(
+        allowed=frozenset(table.allowed or ()),
+        blocked=frozenset(table.blocked or ()),
+        builtins=frozenset(table.builtins or ()),
+        options={name: frozenset(options) for name, options in table.options.items()},
+        protected=frozenset(table.protected or ()),
     )
 
 

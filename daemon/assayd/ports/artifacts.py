@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -36,6 +36,29 @@ class Written:
     artifacts: tuple[Artifact, ...]
 
 
+BLOCK_BYTES = 4096
+"""What a file takes on disk at least, and in multiples of it."""
+
+
+def disk_bytes(artifacts: Iterable[Artifact]) -> int:
+    """Tell what the files of a bundle take on disk."""
+    return sum(-(-artifact.bytes // BLOCK_BYTES) * BLOCK_BYTES for artifact in artifacts)
+
+
+SECOND_RUN = ".run2"
+"""How the location ends of an attempt's second bundle."""
+
+
+def superseded_by(location: str) -> str | None:
+    """Name the bundle that a second one has taken the place of, if there can be one."""
+    return location.removesuffix(SECOND_RUN) if location.endswith(SECOND_RUN) else None
+
+
+def stamp(created_at: datetime) -> str:
+    """Write the time that names a bundle and its files."""
+    return created_at.strftime("%Y%m%dT%H%M%S.%fZ")
+
+
 class ArtifactStore(Protocol):
     """Bundles: written whole or not at all, then read-only. Raises StoreError."""
 
@@ -53,6 +76,10 @@ class ArtifactStore(Protocol):
 
     async def remove(self, location: str) -> None:
         """Remove a bundle; one that is gone is fine."""
+        ...
+
+    async def doubles(self) -> Sequence[str]:
+        """Name the first bundle of every attempt that has two."""
         ...
 
     async def sweep(self) -> int:

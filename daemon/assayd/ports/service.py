@@ -34,6 +34,15 @@ class HealthRow:
     remedy: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
+
+    attempts: int = 0
+    bundles: int = 0
+    disk_bytes: int = 0
+
+
 class Service(Protocol):
     """The daemon, as its API sees it.
 
@@ -56,7 +65,6 @@ class Service(Protocol):
         peer: Peer,
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
-        batch_id: str | None = None,
     ) -> Accepted:
         """Accept a submission durably.
 
@@ -81,10 +89,19 @@ class Service(Protocol):
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
         ...
 
-    async def documents(
-        self, attempt: Attempt
-    ) -> tuple[Mapping[str, object] | None, Mapping[str, object] | None]:
-        """Give report and execution of a finished attempt in their wire form, as its bundle has them."""
+    async def documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
+        """Give report and execution of a finished attempt as JSON text, as its bundle has them."""
+        ...
+
+    async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
+        """Accept the submission of a finished attempt once more.
+
+        Raises: RequestError ``attempt.unfinished``, and what `submit` raises.
+        """
+        ...
+
+    async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
+        """Tell how a finished replay differs from what it repeats; None when that is gone."""
         ...
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
@@ -100,6 +117,19 @@ class Service(Protocol):
 
         The ids are those of `wire.event_id`. Closing the iterator gives up the subscription.
         """
+        ...
+
+    def all_events(
+        self, uid: int | None, *, after: str | None = None
+    ) -> AsyncGenerator[tuple[str, Event], None]:
+        """Give the events of all attempts of a user (of everybody: None), each with its place there.
+
+        `after` is such a place; what has happened since then comes first.
+        """
+        ...
+
+    async def collect_garbage(self, *, dry_run: bool) -> Swept:
+        """Remove what is too old or too much, or only tell what that would be."""
         ...
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -67,6 +67,14 @@ class Accepted:
     existing: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """How many finished attempts there are, and what their bundles take on disk."""
+
+    attempts: int
+    disk_bytes: int
+
+
 class JobStore(Protocol):
     """Attempts, runs, verdicts and events. Raises StoreError; each write is one transaction."""
 
@@ -76,7 +84,8 @@ class JobStore(Protocol):
         """Record a new attempt with its submission, durably.
 
         The same id, or the same key from the same uid, with an equal submission gives the attempt
-        that was recorded first. Raises: RequestError ``conflict`` when the submission differs.
+        that was recorded first. Raises: RequestError ``conflict`` when the submission differs, or the id is
+        another user's.
         """
         ...
 
@@ -94,6 +103,14 @@ class JobStore(Protocol):
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
+        ...
+
+    async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
+        """Look attempts up, by id; those that are not there are left out."""
+        ...
+
+    async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
+        """Look up the attempt that a user has made with a key."""
         ...
 
     async def document(self, attempt_id: str) -> bytes:
@@ -119,14 +136,20 @@ class JobStore(Protocol):
         """Give every attempt without a verdict, with `run_number` = runs leased so far."""
         ...
 
-    async def expired(self, before: datetime, limit: int) -> Sequence[Attempt]:
-        """Give finished attempts that were accepted before a time, oldest first."""
+    async def removable(self, *, before: datetime | None, limit: int, offset: int = 0) -> Sequence[Attempt]:
+        """Give finished attempts that nothing unfinished needs, oldest first.
+
+        Args:
+            before: only those accepted before it.
+            limit: how many at most.
+            offset: how many to pass over.
+        """
         ...
 
     async def remove(self, attempt_ids: Sequence[str]) -> None:
         """Forget attempts with all that is on record of them; their bundles are the caller's."""
         ...
 
-    async def close(self) -> None:
-        """Finish what is being written and close."""
+    async def usage(self) -> Usage:
+        """Count the finished attempts, and what their bundles take on disk."""
         ...

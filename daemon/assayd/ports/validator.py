@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -118,4 +118,26 @@ class Validator(Protocol):
 
     def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
         """Say, for a model that tries again, what stage failed, on what, and what is allowed."""
+        ...
+
+
+@runtime_checkable
+class Narrowing(Protocol):
+    """A kind whose payload has a say in its policy. Optional."""
+
+    def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
+        """Give the policy with what the payload asks for; it can only tighten.
+
+        Raises: RequestError, when the payload and the policy do not go together.
+        """
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A kind whose prepared payload has more fields than a submitted one. Optional."""
+
+    @property
+    def prepared(self) -> type[BaseModel]:
+        """The model of what `prepare` gives."""
         ...

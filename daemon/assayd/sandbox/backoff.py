@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenacity import RetryCallState, Retrying, wait_exponential_jitter
 
-_BACK_OFF = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
+_BACK_OFF = wait_exponential_jitter(0.5, 30.0, jitter=0.5)
 
 
 def back_off_s(failures: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from assayd.aio import finish
@@ -21,11 +21,12 @@ from assayd.ports.engine import (
     Engine,
 )
 from assayd.sandbox.channel import Channel, GuestFault, StreamEnded
-from assayd.sandbox.opening import Ready, greet
+from assayd.sandbox.opening import LEAVE, Ready, greet
 from assayd.sandbox.pool import PoolKey
 
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
+LEAVE_TIMEOUT_S = 0.5
 SETTLE_TRIES = 20
 SETTLE_S = 0.05
 
@@ -39,7 +40,10 @@ class Origin:
 
 
 class Container:
-    """A started container whose runner is ready. Leased once at most."""
+    """A started container whose runner is ready. Leased once at most.
+
+    `orderly` tells that its conversation came to its end, so that the runner can be asked to leave.
+    """
 
     def __init__(self, *, engine: Engine, ref: ContainerRef, key: PoolKey, channel: Channel) -> None:
         self._engine = engine
@@ -47,6 +51,7 @@ class Container:
         self.key = key
         self.channel = channel
         self.ready = Ready(python="", memory_bytes=0, cgroup=0)
+        self.orderly = False
 
     def __repr__(self) -> str:
         return f"<Container {self.ref.ulid} {self.key.image}>"
@@ -71,8 +76,17 @@ class Container:
 
         Raises: EngineError when it is not.
         """
+        if self.orderly:
+            await self._dismiss()
         await self.channel.close()
         await self._engine.remove(self.ref)
+
+    async def _dismiss(self) -> None:
+        """Let the runner exit by itself, which is less work for the engine than a kill."""
+        with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self.channel.send(LEAVE)
+                await self.channel.receive()  # nothing comes but the end
 
     async def ended(self) -> None:
         """Wait, while the container is idle, until its stream says anything: it has died then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.guest.frames import MAX_BODY, PROTOCOL, chunks, encode
@@ -12,6 +12,7 @@ from assayd.sandbox.channel import Channel, GuestFault, integer, text
 from assayd.wire import canonical
 
 FINISH = encode({"type": "finish"})
+LEAVE = encode({"type": "leave"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
 
 
 def begin_frames(spec: RunSpec, relay: EgressLimits | None = None) -> Iterator[bytes]:
-    """Give the frames that open an attempt: its rules, then its files.
+    """Give the frames that open an attempt: its rules, its files, its database.
 
     Args:
         spec: what is to run.
@@ -73,16 +74,26 @@ def begin_frames(spec: RunSpec, relay: EgressLimits | None = None) -> Iterator[b
             if relay is None
             else {"mode": "allowlist", "streams": relay.streams, "connections": relay.connections},
             "allow_exec": spec.allow_exec,
+            "folders": list(spec.folders),
             "collect": list(spec.collect),
+            "changed_only": spec.changed_only,
         }
     )
-    for path, content in spec.files.items():
+    yield from file_frames(spec.files)
+    for part in chunks(spec.database) if spec.database else ():
+        yield encode({"type": "database"}, part)
+
+
+def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Give the frames that lay files."""
+    for path, content in files.items():
         for index, part in enumerate(chunks(content)):
             yield encode({"type": "file", "path": path, "append": index > 0}, part)
 
 
 def unit_frames(index: int, unit: Unit) -> Iterator[bytes]:
     """Give the frames that start one unit; the last of them starts it."""
+    yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)
     arguments = canonical(unit.arguments)

@@ -7,7 +7,9 @@ Pure. Evidence is asked in this order, and the first that speaks decides:
     3. the engine's flags        its word on an out-of-memory kill of the whole container
     4. the signal                that the child died of, as wait saw it
     5. the exit code             as wait saw it
-    6. the record                exactly one result, well formed, and nothing left running
+    6. the record                exactly one result, well formed (none of a unit that became another
+                                 program, any of a script: its status is its result)
+    7. what is left              nothing may be running
 
 The exit code alone never names a cause beyond "it was not 0". A counter that moved beside a complete,
 good record does not fail the unit: it stays in the evidence as a limit that was met.
@@ -23,9 +25,11 @@ from assayd.model.run import (
     Cause,
     ContainerFacts,
     Outcome,
+    Program,
     RunEnd,
     RunResult,
     RunSpec,
+    Unit,
     UnitEnd,
     UnitResult,
 )
@@ -51,13 +55,17 @@ def classify(result: RunResult, spec: RunSpec) -> RunResult:
     """Give the same result with the outcome of every unit and of the run filled in."""
     ended = _run_end(result)
     units = tuple(
-        replace(unit, outcome=ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit_outcome(unit))
-        for unit in result.units
+        replace(unit, outcome=_outcome_of(unit, planned, ended))
+        for unit, planned in zip(result.units, spec.units, strict=False)
     )
     return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
 
 
-def unit_outcome(unit: UnitResult) -> Outcome:
+def _outcome_of(unit: UnitResult, planned: Unit, ended: Outcome | None) -> Outcome:
+    return ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit_outcome(unit, planned)
+
+
+def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     """Decide how a unit ended that the runner saw to its end."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
@@ -71,7 +79,7 @@ def unit_outcome(unit: UnitResult) -> Outcome:
         return _outcome(Cause.POLICY_VIOLATION, unit, refused=f"{refused.kind} {refused.detail}")
     if failed and counted is not None:
         return _outcome(counted, unit)
-    return _by_wait(unit)
+    return _by_wait(unit, planned)
 
 
 def _counted(unit: UnitResult) -> Cause | None:
@@ -85,19 +93,28 @@ def _counted(unit: UnitResult) -> Cause | None:
     return None
 
 
-def _by_wait(unit: UnitResult) -> Outcome:
+def _by_wait(unit: UnitResult, planned: Unit) -> Outcome:
     status = unit.wait_status or 0
     if os.WIFSIGNALED(status):
         return _outcome(Cause.SIGNALLED, unit)
     if os.WEXITSTATUS(status):
-        return _outcome(Cause.EXITED_NONZERO, unit)
-    if unit.malformed is not None:
-        return _outcome(Cause.PROTOCOL_VIOLATION, unit, malformed=unit.malformed)
-    if len(unit.results) != 1:
-        return _outcome(Cause.PROTOCOL_VIOLATION, unit, result_records=len(unit.results))
+        never_started = planned.program is Program.EXEC and unit.results
+        return _outcome(Cause.EXITED_NONZERO, unit, **({"executed": False} if never_started else {}))
+    if (wrong := _wrong_record(unit, planned)) is not None:
+        return _outcome(Cause.PROTOCOL_VIOLATION, unit, **wrong)
     if unit.left_processes:
         return _outcome(Cause.LEFT_PROCESSES, unit, left_processes=unit.left_processes)
     return _outcome(Cause.COMPLETED, unit)
+
+
+def _wrong_record(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
+    """Say what is wrong with the record of a unit that ended well; None when nothing is."""
+    if planned.status_decides and planned.program is not Program.EXEC:
+        return None
+    if unit.malformed is not None:
+        return {"malformed": unit.malformed}
+    wanted = 0 if planned.program is Program.EXEC else 1
+    return None if len(unit.results) == wanted else {"result_records": len(unit.results)}
 
 
 def _outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:

@@ -203,7 +203,7 @@ def _refill(state: PoolState, room: int) -> Iterator[Create]:
     demand. When a key runs low, one start more is allowed than else.
     """
     idle = Counter(i.key for i in state.idle)
-    low = {key for key, wanted in state.targets.items() if 2 * idle[key] < wanted}
+    low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
     room = min(room, at_once - sum(state.starting.values()) - max(state.removing - 1, 0))
     memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)

@@ -6,6 +6,7 @@ ended is put into words by `sandbox.outcome`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from assayd.aio import Deadline
@@ -18,13 +19,15 @@ from assayd.model.run import (
     PolicyEvent,
     RunEnd,
     RunSpec,
+    Unit,
     UnitEnd,
     UnitResult,
     refusal_of,
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.channel import Channel, GuestFault, Header, StreamEnded, boolean, integer, text
-from assayd.sandbox.opening import FINISH, begin_frames, unit_frames
+from assayd.sandbox.opening import FINISH, begin_frames, file_frames, unit_frames
+from assayd.sandbox.outcome import unit_outcome
 from assayd.sandbox.relay import Streams, streams_of
 from assayd.sandbox.transcript import Transcript
 
@@ -93,6 +96,9 @@ class Conversation:
             opening = []
             self._current = Transcript(unit.name, self._spec.limits)
             await self._follow(index, self._current)
+            if self._spec.stop_on_failure and not unit_outcome(self.units[index], unit).completed:
+                break
+            opening = list(_log_frames(unit, self.units[index]))
         await self._channel.send(*opening, FINISH)
         await self._farewell()
 
@@ -187,6 +193,13 @@ class Conversation:
             Output(name=name, content=bytes(content), truncated=name in self.truncated)
             for name, content in self.outputs.items()
         )
+
+
+def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
+    """Give the frames that lay what a unit wrote as files for those after it."""
+    if unit.log is not None:
+        out, err = result.stdout.text().encode(), result.stderr.text().encode()
+        yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})
 
 
 def _reasons(header: Header) -> tuple[str, ...]:

@@ -103,7 +103,8 @@ class Sandbox:
         end, detail = await conversation.hold(deadline)
         wall_s = self._clock.monotonic() - began
         facts = lease.facts
-        if end is not RunEnd.FINISHED:
+        lease.container.orderly = end is RunEnd.FINISHED
+        if not lease.container.orderly:
             facts = await _facts_of_a_bad_end(lease, end)
         result = RunResult(
             units=tuple(conversation.units),

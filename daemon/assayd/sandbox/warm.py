@@ -31,7 +31,7 @@ AILING_FAILURES = 2
 """After so many failed creations in a row the engine counts as ailing, until one succeeds."""
 STUCK_AGAIN_S = 60.0
 """How long to leave a container alone that would not go."""
-PATIENCE_S = 0.5
+PATIENCE_S = 2.0
 """How long the removal of a used container yields to attempts under way."""
 BREATH_S = 0.02
 """How long the last answer has to get out before the engine is put to work again."""
@@ -168,12 +168,15 @@ class Pool:
 
     def _act(self) -> None:
         """Carry out what the decision says, until it says nothing new."""
+        if self._open:
+            self._carry_out()
+        # Seen after the handing out: whoever got a warm container needs no room made.
         if self._waiting or not self._busy or not self._open:
             self._calm.set()
         else:
             self._calm.clear()
-        if not self._open:
-            return
+
+    def _carry_out(self) -> None:
         waiting = self._forget_the_gone()
         for action in decide(self.state(), self._clock.monotonic()):
             match action:

@@ -86,7 +86,10 @@ class Analysis(_Section):
     """The worker processes that parse submitted text."""
 
     workers: Annotated[Count, Field(le=16)] = Field(2, description="Worker processes.")
-    memory_mb: Count = Field(512, description="Address space of one worker; it ends beyond that.")
+    memory_mb: Count = Field(
+        1024,
+        description="Address space of one worker; it ends beyond that. Reading bash needs more than 640.",
+    )
     cpu_s: Count = Field(20, description="Processor time of one check; the worker ends beyond that.")
 
 
@@ -96,7 +99,11 @@ class Limits(_Section):
     queue_length: Count = Field(10_000, description="Attempts that may wait; more are refused with 429.")
     queue_mb: Count = Field(512, description="Submissions held in memory; beyond that, refused with 429.")
     attempts_per_uid: Count = Field(5_000, description="Unfinished attempts of one user.")
+    batches_per_uid: Count = Field(100, description="Unfinished batches of one user.")
+    batch_lines: Count = Field(100_000, description="Lines of one batch.")
+    batch_concurrency: Count = Field(32, description="Unfinished attempts of one batch at once.")
     connections: Count = Field(256, description="Open connections to the socket.")
+    silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
     min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
 
 
@@ -112,16 +119,21 @@ class Egress(_Section):
 
 
 class Caps(_Section):
-    """How large single things may be; two can only be lowered, as what reads them ends there."""
+    """How large single things may be; some can only be lowered, as what reads them ends there."""
 
-    body_bytes: Count = Field(16 * MIB, description="Request body.")
+    body_bytes: Count = Field(16 * MIB, description="Request body, and one line of a batch.")
     source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="One source text.")
+    inputs_bytes: Count = Field(12 * MIB, description="Inputs of a code node.")
+    sample_paths: Annotated[Count, Field(le=100)] = Field(100, description="Sample paths of an extractor.")
+    steps: Annotated[Count, Field(le=100)] = Field(100, description="Steps of a pipeline.")
     unit_result_bytes: Annotated[Count, Field(le=8 * MIB)] = Field(8 * MIB, description="Result of one unit.")
     attempt_result_bytes: Count = Field(16 * MIB, description="Results of one attempt.")
     output_kept_bytes: Count = Field(256 * KIB, description="Kept of stdout and of stderr, head and tail.")
     output_read_bytes: Count = Field(16 * MIB, description="Output after which a unit is stopped.")
     outputs_files: Count = Field(100, description="Declared output files.")
     outputs_bytes: Count = Field(16 * MIB, description="Declared output files, in all.")
+    findings: Count = Field(500, description="Findings of one report.")
+    retry_context_bytes: Count = Field(32 * KIB, description="Text of a report for a model that tries again.")
 
 
 class Reach(_Section):
@@ -161,9 +173,11 @@ class Access(_Section):
 
 
 class Retention(_Section):
-    """How long what is finished is kept."""
+    """How long what is finished is kept, and how much of it. The oldest goes first."""
 
     days: Count = Field(30, description="Attempts and bundles older than this are removed.")
+    attempts: Count = Field(500_000, description="Finished attempts kept at most.")
+    bundles_mb: Count = Field(20_480, description="Room on the disk that bundles may take in all.")
 
 
 class Log(_Section):
@@ -203,6 +217,9 @@ class Settings(_Section):
     )
     concurrency: Count = Field(
         default_factory=lambda: 4 * (os.cpu_count() or 1), description="Attempts that run at once."
+    )
+    nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
+        -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
     )
     policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")

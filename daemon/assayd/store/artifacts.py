@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Artifact
-from assayd.ports.artifacts import Bundle, Written
+from assayd.ports.artifacts import SECOND_RUN, Bundle, Written, stamp
 from assayd.store import folders
 from assayd.store.faults import translated
 
@@ -55,7 +55,7 @@ class FileArtifactStore:
         """Write a bundle durably.
 
         Raises:
-            StoreError: ``artifact.name``, ``artifact.exists``, or that the disk failed.
+            StoreError: ``artifact.name``, or that the disk failed.
         """
         return await asyncio.to_thread(self._write, bundle)
 
@@ -78,6 +78,10 @@ class FileArtifactStore:
     async def remove(self, location: str) -> None:
         """Remove a bundle; one that is gone is fine."""
         await asyncio.to_thread(self._remove, _location(location))
+
+    async def doubles(self) -> Sequence[str]:
+        """Name the first bundle of every attempt that has two."""
+        return await asyncio.to_thread(self._doubles)
 
     async def sweep(self) -> int:
         """Remove what an interrupted write has left; give how many."""
@@ -148,6 +152,12 @@ class FileArtifactStore:
                 swept += 1
         return swept
 
+    def _doubles(self) -> list[str]:
+        with translated("looking through the bundles"):
+            seconds = (str(path.relative_to(self._root)) for path in self._root.glob(f"*/*/*{SECOND_RUN}"))
+            firsts = (location.removesuffix(SECOND_RUN) for location in seconds)
+            return sorted(first for first in firsts if (self._root / first).is_dir())
+
     def _free_bytes(self) -> int:
         with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
@@ -155,17 +165,31 @@ class FileArtifactStore:
 
 
 def _settle(parent: int, temporary: str, bundle: Bundle) -> str:
-    """Rename; a first run whose name is taken was interrupted before its verdict, and this is the second."""
-    stem = f"{bundle.created_at:%Y%m%dT%H%M%S.%fZ}_{bundle.attempt_id}"
-    for name in dict.fromkeys((stem + _suffix(bundle.run_number), stem + _suffix(2))):
-        try:
-            folders.settle(parent, temporary, name)
-        except OSError as problem:
-            if problem.errno not in _TAKEN:
-                raise
-        else:
+    """Rename; a first run whose name is taken was interrupted before its verdict, and this is the second.
+
+    So was one whose both names are taken, twice: without a verdict neither bundle counts, and the later
+    one makes room.
+    """
+    stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
+    first, second = stem + _suffix(bundle.run_number), stem + SECOND_RUN
+    for name in dict.fromkeys((first, second)):
+        if _settled(parent, temporary, name):
             return name
-    raise StoreError("artifact.exists", f"attempt {bundle.attempt_id} has both of its bundles already")
+    earlier = f"{temporary}-earlier"
+    os.rename(second, earlier, src_dir_fd=parent, dst_dir_fd=parent)
+    folders.settle(parent, temporary, second)
+    folders.remove(parent, earlier)
+    return second
+
+
+def _settled(parent: int, temporary: str, name: str) -> bool:
+    try:
+        folders.settle(parent, temporary, name)
+    except OSError as problem:
+        if problem.errno not in _TAKEN:
+            raise
+        return False
+    return True
 
 
 def _contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
@@ -204,7 +228,7 @@ def _attempt_id(bundle: Bundle) -> str:
 
 
 def _suffix(run_number: int) -> str:
-    return ".run2" if run_number == 2 else ""
+    return SECOND_RUN if run_number == 2 else ""
 
 
 def _location(location: str) -> tuple[str, ...]:

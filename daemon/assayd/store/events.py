@@ -6,11 +6,12 @@ ring, so one who is slow (or comes late) finds a gap, and is shown how many even
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import merge
 
+from assayd.aio import Signal
 from assayd.ports.clock import Clock
 from assayd.ports.store import Event
 
@@ -42,9 +43,15 @@ class EventHub:
         self._clock = clock
         self._logs: dict[str, _Log] = {}
         self._ended: OrderedDict[str, _Log] = OrderedDict()
-        self._recent: deque[tuple[int, Event]] = deque(maxlen=RECENT_KEPT)
+        self._recent: deque[_Shown] = deque(maxlen=RECENT_KEPT)
         self._published = 0
-        self._any = _Signal()
+        self._life = f"{clock.now():%Y%m%dT%H%M%S%f}"
+        self._stopped = False
+        self._any = Signal()
+
+    def open(self, attempt_id: str, owner: int) -> None:
+        """Begin an attempt's log; what it tells is for its owner."""
+        self._log(attempt_id).owner = owner
 
     def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> Event:
         """Number an event and show it to everybody who follows."""
@@ -67,7 +74,8 @@ class EventHub:
         self._log(event.attempt_id).add(event)
         if event.kind not in OUTPUT:
             self._published += 1
-            self._recent.append((self._published, event))
+            owner = self._log(event.attempt_id).owner
+            self._recent.append(_Shown(number=self._published, owner=owner, event=event))
             self._any.give()
 
     def _log(self, attempt_id: str) -> _Log:
@@ -104,38 +112,63 @@ class EventHub:
                 return
             await changed.wait()
 
-    async def follow_all(self, wanted: Callable[[Event], bool]) -> AsyncGenerator[Event, None]:
-        """Give the durable events of all attempts from now on, as far as they are wanted."""
+    async def follow_all(
+        self, owner: int | None = None, *, after: str | None = None
+    ) -> AsyncGenerator[tuple[str, Event], None]:
+        """Give the durable events of all attempts from now on, each with its place in this stream.
+
+        Args:
+            owner: only those of this user's attempts.
+            after: a place that an earlier stream gave; what has happened since then comes first. A gap
+                event stands for what is gone: too much has happened, or the daemon was started anew.
+        """
         seen = self._published
-        while True:
-            changed = self._any.next
-            fresh = [(number, event) for number, event in self._recent if number > seen]
-            for _, event in fresh:
-                if wanted(event):
-                    yield event
-            seen = fresh[-1][0] if fresh else seen
+        if after is not None:
+            life, _, number = after.partition(".")
+            known = life == self._life and number.isascii() and number.isdigit() and len(number) < 19
+            seen = min(int(number), self._published) if known else -1
+        while not self._stopped:
+            changed, newest = self._any.next, self._published
+            fresh = [shown for shown in self._recent if shown.number > seen]
+            oldest = fresh[0].number if fresh else newest + 1
+            if seen + 1 < oldest:
+                yield f"{self._life}.{oldest - 1}", self._missed()
+            for shown in fresh:
+                if owner in {None, shown.owner}:
+                    yield f"{self._life}.{shown.number}", shown.event
+            seen = newest
             await changed.wait()
 
+    def _missed(self) -> Event:
+        """Stand for events that are gone; how many of them a follower would have seen is not known."""
+        return Event(
+            attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
+        )
 
-class _Signal:
-    """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
+    def end(self) -> None:
+        """Send away those who follow all attempts."""
+        self._stopped = True
+        self._any.give()
 
-    def __init__(self) -> None:
-        self.next = asyncio.Event()
 
-    def give(self) -> None:
-        self.next.set()
-        self.next = asyncio.Event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """An event among those of all attempts, with its number there."""
+
+    number: int
+    owner: int | None
+    event: Event
 
 
 class _Log:
     """The events of one attempt: the durable ones, and a ring of output."""
 
     def __init__(self) -> None:
+        self.owner: int | None = None
         self.next_seq = 1
         self.durable: list[Event] = []
         self.ended = False
-        self.signal = _Signal()
+        self.signal = Signal()
         self._output: deque[Event] = deque()
         self._output_bytes = 0
 

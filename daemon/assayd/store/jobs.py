@@ -6,28 +6,20 @@ statements are made once and take plain values, since making one costs as much a
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
-from sqlalchemy import Connection, Executable, Table, and_, bindparam, delete, func, insert, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
-from assayd.ports.store import Accepted, Event, Page, Query, Run
-from assayd.store import rows, tables
-from assayd.store.database import READERS, Database, open_database
-from assayd.store.faults import translated
+from assayd.ports.store import Accepted, Event, Page, Query, Run, Usage
+from assayd.store import expiry, rows, tables
+from assayd.store.access import Access, open_access
 from assayd.store.listing import Statement, listing, page
-from assayd.store.writer import Writer
-
-T = TypeVar("T")
 
 _RUNS = (
     select(func.coalesce(func.max(tables.runs.c.run_number), 0))
@@ -49,7 +41,7 @@ _DOCUMENT = (
     .join(tables.attempts, tables.attempts.c.submission == tables.submissions.c.digest)
     .where(tables.attempts.c.id == bindparam("wanted"))
 )
-_SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission).where(
+_SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission, tables.attempts.c.uid).where(
     or_(
         tables.attempts.c.id == bindparam("wanted"),
         and_(
@@ -72,25 +64,20 @@ _EVENTS = (
 _NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
-_REMOVE_ATTEMPTS = delete(tables.attempts).where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
-_REMOVE_SUBMISSIONS = delete(tables.submissions).where(
-    tables.submissions.c.digest.in_(bindparam("digests", expanding=True)),
-    ~select(tables.attempts.c.id).where(tables.attempts.c.submission == tables.submissions.c.digest).exists(),
+_MANY = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_BY_KEY = select(tables.attempts.c.id).where(
+    tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
 )
 
 
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, database: Database) -> None:
-        dialect = database.writing.dialect.name
-        self._database = database
-        self._writer = Writer(database.writing)
-        self._writer.start()
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
-        self._new_submission = _insert_or_nothing(dialect, tables.submissions)
-        self._new_verdict = _insert_or_nothing(dialect, tables.verdicts)
-        self._new_events = _insert_or_nothing(dialect, tables.events)
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._new_submission = access.insert_or_nothing(tables.submissions)
+        self._new_verdict = access.insert_or_nothing(tables.verdicts)
+        self._new_events = access.insert_or_nothing(tables.events)
 
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
@@ -112,12 +99,12 @@ class DatabaseJobStore:
                 connection.execute(_NEW_LABELS, labels)
             return Accepted(attempt=attempt, existing=False)
 
-        return await self._writer.write(apply)
+        return await self.access.write(apply)
 
     async def lease(self, run: Run) -> None:
         """Record which container a run gets, durably."""
         values = rows.run_values(run)
-        await self._writer.write(lambda connection: connection.execute(_NEW_RUN, values).close())
+        await self.access.write(lambda connection: connection.execute(_NEW_RUN, values).close())
 
     async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
@@ -131,31 +118,37 @@ class DatabaseJobStore:
                 connection.execute(self._new_events, happened)
             return True
 
-        return await self._writer.write(apply)
+        return await self.access.write(apply)
 
     async def append(self, events: Sequence[Event]) -> None:
         """Record events; those that are on record already stay as they are."""
         happened = [rows.event_values(event) for event in events]
         if happened:
-            await self._writer.write(
-                lambda connection: connection.execute(self._new_events, happened).close()
-            )
+            await self.access.write(lambda connection: connection.execute(self._new_events, happened).close())
 
     async def remove(self, attempt_ids: Sequence[str]) -> None:
         """Forget attempts with all that is on record of them, and submissions that nothing refers to."""
-        ids = list(attempt_ids)
-
-        def apply(connection: Connection) -> None:
-            used = select(tables.attempts.c.submission).where(tables.attempts.c.id.in_(ids)).distinct()
-            digests = list(connection.execute(used).scalars())
-            connection.execute(_REMOVE_ATTEMPTS, {"ids": ids})
-            connection.execute(_REMOVE_SUBMISSIONS, {"digests": digests})
-
-        await self._writer.write(apply)
+        await self.access.write(lambda connection: expiry.remove(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
-        return await self._read(lambda connection: _get(connection, attempt_id))
+        return await self.access.read(lambda connection: _get(connection, attempt_id))
+
+    async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
+        """Look attempts up, by id; those that are not there are left out."""
+        ids = list(attempt_ids)
+        found = await self.access.read(lambda connection: _attempts(connection, _MANY, {"ids": ids}))
+        return {attempt.id: attempt for attempt in found}
+
+    async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
+        """Look up the attempt that a user has made with a key."""
+
+        def fetch(connection: Connection) -> Attempt | None:
+            wanted = {"by_uid": uid, "by_key": idempotency_key}
+            found = connection.execute(_BY_KEY, wanted).scalar()
+            return None if found is None else _get(connection, found)
+
+        return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
         """Give the submission as it was accepted.
@@ -163,7 +156,7 @@ class DatabaseJobStore:
         Raises:
             StoreError: ``attempt.missing``.
         """
-        found = await self._read(
+        found = await self.access.read(
             lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
         )
         if found is None:
@@ -173,13 +166,13 @@ class DatabaseJobStore:
     async def list(self, query: Query) -> Page:
         """List attempts, newest first."""
         statement = listing(_ATTEMPT, query)
-        found = await self._read(lambda connection: _attempts(connection, statement))
+        found = await self.access.read(lambda connection: _attempts(connection, statement))
         return page(found, query)
 
     async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
         """Give the recorded events of an attempt after the one with that run and sequence number."""
         wanted = {"wanted": attempt_id, "run": after[0], "after": after[1]}
-        return await self._read(
+        return await self.access.read(
             lambda connection: [
                 rows.read_event(row) for row in connection.execute(_EVENTS, wanted).mappings()
             ]
@@ -187,27 +180,16 @@ class DatabaseJobStore:
 
     async def unfinished(self) -> Sequence[Attempt]:
         """Give every attempt without a verdict, oldest first."""
-        return await self._read(lambda connection: _attempts(connection, _UNFINISHED))
+        return await self.access.read(lambda connection: _attempts(connection, _UNFINISHED))
 
-    async def expired(self, before: datetime, limit: int) -> Sequence[Attempt]:
-        """Give finished attempts that were accepted before a time, oldest first."""
-        old = tables.attempts.c.created_at < rows.to_micros(before)
-        statement = _ATTEMPT.where(tables.verdicts.c.attempt_id.is_not(None), old)
-        statement = statement.order_by(tables.attempts.c.created_at, tables.attempts.c.id).limit(limit)
-        return await self._read(lambda connection: _attempts(connection, statement))
+    async def removable(self, *, before: datetime | None, limit: int, offset: int = 0) -> Sequence[Attempt]:
+        """Give finished attempts that nothing unfinished needs, oldest first."""
+        statement = expiry.removable(_ATTEMPT, before).limit(limit).offset(offset)
+        return await self.access.read(lambda connection: _attempts(connection, statement))
 
-    async def close(self) -> None:
-        """Finish what is being written and close. Safe to call twice."""
-        await self._writer.close()
-        self._readers.shutdown()
-        self._database.close()
-
-    async def _read(self, fetch: Callable[[Connection], T]) -> T:
-        def run() -> T:
-            with translated("reading the database"), self._database.reading.connect() as connection:
-                return fetch(connection)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+    async def usage(self) -> Usage:
+        """Count the finished attempts, and what their bundles take on disk."""
+        return await self.access.read(expiry.usage)
 
 
 @asynccontextmanager
@@ -218,18 +200,8 @@ async def open_jobs(state_dir: Path, database_url: str | None = None) -> AsyncIt
         ConfigError: ``store.url``.
         StoreError: the database is damaged, newer than this program, or cannot be written.
     """
-    store = DatabaseJobStore(await asyncio.to_thread(open_database, state_dir, database_url))
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-def _insert_or_nothing(dialect: str, table: Table) -> Executable:
-    """Give the insert that leaves a row with the same key as it is; each dialect has its own."""
-    if dialect == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+    async with open_access(state_dir, database_url) as access:
+        yield DatabaseJobStore(access)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
@@ -242,6 +214,9 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     found = connection.execute(_SAME_REQUEST, same).all()
     if not found:
         return None
+    if any(row.uid != attempt.peer.uid for row in found):
+        # Said whatever was submitted: nobody can try out what somebody else has sent.
+        raise RequestError("conflict", "this id is taken", field="id")
     if len(found) > 1 or found[0].submission != digest:
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
@@ -253,5 +228,7 @@ def _get(connection: Connection, attempt_id: str) -> Attempt | None:
     return None if row is None else rows.read_attempt(row)
 
 
-def _attempts(connection: Connection, statement: Statement) -> tuple[Attempt, ...]:
-    return tuple(rows.read_attempt(row) for row in connection.execute(statement).mappings())
+def _attempts(
+    connection: Connection, statement: Statement, values: Mapping[str, object] | None = None
+) -> tuple[Attempt, ...]:
+    return tuple(rows.read_attempt(row) for row in connection.execute(statement, values).mappings())

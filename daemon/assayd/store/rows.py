@@ -13,7 +13,9 @@ from sqlalchemy import RowMapping
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.ports.artifacts import disk_bytes
 from assayd.ports.store import Event, Run
+from assayd.wire import artifact_document
 
 Values = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,6 +49,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "attempt_number": attempt.attempt_number,
         "labels": _dump(dict(attempt.labels)),
         "idempotency_key": key,
+        "replay_of": attempt.replay_of,
     }
 
 
@@ -63,9 +66,11 @@ def verdict_values(attempt: Attempt) -> Values:
         "timings": _dump(dict(attempt.timings_s)),
         "warm": None if attempt.warm is None else int(attempt.warm),
         "bundle": attempt.bundle,
-        "artifacts": _dump([_artifact_document(artifact) for artifact in attempt.artifacts]),
+        "artifacts": _dump([artifact_document(artifact) for artifact in attempt.artifacts]),
         "error_code": attempt.error.code if attempt.error else None,
         "error_message": attempt.error.message if attempt.error else None,
+        "rules": _dump(list(attempt.rules)),
+        "disk_bytes": disk_bytes(attempt.artifacts),
     }
 
 
@@ -123,6 +128,7 @@ def read_attempt(row: RowMapping) -> Attempt:
         state=State.FINISHED if finished else unfinished_state,
         batch_id=row["batch_id"],
         parent_id=row["parent_id"],
+        replay_of=row["replay_of"],
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],
         labels=json.loads(row["labels"]),
@@ -136,8 +142,9 @@ def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
         attempt,
         verdict=Verdict(row["verdict"]),
         cause=row["cause"],
-        started_at=_moment(row["started_at"]),
-        finished_at=_moment(row["finished_at"]),
+        rules=tuple(json.loads(row["rules"])),
+        started_at=read_moment(row["started_at"]),
+        finished_at=read_moment(row["finished_at"]),
         timings_s=json.loads(row["timings"]),
         warm=None if row["warm"] is None else bool(row["warm"]),
         bundle=row["bundle"],
@@ -146,19 +153,10 @@ def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
     )
 
 
-def _artifact_document(artifact: Artifact) -> Values:
-    return {
-        "name": artifact.name,
-        "bytes": artifact.bytes,
-        "sha256": artifact.sha256,
-        "media_type": artifact.media_type,
-        "truncated": artifact.truncated,
-    }
-
-
-def _moment(value: object) -> datetime | None:
+def read_moment(value: object) -> datetime | None:
+    """Give the time of a column that may be empty."""
     return None if value is None else from_micros(cast("int", value))
 
 
-def _dump(value: Mapping[str, object] | list[Values]) -> str:
+def _dump(value: Mapping[str, object] | list[Values] | list[str]) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -56,6 +56,7 @@ attempts = Table(
     Column("attempt_number", Integer, nullable=False),
     Column("labels", Text, nullable=False),
     Column("idempotency_key", String(255)),
+    Column("replay_of", String(26)),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),
@@ -103,6 +104,8 @@ verdicts = Table(
     Column("artifacts", Text, nullable=False),
     Column("error_code", String(64)),
     Column("error_message", Text),
+    Column("rules", Text, nullable=False, server_default="[]"),
+    Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
 )
 """How each attempt ended. The attempt is the primary key: one verdict, whoever ran it."""
 
@@ -117,3 +120,40 @@ events = Table(
     Column("body", Text, nullable=False),
 )
 """What happened on the way, apart from output."""
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("gid", BigInteger, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("dedupe", Integer, nullable=False),
+    Column("complete", Integer, nullable=False),
+    Column("cancelled_at", BigInteger),
+    Column("finished_at", BigInteger),
+    UniqueConstraint("uid", "name"),
+    Index(None, "created_at", "id"),
+)
+"""Batches as they were opened; what is in them is in `batch_items`."""
+
+batch_items = Table(
+    "batch_items",
+    metadata,
+    Column("batch_id", String(26), ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True),
+    Column("line", Integer, primary_key=True),
+    Column("input_digest", String(64), primary_key=True),
+    Column("submission", String(64), ForeignKey("submissions.digest")),
+    Column("attempt_id", String(26)),
+    Column("run_key", String(64)),
+    Column("present", Integer, nullable=False),
+    Column("error_code", String(64)),
+    Column("error_message", Text),
+    Index(None, "submission"),
+    Index(None, "attempt_id"),
+    Index("ix_batch_items_run_key", "batch_id", "run_key"),
+)
+"""The lines of batches. `attempt_id` is given with the line, before there is such an attempt."""

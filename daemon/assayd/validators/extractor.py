@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,17 +27,16 @@ from assayd.checks.python_signature import Expected, check_signature
 from assayd.checks.python_source import PythonSource
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding, grouped
+from assayd.checks.submitted_file import only_text
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
-from assayd.ports.validator import STDIN, FileOptions, OnFail, Stage
+from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "extractor.py"
-SUFFIXES = frozenset({".py", ".md", ".txt"})
-"""A file on the command line is Python, or an answer as the model gave it."""
 
 EXPECTED = Expected(
     function="extract",
@@ -185,21 +183,12 @@ class Extractor:
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
         """Build a payload of one file and the sample paths."""
-        if len(files) != 1:
-            raise RequestError("request.files", f"an extractor is one file, not {len(files)}", field="files")
-        [(name, content)] = files.items()
-        if name != STDIN and PurePath(name).suffix not in SUFFIXES:
-            message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}"
-            raise RequestError("request.files", message, field=name)
+        code = only_text(files, what="an extractor")
         if options.input is not None or options.extra:
             raise RequestError("request.options", "an extractor takes neither --input nor --option")
         if not options.sample_paths:
             message = "an extractor needs at least one --sample-path"
             raise RequestError("request.sample_paths", message, field="payload.sample_paths")
-        try:
-            code = content.decode("utf-8")
-        except UnicodeDecodeError as problem:
-            raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
         return {"code": code, "sample_paths": list(options.sample_paths)}
 
     def prepare(self, payload: BaseModel) -> BaseModel:

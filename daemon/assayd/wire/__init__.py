@@ -3,8 +3,10 @@
 Decides what a request may look like and how results are written; milliseconds exist only here.
 """
 
+from assayd.wire.batches import batch_document, item_document, progress_document
 from assayd.wire.documents import (
     artifact_document,
+    attempt_body,
     attempt_document,
     error_document,
     event_document,
@@ -16,14 +18,18 @@ from assayd.wire.documents import (
 )
 from assayd.wire.execution import execution_document, joined_output
 from assayd.wire.junit import junit
+from assayd.wire.replay import replay_diff
 from assayd.wire.strict_json import canonical, compact, digest, read_json
-from assayd.wire.submission import MAX_SOURCE_BYTES, SubmissionBody, read_submission
+from assayd.wire.submission import MAX_SOURCE_BYTES, PayloadCaps, SubmissionBody, read_submission
 
 __all__ = [
     "MAX_SOURCE_BYTES",
+    "PayloadCaps",
     "SubmissionBody",
     "artifact_document",
+    "attempt_body",
     "attempt_document",
+    "batch_document",
     "canonical",
     "compact",
     "digest",
@@ -31,12 +37,15 @@ __all__ = [
     "event_document",
     "event_id",
     "execution_document",
+    "item_document",
     "joined_output",
     "junit",
     "limits_document",
+    "progress_document",
     "read_event_id",
     "read_json",
     "read_submission",
+    "replay_diff",
     "report_document",
     "timestamp",
 ]

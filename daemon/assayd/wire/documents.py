@@ -14,6 +14,7 @@ from assayd.model.report import Case, CaseStatus, Report, StageReport
 from assayd.model.run import Limits
 from assayd.model.submission import JsonValue
 from assayd.ports.store import Event
+from assayd.wire.strict_json import compact
 
 SCHEMA_VERSION = 1
 _EVENT_ID_DIGITS = 18
@@ -40,8 +41,12 @@ def attempt_document(
     *,
     report: Mapping[str, object] | None = None,
     execution: Mapping[str, object] | None = None,
+    replay_diff: Mapping[str, object] | None = None,
 ) -> Document:
-    """Write an attempt; `report` and `execution` are the documents of its bundle, where there are any."""
+    """Write an attempt; `report` and `execution` are the documents of its bundle, where there are any.
+
+    `replay_diff` is how a replay differs from what it repeats.
+    """
     return {
         "id": attempt.id,
         "kind": attempt.kind,
@@ -54,6 +59,7 @@ def attempt_document(
         "peer": {"uid": attempt.peer.uid, "gid": attempt.peer.gid, "pid": attempt.peer.pid},
         "batch_id": attempt.batch_id,
         "parent_id": attempt.parent_id,
+        "replay_of": attempt.replay_of,
         "attempt_number": attempt.attempt_number,
         "run_number": attempt.run_number,
         "labels": dict(attempt.labels),
@@ -64,12 +70,30 @@ def attempt_document(
         },
         "warm": attempt.warm,
         "cause": attempt.cause,
+        "rules": list(attempt.rules),
         "report": report,
         "execution": execution,
+        "replay_diff": replay_diff,
         "bundle": attempt.bundle,
         "artifacts": [artifact_document(artifact) for artifact in attempt.artifacts],
         "error": attempt.error and {"code": attempt.error.code, "message": attempt.error.message},
     }
+
+
+def attempt_body(
+    attempt: Attempt,
+    *,
+    report: bytes = b"null",
+    execution: bytes = b"null",
+    replay_diff: Mapping[str, object] | None = None,
+) -> bytes:
+    """Write an attempt as JSON text, with documents that are JSON text already: they may be large."""
+    written = {"report": report, "execution": execution}
+    members = (
+        b'"%b":%b' % (key.encode(), written.get(key) or compact(value))
+        for key, value in attempt_document(attempt, replay_diff=replay_diff).items()
+    )
+    return b"{" + b",".join(members) + b"}"
 
 
 def artifact_document(artifact: Artifact) -> Document:
@@ -140,6 +164,7 @@ def event_document(event: Event) -> Document:
     - unit: name, index (from 1), total, status (``started``, then its cause), duration_ms
     - stdout, stderr: unit, text
     - finished: verdict, cause
+    - gap: missed (how many events are gone; null where that is not known)
     """
     return {
         "id": event_id(event),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -38,6 +39,8 @@ class Overrides(BaseModel):
     resources: Resources | None = Field(None, description="Tighter limits.")
     network: dict[str, object] | None = Field(None, description="A network that is more closed.")
     imports: dict[str, object] | None = Field(None, description="Fewer imports, or stricter ones.")
+    commands: dict[str, object] | None = Field(None, description="Fewer commands for bash steps.")
+    sql: dict[str, object] | None = Field(None, description="Less SQL in a step, fewer rows kept.")
 
 
 class RepairRequest(BaseModel):
@@ -67,16 +70,27 @@ class SubmissionBody(BaseModel):
     parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
 
 
-def read_submission(
-    body: bytes, kinds: Mapping[str, Validator], *, max_source_bytes: int = MAX_SOURCE_BYTES
-) -> Submission:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadCaps:
+    """How large the parts of a payload may be, whatever its kind. Source: CONTRACT section 7."""
+
+    source_bytes: int = MAX_SOURCE_BYTES
+    inputs_bytes: int = 12 * 2**20
+    sample_paths: int = 100
+    steps: int = 100
+
+
+_USUAL = PayloadCaps()
+
+
+def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: PayloadCaps = _USUAL) -> Submission:
     """Read a request body.
 
     What this gives as `document`, read again, gives an equal submission.
 
     Raises:
-        RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for a source text over
-            `max_source_bytes`; ``kind.unknown``; ``repair.unavailable``; ``invalid`` for all else, with
+        RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for what is over one of the
+            `caps`; ``kind.unknown``; ``repair.unavailable``; ``invalid`` for all else, with
             the path of the field.
     """
     raw = read_json(body)
@@ -86,7 +100,7 @@ def read_submission(
     validator = _find_kind(envelope.kind, kinds)
     if envelope.repair is not None:
         raise RequestError("repair.unavailable", "repair is not available yet", field="repair")
-    _refuse_large_sources(envelope.payload, max_source_bytes)
+    _refuse_large_parts(envelope.payload, caps)
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
@@ -141,10 +155,20 @@ def _refuse(error: ValidationError, *, prefix: tuple[str, ...]) -> NoReturn:
     ) from error
 
 
-def _refuse_large_sources(payload: Mapping[str, object], cap: int) -> None:
+def _refuse_large_parts(payload: Mapping[str, object], caps: PayloadCaps) -> None:
     for field, source in _sources(payload):
-        if len(source) > cap or len(source.encode()) > cap:
-            raise RequestError("too_large", f"{field} is larger than {cap} bytes", field=field)
+        if len(source) > caps.source_bytes or len(source.encode()) > caps.source_bytes:
+            raise _too_large(field, f"is larger than {caps.source_bytes} bytes")
+    for name, most in (("sample_paths", caps.sample_paths), ("steps", caps.steps)):
+        listed = payload.get(name)
+        if isinstance(listed, list) and len(listed) > most:
+            raise _too_large(f"payload.{name}", f"has more than {most} entries")
+    if "inputs" in payload and len(canonical(payload["inputs"])) > caps.inputs_bytes:
+        raise _too_large("payload.inputs", f"is larger than {caps.inputs_bytes} bytes")
+
+
+def _too_large(field: str, what: str) -> RequestError:
+    return RequestError("too_large", f"{field} {what}", field=field)
 
 
 def _sources(payload: Mapping[str, object]) -> Iterator[tuple[str, str]]:

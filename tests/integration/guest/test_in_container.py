@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from assayd.checks.guest_record import Returned, read_record
+from assayd.checks.guest_record import NotExecuted, Returned, read_record
 from assayd.engines.docker import DockerEngine
 from assayd.model.policy import ImportMode, ImportPolicy
-from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
+from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.sandbox.sandbox import Sandbox
 from support import sandboxes
@@ -259,3 +259,83 @@ async def test_declared_outputs_leave_and_others_stay(sandbox: Sandbox) -> None:
 
     assert {output.name: output.content for output in result.outputs} == {"out/a.txt": b"out/a.txt"}
     assert result.outputs_dropped == ("'out/link.txt' is not a regular file",)
+
+
+async def programs(
+    sandbox: Sandbox, *texts: str, allow_exec: bool = True, endless: int | None = None
+) -> tuple[UnitResult, ...]:
+    """Run each text with the image's Python, as a program of its own; all share the work directory.
+
+    Only the one that is `endless` has little time: an interpreter may start slowly on a busy machine.
+    """
+    units = tuple(
+        Unit(
+            name=f"program {number}",
+            program=Program.EXEC,
+            arguments={
+                "argv": ["python3.11", "-I", "-S", "-c", textwrap.dedent(text)],
+                "env": {"ADDED": "1"},
+            },
+            deadline_s=1 if number == endless else 20,
+            fresh_cwd=False,
+        )
+        for number, text in enumerate(texts)
+    )
+    spec = RunSpec(image="python", limits=LIMITS, units=units, allow_exec=allow_exec)
+    return (await sandboxes.run(sandbox, spec)).units
+
+
+async def test_program_gets_the_images_environment_and_the_childs_confinement(sandbox: Sandbox) -> None:
+    looks = """
+        import os
+        with open("/proc/self/status") as status:
+            fields = dict(line.rstrip("\\n").split(":\\t", 1) for line in status if ":\\t" in line)
+        os.environ.pop("LC_CTYPE", None)
+        print(sorted(os.environ.items()))
+        print([fields[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp_filters", "SigBlk")])
+        killable = open("/proc/self/oom_score_adj").read().strip()
+        print(sorted(os.listdir("/proc/self/fd")), os.getcwd(), killable)
+        open("left.txt", "w").write("left")
+    """
+    [looked, after] = await programs(sandbox, looks, "print(open('left.txt').read())")
+
+    none = "0" * 16
+    assert looked.outcome.completed, looked.outcome
+    assert looked.stdout.text().splitlines() == [
+        str([("ADDED", "1"), ("LANG", "C.UTF-8"), ("PATH", "/usr/bin")]),
+        str([none, none, "1", "2", none]),
+        "['0', '1', '2', '3'] /sandbox 1000",  # 3 is the listing itself
+    ]
+    assert (after.outcome.cause, after.stdout.text()) == (Cause.COMPLETED, "left\n")
+
+
+async def test_ends_of_programs_have_their_causes(sandbox: Sandbox) -> None:
+    ended = await programs(
+        sandbox,
+        "raise SystemExit(127)",
+        "import os; os.kill(os.getpid(), 11)",
+        "x = bytearray(200 * 2**20)",
+        "import os\nwhile True: os.fork()",
+        "import os, signal\nif os.fork() == 0: os.setsid(); signal.pause()",
+        "while True: pass",
+        "print('well')",
+        endless=5,
+    )
+
+    assert [unit.outcome.cause for unit in ended] == [
+        Cause.EXITED_NONZERO,
+        Cause.SIGNALLED,
+        Cause.OUT_OF_MEMORY,
+        Cause.PROCESS_LIMIT,
+        Cause.LEFT_PROCESSES,
+        Cause.TIMEOUT,
+        Cause.COMPLETED,
+    ]
+    assert ended[0].results == ()
+
+
+async def test_program_is_not_started_where_the_run_allows_none(sandbox: Sandbox) -> None:
+    [refused] = await programs(sandbox, "", allow_exec=False)
+
+    assert refused.outcome.cause is Cause.EXITED_NONZERO
+    assert read_record(*refused.results) == NotExecuted(error="EPERM", message="Operation not permitted")

@@ -258,7 +258,7 @@ class TestUnknown:
         ("method", "path", "status", "name"),
         [
             ("GET", "/", 404, "not_found"),
-            ("GET", "/v1/batches", 404, "not_found"),
+            ("GET", "/v1/nothing", 404, "not_found"),
             ("GET", "/v1/attempts/", 404, "not_found"),
             ("GET", "/docs", 404, "not_found"),
             ("DELETE", "/v1/attempts", 405, "method_not_allowed"),

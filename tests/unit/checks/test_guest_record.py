@@ -13,6 +13,7 @@ from assayd.checks.guest_record import (
     NoFunction,
     NotCompiled,
     Note,
+    NotExecuted,
     Raised,
     Returned,
     Value,
@@ -54,6 +55,8 @@ def test_each_record_of_the_protocol_is_read() -> None:
         error_type="SyntaxError", message="no", line=1, column=None
     )
     assert read_record(b'{"status": "no_function"}') == NoFunction()
+    not_executed = {"status": "not_executed", "error": "ENOENT", "message": "no"}
+    assert read_record(body(not_executed)) == NotExecuted(error="ENOENT", message="no")
 
 
 def test_notes_are_read() -> None:
@@ -71,6 +74,7 @@ def test_notes_are_read() -> None:
         {"status": "passed"},
         {"status": ["returned"]},
         {"status": "returned"},
+        {"status": "not_executed", "error": 2, "message": "no"},
         RETURNED | {"value_type": None},
         RETURNED | {"value_type": 1},
         RETURNED | {"notes": "none"},

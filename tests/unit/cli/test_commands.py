@@ -3,7 +3,6 @@ import json
 import stat
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -202,17 +201,11 @@ def test_bad_usage_is_two(words, capsys) -> None:
     assert capsys.readouterr().err
 
 
-def test_the_version_comes_fast() -> None:
-    took = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        command = [
-            sys.executable,
-            "-c",
-            "import sys; from assayd.cli import main; sys.exit(main())",
-            "version",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        took.append(time.perf_counter() - begin)
-    assert done.stdout.startswith("assay ")
-    assert min(took) < 0.2
+def test_the_version_loads_no_large_library() -> None:
+    program = (
+        "import sys\nfrom assayd.cli import main\nmain(['version'])\n"
+        "print(*{'typer', 'rich', 'httpx', 'pydantic', 'docker', 'sqlalchemy'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    version, loaded = done.stdout.splitlines()
+    assert (version.split()[0], loaded) == ("assay", "")

@@ -17,7 +17,7 @@ def collect(
     root = os.open(folder, os.O_RDONLY)
     found: dict[str, bytes] = {}
     try:
-        collector = Collector(root, patterns, max_files=max_files, max_bytes=max_bytes)
+        collector = Collector(root, patterns, max_files=max_files, max_bytes=max_bytes, known={})
         for piece in collector.collect():
             assert (piece.path in found) == piece.append
             found[piece.path] = found.get(piece.path, b"") + piece.content

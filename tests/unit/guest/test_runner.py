@@ -106,11 +106,20 @@ def test_unknown_program_ends_its_unit_and_not_the_conversation(begun: GuestRunn
     assert begun.call("def extract():\n    return 1").value == 1
 
 
-def test_finish_without_outputs_says_goodbye_and_exits_zero(begun: GuestRunner) -> None:
+def test_finish_without_outputs_says_goodbye_and_the_runner_leaves_when_told(begun: GuestRunner) -> None:
     ((header, _),) = begun.finish()
 
     assert header["outputs_dropped"] == []
+    begun.send("leave")
     assert begun.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("kind", ["begin", "unit", "finish"])
+def test_frame_after_the_goodbye_is_a_fault(begun: GuestRunner, kind: str) -> None:
+    begun.finish()
+    begun.send(kind)
+
+    assert "leave was expected" in fault_of(begun)
 
 
 def test_end_of_input_ends_the_runner(begun: GuestRunner) -> None:

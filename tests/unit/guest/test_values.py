@@ -159,10 +159,18 @@ def test_long_string_and_key_are_cut() -> None:
 
 
 def test_too_many_items_are_cut() -> None:
-    rendered = render([[0] * 1000] * 1000)
+    rendered = render([[0] * 1000] * 1001)
 
     assert sum(len(row) for row in rendered.value) < values.MAX_ITEMS  # type: ignore[attr-defined]
     assert "more than" in rendered.notes[0]["problem"]
+    assert not rendered.complete
+
+
+def test_too_many_containers_are_named_instead_of_shown() -> None:
+    rendered = render([[] for _ in range(values.MAX_CONTAINERS + 10)])
+
+    assert rendered.value[-1] == "<list>"  # type: ignore[index]
+    assert not rendered.complete
 
 
 def test_keys_with_the_same_text_are_noted() -> None:

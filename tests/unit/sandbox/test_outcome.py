@@ -25,6 +25,8 @@ from assayd.sandbox.outcome import classify, signal_name, unit_outcome
 EXIT_1 = 1 << 8
 KILLED = int(signal.SIGKILL)
 SEGFAULT = int(signal.SIGSEGV)
+CALL = Unit(name="u", program=Program.CALL, arguments={}, deadline_s=1)
+EXEC = Unit(name="u", program=Program.EXEC, arguments={}, deadline_s=1)
 LIMITS = Limits(timeout_s=1, unit_timeout_s=1, memory_bytes=1, max_processes=1)
 REFUSED = PolicyEvent(kind="import", detail="socket", allowed=False, enforced=True, line=1)
 OBSERVED = PolicyEvent(kind="import", detail="socket", allowed=False, enforced=False, line=1)
@@ -65,11 +67,32 @@ def unit(**changes: object) -> UnitResult:
     ],
 )
 def test_the_evidence_of_a_unit_decides_its_cause(result: UnitResult, cause: Cause):
-    assert unit_outcome(result).cause is cause
+    assert unit_outcome(result, CALL).cause is cause
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"),
+    [
+        (unit(results=()), Cause.COMPLETED),
+        (unit(results=(), wait_status=EXIT_1), Cause.EXITED_NONZERO),
+        (unit(results=(), wait_status=SEGFAULT), Cause.SIGNALLED),
+        (unit(results=(), left_processes=1), Cause.LEFT_PROCESSES),
+        (unit(results=(), malformed="garbage"), Cause.PROTOCOL_VIOLATION),
+        (unit(results=(b"{}",)), Cause.PROTOCOL_VIOLATION),
+    ],
+)
+def test_a_unit_that_became_another_program_completes_without_a_record(result: UnitResult, cause: Cause):
+    assert unit_outcome(result, EXEC).cause is cause
+
+
+def test_a_record_tells_a_program_that_never_started_from_one_that_gave_the_same_status():
+    never, ended = (unit_outcome(unit(results=r, wait_status=127 << 8), EXEC) for r in ((b"{}",), ()))
+    assert never.evidence == {"unit": "u", "executed": False, "exit_code": 127}
+    assert ended.evidence == {"unit": "u", "exit_code": 127}
 
 
 def test_evidence_names_the_signal_and_what_killed():
-    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE)).evidence
+    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE), CALL).evidence
     assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL"}
 
 

@@ -104,6 +104,22 @@ async def test_an_empty_pool_starts_a_container_for_who_asks():
         assert await owned(engine) == 0
 
 
+async def test_a_used_container_stays_while_attempts_find_warm_ones():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=8, keep=[A]) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == 8)
+        with pool.attempt():
+            first, _ = await pool.acquire(A)
+            pool.release(first)
+            second, warm = await pool.acquire(A)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert (warm, pool.state().removing, await owned(engine)) == (True, 1, 8)
+        pool.release(second)
+        await until(lambda: not pool.state().removing)
+
+
 async def test_a_kept_key_is_warm_and_refilled_after_a_lease():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=1, keep=[A]) as pool:

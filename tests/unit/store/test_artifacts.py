@@ -103,9 +103,17 @@ async def test_rewrite_after_an_interrupted_first_run_keeps_both(store: Artifact
     again = await store.write(bundle(run_number=0, files={"stdout.log": b"again"}))
     assert again.location == LOCATION + ".run2"
     assert (root / LOCATION / "stdout.log").read_bytes() == b"hello\n"
-    with pytest.raises(StoreError) as caught:
+    assert await store.doubles() == [LOCATION]
+
+
+async def test_rewrite_after_two_interrupted_runs_takes_the_place_of_the_second(
+    store: ArtifactStore, root: Path
+) -> None:
+    for _ in range(2):
         await store.write(bundle(run_number=0))
-    assert caught.value.code == "artifact.exists"
+    again = await store.write(bundle(run_number=0, files={"stdout.log": b"third"}))
+    assert again.location == LOCATION + ".run2"
+    assert (root / again.location / "stdout.log").read_bytes() == b"third"
     assert await store.sweep() == 0
 
 

@@ -39,7 +39,7 @@ def test_migrations_come_to_the_tables(tmp_path: Path) -> None:
 
 def test_tables_have_types_that_postgresql_has() -> None:
     statements = [str(CreateTable(t).compile(dialect=postgresql.dialect())) for t in metadata.sorted_tables]
-    assert len(statements) == 6
+    assert len(statements) == 8
     assert all("CREATE TABLE" in statement for statement in statements)
 
 

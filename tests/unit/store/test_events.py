@@ -116,17 +116,68 @@ async def test_ended_attempts_are_forgotten_oldest_first(hub: EventHub) -> None:
     assert hub.knows("1")
 
 
-async def test_follower_of_all_gets_wanted_durable_events_from_now_on(hub: EventHub) -> None:
-    hub.publish("a", 0, "state", {})
-    stream = hub.follow_all(lambda event: event.attempt_id != "c")
-    async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(anext(stream))
-        await asyncio.sleep(0)
-        hub.publish("c", 0, "state", {})
-        hub.publish("b", 0, "stdout", {})
-        hub.publish("b", 0, "finished", {})
+async def some_of(stream: AsyncGenerator[tuple[str, Event], None], count: int) -> list[tuple[str, Event]]:
+    found = [await anext(stream) for _ in range(count)]
     await stream.aclose()
-    assert (first.result().attempt_id, first.result().kind) == ("b", "finished")
+    return found
+
+
+async def test_follower_of_all_gets_durable_events_of_its_owner_from_now_on(hub: EventHub) -> None:
+    for attempt, owner in (("a", 1), ("b", 2), ("c", 1)):
+        hub.open(attempt, owner)
+    hub.publish("a", 0, "state", {})
+    async with asyncio.TaskGroup() as tasks:
+        own = tasks.create_task(some_of(hub.follow_all(1), 2))
+        every = tasks.create_task(some_of(hub.follow_all(), 3))
+        await asyncio.sleep(0)
+        for attempt, kind in (("b", "state"), ("c", "stdout"), ("c", "stage"), ("a", "finished")):
+            hub.publish(attempt, 0, kind, {})
+    assert [(e.attempt_id, e.kind) for _, e in own.result()] == [("c", "stage"), ("a", "finished")]
+    assert [e.attempt_id for _, e in every.result()] == ["b", "c", "a"]
+
+
+async def test_follower_of_all_that_comes_back_goes_on_where_it_was(hub: EventHub) -> None:
+    stream = hub.follow_all()
+    first = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    for kind in ("state", "stage", "finished"):
+        hub.publish("a", 0, kind, {})
+    place, _ = await first
+    await stream.aclose()
+
+    rest = await some_of(hub.follow_all(after=place), 2)
+
+    assert [event.kind for _, event in rest] == ["stage", "finished"]
+
+
+async def test_follower_of_all_that_comes_back_too_late_is_shown_a_gap(hub: EventHub) -> None:
+    stream = hub.follow_all()
+    first = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    hub.publish("a", 0, "state", {})
+    place, _ = await first
+    await stream.aclose()
+    for _ in range(events.RECENT_KEPT + 1):
+        hub.publish("a", 0, "state", {})
+
+    found = await some_of(hub.follow_all(after=place), 2)
+
+    assert [(event.kind, event.body) for _, event in found] == [("gap", {"missed": None}), ("state", {})]
+
+
+@pytest.mark.parametrize("place", ["20200101T000000000000.5", "nonsense", "", "20260301T000000000000.x"])
+async def test_place_of_another_life_is_answered_with_a_gap(hub: EventHub, place: str) -> None:
+    hub.publish("a", 0, "state", {})
+    found = await some_of(hub.follow_all(after=place), 2)
+    assert [event.kind for _, event in found] == ["gap", "state"]
+
+
+async def test_followers_of_all_are_sent_away_at_the_end(hub: EventHub) -> None:
+    stream = hub.follow_all()
+    following = asyncio.ensure_future(anext(stream, None))
+    await asyncio.sleep(0)
+    hub.end()
+    assert await asyncio.wait_for(following, 5) is None
 
 
 async def test_follower_that_leaves_does_not_hold_up_others(hub: EventHub) -> None:

@@ -210,12 +210,16 @@ async def test_listing_is_narrowed_by_every_part_of_the_query(jobs: DatabaseJobS
     assert await numbers(since=make.attempt(3).created_at) == [4, 3]
 
 
-async def test_expired_attempts_are_the_finished_old_ones(jobs: DatabaseJobStore, make: Make) -> None:
+async def test_removable_attempts_are_the_finished_ones_that_are_old_enough(
+    jobs: DatabaseJobStore, make: Make
+) -> None:
     for number in (1, 2, 3):
         await jobs.accept(make.attempt(number), b"{}")
     await jobs.finish(make.finished(1))
     await jobs.finish(make.finished(3))
-    assert await jobs.expired(make.attempt(3).created_at, 10) == (make.finished(1),)
+    found = await jobs.removable(before=make.attempt(3).created_at, limit=10)
+    assert found == (make.finished(1),)
+    assert await jobs.removable(before=None, limit=1, offset=1) == (make.finished(3),)
 
 
 async def test_removed_attempt_leaves_nothing_but_shared_submissions(

@@ -5,8 +5,8 @@ A program is a module with
     IN_PYTHON: bool                                    # whether guest code runs in this very process
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
-The record is JSON and goes to the daemon as the unit's result; `status` must be in it, and the child exits
-0 when that is ``returned``, else 1. All modules are imported before the runner forks.
+The record is JSON and goes to the daemon as the unit's result; `status` must be in it, and decides the exit
+status of the child: 0 when it is ``returned``. All modules are imported before the runner forks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ Arguments = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a program is given beside its arguments."""
+    """What a program is given beside its arguments.
+
+    `environment` is the image's, for programs that are started.
+    """
 
     policy: RuntimePolicy
+    environment: Mapping[str, str]
 
 
 class Program(Protocol):

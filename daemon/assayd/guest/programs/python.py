@@ -1,31 +1,43 @@
 """`python`: run a text in a namespace and give back the values of some of its names.
 
-Arguments: source, filename, namespace, results, builtins. Record: see docs/guest-protocol.md.
+Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
+`as_script` for a text that ends as a program does. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from os import getcwd, write
 
 from .. import private
-from ..failures import not_compiled, raised
+from ..failures import message_of, not_compiled, raised
 from ..reporter import Record
-from ..values import render
+from ..tagged import render_tagged, restore
+from ..values import is_a, render
 from . import Context
-from ._text import argument, read_text
+from ._text import Text, argument, read_text
 
 private.isolate(globals())
 
 IN_PYTHON = True
 _MODULE = "__main__"
+_FAILED = 1
+_code_of = SystemExit.__dict__["code"].__get__
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Run the program in this process."""
     text = read_text(arguments)
     namespace = argument(arguments, "namespace", dict)
-    wanted = argument(arguments, "results", list)
+    wanted: list[str] = argument(arguments, "results", list)
+    tagged, as_script = arguments.get("tagged") is True, arguments.get("as_script") is True
+    if tagged:
+        namespace = {name: restore(value) for name, value in namespace.items()}
     module = text.module(_MODULE, context.policy, namespace)
+    if as_script:
+        sys.path.insert(0, getcwd())
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
@@ -33,14 +45,49 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return raised(problem, filename=text.filename, source=text.source, phase="call")
-    return {"status": "returned", **_results(module.__dict__, wanted)}
+        return _failed_script(problem, text) if as_script else _raised(problem, text)
+    record = {"status": "returned", **_results(module.__dict__, wanted, tagged)}
+    return {**record, "exit_code": 0} if as_script else record
 
 
-def _results(names: Mapping[str, object], wanted: list[str]) -> Record:
+def _results(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Record:
     values: dict[str, object] = {}
     for name in wanted:
         if name in names:
-            found = render(names[name])
-            values[name] = {"value": found.value, "value_type": found.value_type, "notes": found.notes}
+            found = (render_tagged if tagged else render)(names[name])
+            values[name] = {
+                "value": found.value,
+                "value_type": found.value_type,
+                "notes": found.notes,
+                "complete": found.complete,
+            }
     return {"values": values, "missing": [name for name in wanted if name not in names]}
+
+
+def _raised(problem: BaseException, text: Text) -> Record:
+    return raised(problem, filename=text.filename, source=text.source, phase="call")
+
+
+def _failed_script(problem: BaseException, text: Text) -> Record:
+    """Give the record of a script's exception, and say on standard error what the interpreter would."""
+    if is_a(problem, SystemExit):
+        return {"status": "exited", "exit_code": _exit_code(problem)}
+    record = _raised(problem, text)
+    _complain(f"{record['traceback']}")
+    return {**record, "exit_code": _FAILED}
+
+
+def _exit_code(problem: SystemExit) -> int:
+    """Read what ``sys.exit()`` was given: a number, nothing, or words for standard error."""
+    code = _code_of(problem)
+    if code is None:
+        return 0
+    if is_a(code, int):
+        return int.__index__(code) & 0xFF
+    _complain(message_of(problem))
+    return _FAILED
+
+
+def _complain(text: str) -> None:
+    with suppress(OSError):  # it may have closed its standard error
+        write(2, f"{text}\n".encode())

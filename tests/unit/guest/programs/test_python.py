@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.guest_runner import GuestRunner, Seen
 
 
@@ -16,11 +18,12 @@ def test_named_values_come_back_each_with_type_and_notes(begun: GuestRunner) -> 
 
     assert record["status"] == "returned"
     assert record["values"] == {
-        "total": {"value": 5.0, "value_type": "float", "notes": []},
+        "total": {"value": 5.0, "value_type": "float", "notes": [], "complete": True},
         "odd": {
             "value": [1],
             "value_type": "set",
             "notes": [{"path": "$", "problem": "a set, shown as an array"}],
+            "complete": True,
         },
     }
     assert record["missing"] == []
@@ -53,3 +56,94 @@ def test_namespace_cannot_replace_the_guarded_builtins(begun: GuestRunner) -> No
     seen = run(begun, "import socket", __builtins__={})
 
     assert seen.refusals == [("import", "socket", 1)]
+
+
+def test_tagged_values_come_in_and_go_out_as_what_they_are(begun: GuestRunner) -> None:
+    source = "grown = given | {3}\nkinds = [type(given).__name__, type(at).__name__, at + step, raw[:1]]"
+    given = {"$py": "set", "value": [1, 2]}
+    at = {"$py": "datetime", "value": "2024-02-29T12:00:00+01:00"}
+    step = {"$py": "timedelta", "value": [1, 0, 0]}
+    text = {"source": source, "filename": "node.py", "builtins": "full", "tagged": True}
+    names = {"given": given, "at": at, "step": step, "raw": {"$py": "bytes", "value": "AGE="}}
+
+    seen = begun.run("python", {**text, "namespace": names, "results": ["grown", "kinds"]})
+
+    values = {name: found["value"] for name, found in seen.record["values"].items()}  # type: ignore[attr-defined]
+    assert values["grown"] == {"$py": "set", "value": [1, 2, 3]}
+    later = {"$py": "datetime", "value": "2024-03-01T12:00:00+01:00"}
+    assert values["kinds"] == ["set", "datetime", later, {"$py": "bytes", "value": "AA=="}]
+
+
+def test_result_that_is_not_ascii_takes_no_more_room_than_it_has(runner: GuestRunner) -> None:
+    runner.begin(unit_result_bytes=250_000)
+
+    record = run(runner, "result = 'ü' * 100_000", "result").record
+
+    assert record["values"]["result"]["value"] == "ü" * 100_000  # type: ignore[index]
+
+
+def script(runner: GuestRunner, source: str, **unit: object) -> Seen:
+    """Run a text as a script."""
+    text = {"source": source, "filename": "script.py", "builtins": "full", "as_script": True}
+    return runner.run("python", {**text, "namespace": {}, "results": []}, **unit)
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "said"),
+    [
+        ("", 0, b""),
+        ("0", 0, b""),
+        ("3", 3, b""),
+        ("True", 1, b""),
+        ("-1", 255, b""),
+        ("'in words'", 1, b"in words\n"),
+        ("None", 0, b""),
+    ],
+)
+def test_script_that_exits_gives_its_own_status(
+    begun: GuestRunner, given: str, status: int, said: bytes
+) -> None:
+    seen = script(begun, f"raise SystemExit({given})")
+
+    assert (seen.end["wait_status"], seen.output("stderr")) == (status << 8, said)
+    assert seen.record == {"status": "exited", "exit_code": status}
+
+
+def test_script_that_raises_says_where_on_standard_error_and_in_its_record(begun: GuestRunner) -> None:
+    seen = script(begun, "def f():\n    return 1 / 0\nf()")
+
+    assert (seen.end["wait_status"], seen.record["line"]) == (256, 2)
+    assert seen.output("stderr").decode().endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_script_ends_as_an_interpreter_ends(observing: GuestRunner) -> None:
+    source = """
+import atexit, threading, time
+kept = open("kept.txt", "w")
+kept.write("never closed")
+atexit.register(lambda: print("at exit", flush=True))
+go = threading.Event()
+threading.Thread(target=lambda: (go.wait(), print("joined", flush=True))).start()
+atexit.register(print, "first")
+threading.Timer(0.05, go.set).start()
+print("main", end="")
+"""
+
+    seen = script(observing, source)
+    kept = script(observing, "print(open('kept.txt').read())", fresh_cwd=False)
+
+    assert seen.end["wait_status"] == 0
+    assert seen.output("stdout") == b"mainjoined\nfirst\nat exit\n"
+    assert kept.output("stdout") == b"never closed\n"
+
+
+def test_script_finds_files_beside_it(observing: GuestRunner) -> None:
+    observing.file("helper.py", b"WORD = 'helped'")
+
+    assert script(observing, "from helper import WORD\nprint(WORD)").output("stdout") == b"helped\n"
+
+
+def test_script_that_leaves_without_a_word_ends_with_what_it_said(observing: GuestRunner) -> None:
+    seen = script(observing, "import os\nos._exit(0)")
+
+    assert (seen.end["wait_status"], seen.records) == (0, [])

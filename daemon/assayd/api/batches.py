@@ -1,0 +1,111 @@
+"""What can be asked about batches. Each route: who may see it, one call of the service, one answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from assayd.api import answers
+from assayd.api.call import CallDep, body_pieces, json_response
+from assayd.api.events import EventStream, of_batch
+from assayd.api.routes import ULID
+from assayd.errors import RequestError
+from assayd.ports.batches import Request as BatchRequest
+from assayd.wire import batch_document, item_document
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+MAX_LINE = 2**31 - 1
+
+router = APIRouter(prefix="/v1/batches", tags=["batches"], responses=answers.ERRORS)
+
+Id = Annotated[str, Path(alias="id", description="The batch's ULID, or the caller's name for it.")]
+
+
+@router.post("", status_code=202, responses=answers.BATCH_RECEIVED, openapi_extra=answers.BATCH_BODY)
+async def post_batch(
+    request: Request,
+    call: CallDep,
+    name: Annotated[
+        str | None, Query(pattern=NAME, description="Unique among the caller's batches; else the id.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, Query(ge=1, description="Unfinished attempts of this batch at once.")
+    ] = None,
+    dedupe: Annotated[
+        bool | None, Query(description="Run lines with the same input, policy and image once.")
+    ] = None,
+) -> Response:
+    """Send submissions, one per line; sending the same again under the same name adds what is missing."""
+    if name is not None and re.fullmatch(ULID, name):
+        raise RequestError("invalid", "a name must not look like an id", field="name")
+    wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe)
+    batch = await call.batches.open(wanted, peer=call.caller.peer)
+    pieces = body_pieces(request, silence_s=call.limits.silence_s)
+    received = await call.batches.receive(batch, pieces, sees=call.sees)
+    document = batch_document(await call.batches.progress(batch.id), received)
+    return json_response(document, status=202, headers={"Location": f"/v1/batches/{batch.id}"})
+
+
+@router.get("", responses=answers.BATCH_PAGE)
+async def list_batches(
+    call: CallDep,
+    cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="How many batches a page has.")] = 20,
+) -> Response:
+    """List batches, newest first."""
+    page = await call.batches.list(uid=call.shown_uid, cursor=cursor, limit=limit)
+    batches = [batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
+    return json_response({"batches": batches, "next_cursor": page.next_cursor})
+
+
+@router.get("/{id}", responses=answers.BATCH)
+async def get_batch(call: CallDep, batch_id: Id) -> Response:
+    """Give one batch with its counts."""
+    batch = await call.batch(batch_id)
+    return json_response(batch_document(await call.batches.progress(batch.id)))
+
+
+@router.get("/{id}/items", responses=answers.ITEM_PAGE)
+async def list_items(
+    call: CallDep,
+    batch_id: Id,
+    after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines beyond this one.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many items a page has.")] = 100,
+) -> Response:
+    """List the items of a batch in line order, without reports."""
+    batch = await call.batch(batch_id)
+    items = await call.batches.items(batch.id, after=after, limit=limit)
+    more = items[-1].line if len(items) == limit else None
+    return json_response({"items": [item_document(item) for item in items], "next_after": more})
+
+
+@router.get("/{id}/results", responses=answers.RESULTS)
+async def get_results(call: CallDep, batch_id: Id) -> Response:
+    """Give every item with its attempt and report, in line order, as they are now."""
+    batch = await call.batch(batch_id)
+    return StreamingResponse(call.batches.results(batch.id), media_type="application/x-ndjson")
+
+
+@router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)
+async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
+    """Start nothing more of a batch, and end what is under way."""
+    batch = await call.batch(batch_id)
+    await call.batches.cancel(batch)
+    return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
+
+
+@router.get("/{id}/events", responses=answers.BATCH_EVENTS)
+async def follow_batch(
+    call: CallDep,
+    batch_id: Id,
+    last_event_id: Annotated[
+        str | None, Header(description="Taken, and not needed: every event tells all.")
+    ] = None,
+) -> Response:
+    """Follow a batch as server-sent events, up to `finished`."""
+    batch = await call.batch(batch_id)
+    told = of_batch(call.batches.follow(batch.id))
+    return EventStream(told, heartbeat_s=call.limits.heartbeat_s)

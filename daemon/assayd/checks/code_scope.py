@@ -1,0 +1,63 @@
+"""Reads what a text does at module level: its statements, the names it binds, where one can be added."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+_OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Give the statements of the module's own scope in order, those inside if, for, try and with included."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, _OTHER_SCOPES):
+            inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
+            pending.extend(reversed(inner))
+
+
+def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
+    """Give every name that is bound anywhere; None when a star import binds nobody knows what.
+
+    Args:
+        tree: the text.
+        leaving_out: nodes that do not count.
+    """
+    found: set[str] = set()
+    passed = {id(node) for node in leaving_out}
+    for node in ast.walk(tree):
+        if id(node) in passed:
+            continue
+        match node:
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {(alias.asname or alias.name).partition(".")[0] for alias in names}
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
+                found.add(name)
+            case _:
+                pass
+    return None if "*" in found else frozenset(found)
+
+
+def insertion_line(tree: ast.Module) -> int:
+    """Give the line before which a statement can be put at the top: after docstring and ``__future__``."""
+    for place, statement in enumerate(tree.body):
+        docstring = (
+            place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        )
+        future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        if not docstring and not future:
+            decorators = statement.decorator_list if isinstance(statement, _OTHER_SCOPES) else []
+            return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+    return (tree.body[-1].end_lineno or tree.body[-1].lineno) + 1

@@ -1,0 +1,129 @@
+"""The types that code nodes declare: which annotation means which, what a value has, which fits which.
+
+Only outer types count: ``list[dict]`` asks for a list. As in Python a bool is an int, and an int will do
+where a float is declared. A value's type is read from its own form, tags included, never from what a guest
+says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from assayd.guest.tagged import TAG, VALUE
+from assayd.model.submission import JsonValue
+
+ANYTHING = "anything"
+"""What a type means that is not checked."""
+
+_BY_NAME: Mapping[str, frozenset[str]] = {
+    **{
+        name: frozenset({name})
+        for name in (
+            "None", "bool", "bytes", "date", "Decimal", "dict", "float", "frozenset", "int", "list", "set",
+            "str", "time", "timedelta", "tuple",
+        )
+    },
+    "datetime": frozenset({"datetime"}),
+    "NoneType": frozenset({"None"}),
+    "Text": frozenset({"str"}),
+    "List": frozenset({"list"}),
+    "Dict": frozenset({"dict"}),
+    "DefaultDict": frozenset({"dict"}),
+    "OrderedDict": frozenset({"dict"}),
+    "Counter": frozenset({"dict"}),
+    "Mapping": frozenset({"dict"}),
+    "MutableMapping": frozenset({"dict"}),
+    "Set": frozenset({"set", "frozenset"}),
+    "FrozenSet": frozenset({"frozenset"}),
+    "Tuple": frozenset({"tuple"}),
+    "Sequence": frozenset({"list", "tuple", "str", "bytes"}),
+}  # fmt: skip
+_UNCHECKED = frozenset({"Any", "object"})
+
+_OF_JSON: Mapping[type, str] = {
+    type(None): "None",
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    list: "list",
+    dict: "dict",
+}
+_OF_TAG: Mapping[str, str] = {"decimal": "Decimal"}
+_WIDER: Mapping[str, tuple[str, ...]] = {
+    "bool": ("int", "float"),
+    "int": ("float",),
+    "datetime": ("date",),
+}
+"""What a type will do for, beside itself."""
+
+
+def meaning(names: Collection[str]) -> frozenset[str]:
+    """Give the types that the names in an annotation stand for; `ANYTHING` for those that are not checked."""
+    found: set[str] = set()
+    for name in names:
+        found |= _BY_NAME.get(name, {ANYTHING})
+    return frozenset(found)
+
+
+def unknown(names: Collection[str]) -> list[str]:
+    """Give the names that are types of which nothing is known here."""
+    return sorted(name for name in names if name not in _BY_NAME and name not in _UNCHECKED)
+
+
+def type_of(form: JsonValue) -> str:
+    """Name the type of a value in its JSON form; the form of an instance of another class is `ANYTHING`."""
+    if isinstance(form, dict) and TAG in form:
+        tag = form[TAG]
+        if not isinstance(tag, str) or VALUE not in form or tag == "object":
+            return ANYTHING
+        return _OF_TAG.get(tag, tag)
+    return _OF_JSON[type(form)]
+
+
+def fits(actual: str, declared: Collection[str]) -> bool:
+    """Tell whether a value of a type is one that is declared."""
+    if ANYTHING in declared:
+        return True
+    return actual in declared or any(wider in declared for wider in _WIDER.get(actual, ()))
+
+
+def written(types: Collection[str]) -> str:
+    """Write types as an annotation: ``list | None``."""
+    return " | ".join(sorted(types, key=lambda name: (name == "None", name)))
+
+
+_CALLS: Mapping[str, frozenset[str]] = {
+    "list": frozenset({"tuple", "set", "frozenset"}),
+    "set": frozenset({"list", "tuple", "frozenset"}),
+    "frozenset": frozenset({"list", "tuple", "set"}),
+    "tuple": frozenset({"list", "set", "frozenset"}),
+    "int": frozenset({"str", "float", "Decimal"}),
+    "float": frozenset({"str", "Decimal"}),
+    "str": frozenset({"int", "float", "Decimal", "date", "datetime", "time"}),
+    "Decimal": frozenset({"str", "int"}),
+    "bool": frozenset({"int", "str", "list", "dict"}),
+}
+_WAYS: Mapping[tuple[str, str], str] = {
+    ("list", "dict"): "list({}.values()), or [{}]",
+    ("dict", "list"): "dict(enumerate({}))",
+    ("str", "bytes"): "{}.decode()",
+    ("bytes", "str"): "{}.encode()",
+    ("str", "list"): "', '.join({})",
+    ("str", "dict"): "json.dumps({})",
+    ("datetime", "str"): "datetime.fromisoformat({})",
+    ("date", "str"): "date.fromisoformat({})",
+}
+_ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime", "date"})
+
+
+def conversion(actual: str, declared: Collection[str], value: str) -> str | None:
+    """Write how a value of one type becomes one of a declared type; None when there is no usual way."""
+    for wanted in sorted(declared):
+        if (way := _WAYS.get((wanted, actual))) is not None:
+            return way.replace("{}", value)
+        if actual in _CALLS.get(wanted, ()):
+            return f"{wanted}({value})"
+        if wanted == "list" and actual in _ONE:
+            return f"[{value}]"
+    return None

@@ -1,0 +1,145 @@
+"""Checks one bash script: the rules on what it runs, reads, writes and sets.
+
+Every command counts, wherever it stands: in a function, a loop, a substitution, a here-document, an
+arithmetic expression. All violations are given at once, in source order. Rules stand with their bad lines in
+the modules that decide them; `RULES` lists all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assayd.checks.caps import FINDINGS
+from assayd.checks.shell import source
+from assayd.checks.shell.assignments import check_name, check_setting
+from assayd.checks.shell.builtins import check_nameref, names_set
+from assayd.checks.shell.commands import check_background, check_function, check_invocation
+from assayd.checks.shell.expansions import check_expansion
+from assayd.checks.shell.hidden import check_hidden
+from assayd.checks.shell.nodes import Node, walk
+from assayd.checks.shell.paths import descends
+from assayd.checks.shell.redirections import check_redirection
+from assayd.checks.shell.resolve import Form, Invocation, invocations
+from assayd.checks.shell.rules import COMMAND_RULES
+from assayd.checks.shell.script import Script, functions_of
+from assayd.checks.shell.source import ShellSource
+from assayd.checks.shell.variables import Known, find_settings, set_by_builtin
+from assayd.checks.shell.words import arguments_of, literal
+from assayd.model.finding import Finding
+from assayd.model.policy import CommandPolicy, NetworkPolicy
+
+RULES = (*source.RULES, *COMMAND_RULES)
+_CLOSED = NetworkPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command that a script may run, and the line where."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellCheck:
+    """What was found in a script, and the commands that it names, both in source order."""
+
+    findings: tuple[Finding, ...]
+    commands: tuple[Command, ...] = ()
+
+
+def parse_script(text: str) -> tuple[Finding, ...]:
+    """Say whether a text is bash: no finding, or why it is not."""
+    return source.parse(text).findings
+
+
+def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy = _CLOSED) -> ShellCheck:
+    """Check a script; of a text that is not bash, only that is said.
+
+    Args:
+        text: the script, as it will run.
+        commands: what it may run.
+        network: what curl may reach.
+    """
+    parsed = source.parse(text)
+    if parsed.root is None:
+        return ShellCheck(findings=parsed.findings)
+    script = _look(parsed, parsed.root, commands, network)
+    for call in script.calls:
+        check_invocation(script, call)
+    for setting in script.settings:
+        check_setting(script, setting)
+    for node in walk(parsed.root):
+        _check_node(script, node)
+    check_hidden(script, parsed.root)
+    named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
+    return ShellCheck(
+        findings=_in_order(script.findings),
+        commands=tuple(Command(name=name, line=line) for line, name in sorted(named)),
+    )
+
+
+def _look(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> Script:
+    calls = invocations(root, parsed)
+    settings = find_settings(root)
+    by_builtin = [one for call in calls for one in set_by_builtin(call.call, names_set(call))]
+    known = Known([*settings, *by_builtin])
+    return Script(
+        source=parsed,
+        commands=commands,
+        network=network,
+        calls=calls,
+        settings=settings,
+        known=known,
+        functions=functions_of(root),
+        deepest=sum(_depth(call, known) for call in calls),
+    )
+
+
+def _depth(call: Invocation, known: Known) -> float:
+    """Tell how many folders down a command changes the directory."""
+    if call.name != "cd" or call.form is not Form.PLAIN:
+        return 0
+    folders = (value for word in call.arguments for one in arguments_of(word, known) for value in one.values)
+    return max((descends(folder) for folder in folders if folder != "-"), default=0)
+
+
+def _check_node(script: Script, node: Node) -> None:
+    for redirection in node.nodes("Redirs"):
+        check_redirection(script, redirection)
+    match node.kind:
+        case "FuncDecl":
+            check_function(script, node)
+        case "DeclClause":
+            _check_declaration(script, node)
+        case "CoprocClause":
+            check_background(script, node)
+        case "" if node.fields.get("Background") or node.fields.get("Coprocess") or node.fields.get("Disown"):
+            check_background(script, node)
+        case _:
+            check_expansion(script, node)
+
+
+def _check_declaration(script: Script, node: Node) -> None:
+    """Judge ``declare``, ``export`` and the like, which have a form of their own in the grammar."""
+    variant = node.node("Variant")
+    name = variant.text("Value") if variant is not None else ""
+    if name not in script.commands.builtins or name in script.commands.blocked:
+        message = f"The builtin {name} may not be used."
+        script.error(node, "builtin.not_allowed", message, "Assign the variable without it: x=1.")
+    for argument in node.nodes("Args"):
+        word = argument.node("Value")
+        if not argument.flag("Naked") or word is None:
+            continue
+        text = literal(word)
+        if text is not None and text.startswith(("-", "+")):
+            if "n" in text and name != "export":
+                check_nameref(script, word)
+        else:
+            check_name(script, word, name, node)
+
+
+def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    distinct = {(f.line or 0, f.column or 0, f.rule, f.message): f for f in findings}
+    return tuple(distinct[key] for key in sorted(distinct))[:FINDINGS]

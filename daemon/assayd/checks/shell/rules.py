@@ -1,0 +1,86 @@
+"""The rules on what scripts do, with a bad line and what to do instead for each."""
+
+from __future__ import annotations
+
+from assayd.model.finding import Rule, Severity
+
+_ERRORS = (
+    (
+        "command.not_allowed",
+        "A command that is not allowed",
+        "Bad: frob x. Good: f() { echo x; }; f.",
+    ),
+    (
+        "command.blocked",
+        "A command that is blocked",
+        "Bad: rm data/x. Good: leave it; the directory is thrown away.",
+    ),
+    ("command.path", "A command that is named by a path", "Bad: /bin/cat x. Good: cat x."),
+    ("command.obscured", "A command's name that is not written in one piece", "Bad: c'a't x. Good: cat x."),
+    ("command.dynamic", "A command that is known only when it runs", "Bad: $tool x. Good: cat x."),
+    ("command.coproc", "A process beside the script", "Bad: coproc cat. Good: producer | consumer."),
+    ("builtin.not_allowed", "A builtin that is not allowed", 'Bad: eval "$x". Good: the command itself.'),
+    ("builtin.option", "A builtin with an option that is refused", "Bad: set -k. Good: set -euo pipefail."),
+    ("function.name", "A function that hides a command", "Bad: cat() { :; }. Good: show() { cat; }."),
+    ("option.refused", "An option that the policy refuses", "Bad: sort --compress-program=x. Good: sort."),
+    ("option.dynamic", "An option that is known only when it runs", "Bad: sort --$x. Good: sort --reverse."),
+    ("path.outside", "A path outside the sandbox directory", "Bad: cat /etc/passwd. Good: cat data/x."),
+    ("redirect.network", "A network connection by a path", "Bad: cat < /dev/tcp/h/80. Good: cat < data/x."),
+    ("variable.protected", "A variable that scripts may not set", "Bad: PATH=tmp. Good: path=tmp."),
+    ("variable.ifs", "IFS set for more than one read", "Bad: IFS=,. Good: IFS=, read -r a b."),
+    ("variable.dynamic_name", "A variable whose name is known only then", 'Bad: read "$x". Good: read -r x.'),
+    ("variable.nameref", "A variable that stands for another", "Bad: declare -n x=y. Good: declare -A map."),
+    ("expansion.prompt", "An expansion that runs its value", "Bad: ${x@P}. Good: $x."),
+    ("expansion.indirect", "An expansion of a variable named elsewhere", "Bad: ${!x}. Good: ${map[$x]}."),
+    (
+        "shell.ambiguous",
+        "A text that bash may expand",
+        'Bad: "${x:-\'$(cat f)\'}". Good: y=$(cat f); "${x:-$y}".',
+    ),
+    ("quote.locale", "A text that a catalogue may replace", 'Bad: $"text". Good: "text".'),
+    ("arithmetic.hidden_command", "A text that arithmetic runs", "Bad: x='a[$(cat f)]'. Good: x=$(cat f)."),
+    (
+        "awk.execute",
+        "An awk program that runs a command",
+        "Bad: awk '{ system(\"x\") }'. Good: awk '{ print }'.",
+    ),
+    (
+        "awk.load",
+        "An awk program that loads or looks up code",
+        "Bad: awk '@load \"x\"'. Good: functions in it.",
+    ),
+    (
+        "awk.dynamic",
+        "An awk program that is known only then",
+        'Bad: awk "$x". Good: awk -v n="$x" \'{ print n }\'.',
+    ),
+    (
+        "awk.unreadable",
+        "An awk program that cannot be read",
+        "Bad: awk '{ print \"x }'. Good: awk '{ print \"x\" }'.",
+    ),
+    ("sed.execute", "A sed script that runs a command", "Bad: sed 's/a/b/e'. Good: sed 's/a/b/'."),
+    ("sed.dynamic", "A sed script that is known only then", 'Bad: sed "$x". Good: sed "s/a/$x/".'),
+    ("sed.unreadable", "A sed script that cannot be read", "Bad: sed 's/a/b'. Good: sed 's/a/b/'."),
+    ("curl.no_network", "curl without an open host", "Bad: curl https://a.example. Good: files under data/."),
+    ("curl.url", "An address that is not open", 'Bad: curl "$url". Good: curl "https://open.example/$path".'),
+    ("curl.option", "An option of curl that is not allowed", "Bad: curl -K f. Good: curl -sS -o data/x URL."),
+)
+_WARNINGS = (
+    (
+        "path.undecided",
+        "A path that is known only when it runs",
+        'Bad: cat a > "$x". Good: cat a > "tmp/$x".',
+    ),
+    ("argument.undecided", "Arguments that may be options", 'Bad: sort $x. Good: sort "$x".'),
+    ("sed.undecided", "A value inside a sed script", 'Bad: sed "s/a/$x/". Good: awk -v x="$x" \'…\'.'),
+    ("process.not_awaited", "A process that nothing waits for", "Bad: cat f &. Good: cat f & wait."),
+)
+
+COMMAND_RULES = (
+    *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
+    *(
+        Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
+        for rule, title, example in _WARNINGS
+    ),
+)

@@ -1,0 +1,99 @@
+"""Cuts a text into the tokens that SQLite sees in it; comments and white space are none.
+
+Follows SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments do not nest, only
+five characters are white space, and every character beyond ASCII belongs to a name.
+
+    /* /* */ DELETE FROM t; -- */    DELETE is a statement here: the comment has ended
+    'it''s; DROP TABLE t'            one string
+    a\u00a0WHERE                     one name: to SQLite this is not a blank
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a token is."""
+
+    WORD = "word"
+    """A keyword or a plain name."""
+    NAME = "name"
+    """A quoted name."""
+    TEXT = "text"
+    """A string or a blob."""
+    NUMBER = "number"
+    """A number."""
+    PARAMETER = "parameter"
+    """A place for a value, such as ``?`` or ``:name``."""
+    SIGN = "sign"
+    """An operator, a bracket, a comma or a semicolon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; `start` is its place in the text."""
+
+    kind: Kind
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        """Give the place behind it."""
+        return self.start + len(self.text)
+
+    def says(self, *words: str) -> bool:
+        """Tell whether it is one of these keywords, or the sign of that text."""
+        return self.kind in {Kind.WORD, Kind.SIGN} and self.text.upper() in words and self.text.isascii()
+
+
+class NotSql(ValueError):
+    """A character, at `place`, with which no token of SQLite begins."""
+
+    def __init__(self, place: int, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+_NAME_START = r"A-Za-z_\x80-\U0010ffff"
+_TOKEN = re.compile(
+    rf"""
+      (?P<blank>   [ \t\n\f\r]++ | --[^\n]*+ | /\*(?:[^*]|\*(?!/))*+(?:\*/|\Z) )
+    | (?P<text>    [xX]?'(?:[^']|'')*+' )
+    | (?P<name>    "(?:[^"]|"")*+" | `(?:[^`]|``)*+` | \[[^\]]*+\] )
+    | (?P<number>  (?: 0[xX][0-9a-fA-F]++ | (?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)? )
+                   (?![{_NAME_START}0-9$]) )
+    | (?P<word>    [{_NAME_START}][{_NAME_START}0-9$]*+ )
+    | (?P<parameter> \?[0-9]*+ | [:@$\#][{_NAME_START}0-9$:]++ )
+    | (?P<sign>    ->>|->|\|\||<<|>>|<=|>=|<>|==|!=|[-+*/%=<>&|~(),.;] )
+    """,
+    re.VERBOSE,
+)
+
+
+def tokenize(text: str) -> Iterator[Token]:
+    """Give the tokens of a text.
+
+    Raises: NotSql where SQLite sees none.
+    """
+    place = 0
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None:
+            raise NotSql(place, _complaint(text, place))
+        if found.lastgroup != "blank":
+            yield Token(Kind(str(found.lastgroup)), found[0], place)
+        place = found.end()
+
+
+def _complaint(text: str, place: int) -> str:
+    quote = text[place]
+    if quote in "'\"`[":
+        return f"a text that begins with {quote} here never ends"
+    if quote.isdigit() or quote == ".":
+        return "a number that goes over into a name"
+    return f"the character {quote!a} is not part of SQL"

@@ -1,0 +1,55 @@
+"""The database of an attempt: bytes in the runner, and a file only while a `sql` unit runs.
+
+So no other unit ever meets it, and a unit that fails leaves it as it was.
+"""
+
+from __future__ import annotations
+
+from .workdir import WorkDirectory
+
+FOLDER = ".database"
+FILE = f"{FOLDER}/pipeline.sqlite"
+"""Where the file is, relative to the work directory. SQLite puts its journals beside it."""
+
+RESULT = "database.sqlite"
+"""What the database is called among the declared outputs."""
+
+
+class Database:
+    """Bytes that only a unit which ended well can change."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._given = bytearray()
+        self._content: bytes | None = None
+
+    def add(self, body: bytes) -> None:
+        """Take a part of the database that the attempt begins with."""
+        self._given += body
+
+    @property
+    def changed(self) -> bytes | None:
+        """Give the database if it is not what it was at the beginning."""
+        return None if self._content is None or self._content == self._given else self._content
+
+    def lay(self, work: WorkDirectory) -> None:
+        """Make the file, or nothing of it. Raises: OSError."""
+        work.remove(FOLDER)
+        try:
+            work.lay(FILE, self._given if self._content is None else self._content)
+        except OSError:
+            work.remove(FOLDER)
+            raise
+
+    def take(self, work: WorkDirectory, *, keep: bool) -> str | None:
+        """Remove the file, and keep what it holds if so; tell what is wrong with it."""
+        try:
+            content = work.read(FILE, self.most_bytes) if keep else None
+        except OSError as problem:
+            return f"the database cannot be read: {problem.strerror}"
+        finally:
+            work.remove(FOLDER)
+        if keep and content is None:
+            return "the database is too large, or no file any more"
+        self._content = content or self._content
+        return None

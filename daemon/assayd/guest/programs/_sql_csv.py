@@ -1,0 +1,120 @@
+"""Files of the sandbox as tables: ``SELECT … FROM "data/sales.csv"`` reads that file.
+
+Each file that the text names so becomes a temporary table before the first statement runs. Its first line
+names the columns; all are TEXT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_NAMED = re.compile(r'"([^"\n]+\.[ct]sv)"|\[([^\]\n]+\.[ct]sv)\]|`([^`\n]+\.[ct]sv)`', re.IGNORECASE)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_FIELD_CHARS = 16 * 2**20
+
+
+class BadCsv(Exception):
+    """A file cannot be read as a table."""
+
+
+def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
+    """Make a table of each file that a text names; give, by name, why others could not be opened.
+
+    Raises: BadCsv, sqlite3.Error.
+    """
+    missing: dict[str, str] = {}
+    csv.field_size_limit(_MOST_FIELD_CHARS)
+    for name in dict.fromkeys("".join(groups) for groups in _NAMED.findall(text)):
+        if _is_table(connection, name):
+            continue
+        try:
+            descriptor = _open(name)
+        except OSError as problem:
+            missing[name] = problem.strerror or "it cannot be opened"
+        else:
+            _load(connection, name, descriptor)
+    return missing
+
+
+def _is_table(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (name,))
+    return found.fetchone() is not None
+
+
+def _open(name: str) -> int:
+    """Open a file below the work directory, which is the current one; links are not followed."""
+    *folders, last = name.split("/")
+    here = os.open(".", _FOLDER)
+    try:
+        for folder in folders:
+            inner = os.open(folder, _FOLDER, dir_fd=here) if folder != ".." else _refuse()
+            os.close(here)
+            here = inner
+        return os.open(last, _FILE, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _refuse() -> int:
+    raise PermissionError(1, "it is outside the sandbox")
+
+
+def _load(connection: sqlite3.Connection, name: str, descriptor: int) -> None:
+    with open(descriptor, encoding="utf-8-sig", newline="") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BadCsv(f"{name} is not a regular file")
+        with _told(name):
+            rows = csv.reader(stream, delimiter="\t" if name.lower().endswith(".tsv") else ",", strict=True)
+            columns = _columns(name, next(rows, []))
+            table = _quoted(name)
+            connection.execute("BEGIN")
+            connection.execute(f"CREATE TEMP TABLE {table} ({', '.join(f'{c} TEXT' for c in columns)})")
+            places = ", ".join("?" * len(columns))
+            insert = f"INSERT INTO temp.{table} VALUES ({places})"  # noqa: S608 - the name is quoted
+            connection.executemany(insert, _padded(name, rows, len(columns)))
+            connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except csv.Error as problem:
+        raise BadCsv(f"{name}: {problem}") from None
+    except UnicodeDecodeError:
+        raise BadCsv(f"{name} is not UTF-8 text") from None
+
+
+def _columns(name: str, heads: Sequence[str]) -> list[str]:
+    """Give the quoted names of the columns, each once."""
+    if not heads:
+        raise BadCsv(f"{name} has no first line that names its columns")
+    taken: dict[str, int] = {}
+    columns = []
+    for number, head in enumerate(heads, 1):
+        column = head.strip() or f"column_{number}"
+        taken[column.lower()] = count = taken.get(column.lower(), 0) + 1
+        columns.append(_quoted(column if count == 1 else f"{column}_{count}"))
+    return columns
+
+
+def _padded(name: str, rows: Iterator[list[str]], width: int) -> Iterator[list[str | None]]:
+    for number, row in enumerate(rows, 2):
+        if len(row) > width:
+            raise BadCsv(f"{name}, record {number}: {len(row)} fields, and {width} columns")
+        if row:
+            yield [*row, *[None] * (width - len(row))]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""').replace("\0", "") + '"'

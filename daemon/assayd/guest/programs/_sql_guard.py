@@ -1,0 +1,107 @@
+"""What SQLite may do for submitted statements: limits, settings, and the authorizer that it asks.
+
+Everything is refused that is not listed; the static rules say the same earlier and with more words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_PASSED = (
+    "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "TRANSACTION", "SAVEPOINT",
+    "ALTER_TABLE", "CREATE_TABLE", "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX",
+    "CREATE_VIEW", "CREATE_TEMP_VIEW", "REINDEX",
+)  # fmt: skip
+_PASSED_IN_SCHEMAS = ("CREATE_TRIGGER",)
+_REFUSED = (
+    "ATTACH", "DETACH", "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW",
+    "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_TEMP_TRIGGER", "DROP_VTABLE", "CREATE_TRIGGER",
+    "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
+)  # fmt: skip
+"""Only for words; what stands in no list is refused too."""
+_FUNCTIONS = frozenset(
+    {
+        "load_extension", "fts3_tokenizer", "readfile", "writefile", "edit",
+        # What ALTER TABLE does its renaming and dropping with.
+        "sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column",
+    }
+)  # fmt: skip
+_TABLES = frozenset({"sqlite_dbpage"})
+
+_LIMITS = (
+    ("LENGTH", 16 * 2**20),
+    ("SQL_LENGTH", 2**20),
+    ("EXPR_DEPTH", 500),
+    ("COMPOUND_SELECT", 500),
+    ("FUNCTION_ARG", 100),
+    ("ATTACHED", 0),
+    ("LIKE_PATTERN_LENGTH", 1000),
+    ("TRIGGER_DEPTH", 100),
+    ("WORKER_THREADS", 0),
+)
+_SETTINGS = (
+    "locking_mode = EXCLUSIVE",  # no shared memory file beside it
+    "temp_store = MEMORY",
+    "synchronous = OFF",  # a step that fails is thrown away as a whole
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "mmap_size = 0",
+)
+
+
+class Guard:
+    """An authorizer. `refused` tells what it has refused last."""
+
+    def __init__(self, *, schema: bool, pragmas: frozenset[str]) -> None:
+        import sqlite3
+
+        names = (*_PASSED, *_PASSED_IN_SCHEMAS) if schema else _PASSED
+        self._passed = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in names)
+        self._words = {getattr(sqlite3, f"SQLITE_{name}"): name.replace("_", " ") for name in _REFUSED}
+        self._pragmas = pragmas | {"foreign_keys"} if schema else pragmas
+        self._pragma, self._function = sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_FUNCTION
+        self._ok, self._deny = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
+        self.refused = ""
+
+    def __call__(
+        self, action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None
+    ) -> int:
+        """Answer SQLite, which asks once for each thing that a statement is going to do."""
+        if self._allows(action, (first or "").lower(), (second or "").lower()):
+            return self._ok
+        named = second if action == self._function else first
+        self.refused = f"{self._words.get(action, f'action {action}')} {named or ''}".rstrip()
+        return self._deny
+
+    def _allows(self, action: int, first: str, second: str) -> bool:
+        if action == self._pragma:
+            return first in self._pragmas
+        if action == self._function:
+            return second not in _FUNCTIONS
+        return action in self._passed and first not in _TABLES
+
+
+def connect(path: str, *, max_bytes: int, schema: bool) -> sqlite3.Connection:
+    """Open the database with all that confines it, but for the guard. Raises: sqlite3.Error."""
+    import sqlite3
+
+    connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+    connection.text_factory = _text
+    for name, most in _LIMITS:
+        connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), most)
+    for setting in _SETTINGS:
+        connection.execute(f"PRAGMA {setting}")
+    connection.execute(f"PRAGMA foreign_keys = {'OFF' if schema else 'ON'}")
+    (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if journal != "wal":
+        connection.execute("PRAGMA journal_mode = MEMORY")
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes}")
+    return connection
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,57 @@
+"""Cuts a text into statements where SQLite says that one is complete, and finds the place of an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_BLANK = re.compile(r"(?:[ \t\n\f\r;]|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_NAMED = re.compile(
+    r'near "(.+)": syntax error|unrecognized token: "(.+)"'
+    r"|no such (?:column|table|function|index): (?:\w+\.)*(\w+)"
+    r"|has no column named (\w+)|(?:table|view|index) (\w+) already exists"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement, beginning with its first word. `number` counts from 1."""
+
+    number: int
+    start: int
+    text: str
+
+
+def split(text: str) -> Iterator[Statement]:
+    """Give the statements of a text; comments between them belong to none."""
+    number, start = 0, _code_from(text, 0)
+    while start < len(text):
+        number, end = number + 1, _end(text, start)
+        yield Statement(number=number, start=start, text=text[start:end])
+        start = _code_from(text, end)
+
+
+def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
+    """Give line and column of what a message speaks of; of the statement, where that is not certain."""
+    found = _NAMED.search(message)
+    name = next(filter(None, found.groups()), None) if found else None
+    offset = statement.start
+    if name is not None and statement.text.count(name) == 1:
+        offset += statement.text.index(name)
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _code_from(text: str, start: int) -> int:
+    found = _BLANK.match(text, start)
+    return found.end() if found else start
+
+
+def _end(text: str, start: int) -> int:
+    import sqlite3
+
+    for semicolon in re.finditer(";", text[start:]):
+        end = start + semicolon.end()
+        if sqlite3.complete_statement(text[start:end]):
+            return end
+    return len(text)

@@ -1,0 +1,49 @@
+"""Selected rows as text: a line of column names, then a line per row, separated by tabs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_ROWS_AT_ONCE = 200
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPES = {**_CONTROL, 9: "\\t", 10: "\\n", 13: "\\r"}
+
+
+class Printer:
+    """Prints up to so many rows of all statements together, and counts all."""
+
+    def __init__(self, *, max_rows: int, max_cell_chars: int) -> None:
+        self.rows = 0
+        self._left = max_rows
+        self._most_chars = max_cell_chars
+        self._began = False
+
+    def show(self, number: int, cursor: sqlite3.Cursor) -> None:
+        """Print what a statement selects; it is run to its end, whatever is shown of it."""
+        before, room = self.rows, self._left
+        self._line([name for name, *_ in cursor.description or ()], apart=self._began)
+        self._began = True
+        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            self.rows += len(rows)
+            for row in rows[: self._left]:
+                self._line(row)
+            self._left = max(self._left - len(rows), 0)
+        selected = self.rows - before
+        if selected > room:
+            print(f"statement {number}: {selected} rows, {room} shown", file=sys.stderr)
+
+    def _line(self, cells: tuple[object, ...] | list[str], *, apart: bool = False) -> None:
+        sys.stdout.write("\n" * apart + "\t".join(map(self._cell, cells)) + "\n")
+
+    def _cell(self, value: object) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, bytes):
+            text = f"x'{value[: self._most_chars].hex()}'"
+        else:
+            text = str(value)[: self._most_chars + 1].translate(_ESCAPES)
+        return text if len(text) <= self._most_chars else text[: self._most_chars] + "…"

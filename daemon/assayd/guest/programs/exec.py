@@ -1,0 +1,34 @@
+"""`exec`: become another program of the image.
+
+Arguments: argv, env. When the program starts, the report pipe closes with it: neither it nor what it starts
+can write a record, so a record tells that it never started. Its wait status is all that there is else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+
+from ..reporter import Record
+from . import Context
+from ._text import argument
+
+IN_PYTHON = False
+
+
+def run(arguments: Mapping[str, object], context: Context) -> Record:
+    """Turn this process into the program; comes back only when that fails."""
+    argv: list[str] = argument(arguments, "argv", list)
+    added: dict[str, str] = argument(arguments, "env", dict)
+    try:
+        os.execvpe(argv[0], argv, {**context.environment, **added})  # noqa: S606 - that is what it is for
+    except OSError as problem:
+        return _not_executed(problem.errno or errno.EINVAL)
+    except ValueError:
+        return _not_executed(errno.EINVAL)
+
+
+def _not_executed(number: int) -> Record:
+    error = errno.errorcode.get(number, str(number))
+    return {"status": "not_executed", "error": error, "message": os.strerror(number)}

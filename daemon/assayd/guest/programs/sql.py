@@ -1,0 +1,120 @@
+"""`sql`: run statements against the database that the runner holds.
+
+Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, max_rows, max_cell_chars, max_bytes. What
+is selected is printed; the record says how far it came. A unit that does not end with ``returned`` leaves
+the database as it was. See docs/guest-protocol.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ..database import FILE
+from ..reporter import Record
+from . import Context
+from ._sql_csv import BadCsv, load_files
+from ._sql_guard import Guard, connect
+from ._sql_split import Statement, place, split
+from ._sql_table import Printer
+from ._text import argument
+
+if TYPE_CHECKING:
+    import sqlite3
+
+IN_PYTHON = False
+
+_MOST_CHARS = 2000
+
+
+class _Unfit(Exception):
+    """The database cannot be used, or would be left in a state that it must not have."""
+
+
+def run(arguments: Mapping[str, object], context: Context) -> Record:
+    """Run the statements in order, up to the first that fails."""
+    import sqlite3
+
+    mode = argument(arguments, "mode", str)
+    job = _Job(arguments, guard=Guard(schema=mode == "schema", pragmas=_pragmas(arguments)))
+    try:
+        most = argument(arguments, "max_bytes", int)
+        with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
+            job.check(connection) if mode == "check" else job.run(connection)
+    except (sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError) as problem:
+        return job.failed(problem)
+    return {"status": "returned", **job.counts}
+
+
+def _pragmas(arguments: Mapping[str, object]) -> frozenset[str]:
+    names: list[str] = argument(arguments, "pragmas", list)
+    return frozenset(names)
+
+
+class _Job:
+    """One text on its way: which statement is under way, and what came of those before."""
+
+    def __init__(self, arguments: Mapping[str, object], guard: Guard) -> None:
+        self._text = argument(arguments, "sql", str)
+        self._guard = guard
+        self._printer = Printer(
+            max_rows=argument(arguments, "max_rows", int),
+            max_cell_chars=argument(arguments, "max_cell_chars", int),
+        )
+        self._missing: dict[str, str] = {}
+        self._current: Statement | None = None
+        self._done = 0
+        self._changes = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count statements that were run, rows that were selected, rows that were changed."""
+        return {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """See that the file is a sound database. Raises: sqlite3.Error, _Unfit."""
+        (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if answer != "ok":
+            raise _Unfit(f"database disk image is malformed: {answer}")
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError."""
+        self._missing = load_files(connection, self._text)
+        connection.set_authorizer(self._guard)
+        before = connection.total_changes
+        for statement in split(self._text):
+            self._current = statement
+            cursor = connection.execute(statement.text)
+            if cursor.description is not None:
+                self._printer.show(statement.number, cursor)
+            self._done += 1
+            self._changes = connection.total_changes - before
+        if connection.in_transaction:
+            raise _Unfit("the step ends inside a transaction: COMMIT is missing")
+
+    def failed(self, problem: BaseException) -> Record:
+        """Give the record of a failure, and print it."""
+        message = self._words(problem)[:_MOST_CHARS]
+        line, column = place(self._text, self._current, message) if self._current else (None, None)
+        where = f"line {line}, column {column}: " if line is not None else ""
+        print(f"{where}{message}", file=sys.stderr)
+        return {
+            "status": "failed",
+            **self.counts,
+            "statement": self._current.number if self._current else None,
+            "text": self._current.text[:_MOST_CHARS] if self._current else None,
+            "line": line,
+            "column": column,
+            "message": message,
+            "code": getattr(problem, "sqlite_errorname", None),
+        }
+
+    def _words(self, problem: BaseException) -> str:
+        """Say what went wrong in SQLite's words, and what it does not say: which act, which file."""
+        message = str(problem) or type(problem).__name__
+        if getattr(problem, "sqlite_errorname", None) == "SQLITE_AUTH" and self._guard.refused:
+            return f"not authorized: {self._guard.refused}"
+        name = message.removeprefix("no such table: ")
+        return f'unable to open "{name}": {self._missing[name]}' if name in self._missing else message

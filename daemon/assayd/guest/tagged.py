@@ -1,0 +1,202 @@
+"""Values that JSON has no form for, as objects with a tag, both ways: ``{"$py": "set", "value": [1, 2]}``.
+
+What goes out comes back in as an equal value of the same type. Plain JSON stays as it is; an object that
+holds the tag itself, or a key that JSON has no form for, goes as a list of pairs. What has no tag at all
+(instances of other classes) goes out as ``object`` with the name of its type, and never comes in.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+
+from . import private
+from .values import MAX_KEY, MAX_STRING, Pairs, Rendered, Renderer, is_a, type_name
+
+private.isolate(globals())
+
+TAG = "$py"
+VALUE = "value"
+FLOATS = ("nan", "inf", "-inf")
+
+Json = object
+
+
+def render_tagged(value: object) -> Rendered:
+    """Give the tagged form of a value. `notes` is empty when it comes back as it was."""
+    return _Tagging().rendered(value)
+
+
+def restore(value: Json) -> object:
+    """Give the value that a tagged form stands for; plain lists and objects in it may be the form's own.
+
+    Raises: ValueError, TypeError or OverflowError for a tag that is not ours, or a value that is not its own.
+    """
+    if type(value) is list:
+        return _restored(value)
+    if type(value) is not dict:
+        return value
+    if TAG in value:
+        return _restore_tagged(value)
+    if _NESTED.isdisjoint(map(type, value.values())):
+        return value
+    return {key: restore(element) for key, element in value.items()}
+
+
+def _restored(elements: list[Json]) -> list[object]:
+    if _NESTED.isdisjoint(map(type, elements)):
+        return elements
+    return [restore(element) for element in elements]
+
+
+def _restore_tagged(form: dict[str, Json]) -> object:
+    tag = form[TAG]
+    if form.keys() != {TAG, VALUE} or type(tag) is not str or tag not in _READERS:
+        raise ValueError(f"an object with {TAG} has {VALUE} beside it, and names one of {', '.join(TAGS)}")
+    return _READERS[tag](form[VALUE])
+
+
+def _elements(value: Json) -> list[object]:
+    if type(value) is not list:
+        raise ValueError("its value is not an array")
+    return _restored(value)
+
+
+def _pairs(value: Json) -> dict[object, object]:
+    pairs = _elements(value)
+    for pair in pairs:
+        if type(pair) is not list or len(pair) != 2:
+            raise ValueError("its value is not an array of pairs")
+    found = {pair[0]: pair[1] for pair in pairs if type(pair) is list}
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _text(value: Json) -> str:
+    if type(value) is not str:
+        raise ValueError("its value is not text")
+    return value
+
+
+def _bytes(value: Json) -> bytes:
+    return a2b_base64(_text(value).encode("ascii"), strict_mode=True)
+
+
+def _float(value: Json) -> float:
+    if value not in FLOATS:
+        raise ValueError(f"its value is none of {', '.join(FLOATS)}")
+    return float(_text(value))
+
+
+def _decimal(value: Json) -> Decimal:
+    try:
+        return Decimal(_text(value))
+    except ArithmeticError:
+        raise ValueError("its value is not a decimal number") from None
+
+
+def _timedelta(value: Json) -> timedelta:
+    parts = [part for part in _elements(value) if type(part) is int]
+    if len(parts) != 3:
+        raise ValueError("its value is not days, seconds and microseconds")
+    return timedelta(*parts)
+
+
+_NESTED = frozenset({list, dict})
+_READERS: Mapping[str, Callable[[Json], object]] = {
+    "tuple": lambda value: tuple(_elements(value)),
+    "set": lambda value: set(_elements(value)),
+    "frozenset": lambda value: frozenset(_elements(value)),
+    "dict": _pairs,
+    "bytes": _bytes,
+    "float": _float,
+    "decimal": _decimal,
+    "datetime": lambda value: datetime.fromisoformat(_text(value)),
+    "date": lambda value: date.fromisoformat(_text(value)),
+    "time": lambda value: time.fromisoformat(_text(value)),
+    "timedelta": _timedelta,
+}
+TAGS = tuple(_READERS)
+
+
+def _base64(value: bytes | bytearray) -> str:
+    return b2a_base64(value, newline=False).decode()
+
+
+def _parts(value: timedelta) -> list[int]:
+    parts = (timedelta.__dict__[name] for name in ("days", "seconds", "microseconds"))
+    return [part.__get__(value) for part in parts]
+
+
+# A datetime is a date, so it comes first.
+_WRITERS: tuple[tuple[type, str, Callable[..., Json]], ...] = (
+    (bytes, "bytes", _base64),
+    (bytearray, "bytes", _base64),
+    (Decimal, "decimal", Decimal.__str__),
+    (datetime, "datetime", datetime.isoformat),
+    (date, "date", date.isoformat),
+    (time, "time", time.isoformat),
+    (timedelta, "timedelta", _parts),
+)
+
+
+class _Tagging(Renderer):
+    """Renders with tags; every level of JSON counts as depth."""
+
+    def _odd_float(self, value: float, path: str) -> object:
+        return self._tagged("float", float.__repr__(value))
+
+    def _other(self, value: object, path: str) -> object:
+        for kind, tag, write in _WRITERS:
+            if is_a(value, kind):
+                return self._scalar(value, kind, tag, write, path)
+        return self._replace(value, path, "has no form here")
+
+    def _scalar(self, value: object, kind: type, tag: str, write: Callable[..., Json], path: str) -> object:
+        try:
+            form = write(value)
+        except BaseException:  # noqa: BLE001 - a time zone is asked for its offset, and may be guest code
+            return self._replace(value, path, "cannot be read")
+        if kind is bytearray:
+            self._note(path, "a bytearray, shown as bytes")
+        else:
+            self._note_subclass(value, kind, path)
+        if is_a(form, str) and len(form) > MAX_STRING:
+            self._cut(path, f"a {tag} of {len(form)} characters, left out")
+            form = ""
+        return self._tagged(tag, form)
+
+    def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
+        if all(_is_plain_key(key) for key, _ in pairs):
+            return self._object(pairs, path, depth)
+        listed = [[key, element] for key, element in pairs]
+        return self._tagged("dict", self._array(list(listed), path, depth + 1))
+
+    def _sequence(self, base: type, elements: list[object], path: str, depth: int) -> object:
+        if base is list:
+            return self._array(elements, path, depth)
+        rendered = self._array(elements, path, depth + 1)
+        if base is not tuple:
+            # Sets have no order; ours makes equal sets equal texts.
+            rendered.sort(key=repr)
+        return self._tagged(base.__name__, rendered)
+
+    def _tagged(self, tag: str, form: Json) -> Json:
+        self._items_left -= 2
+        self._containers_left -= 1
+        return {TAG: tag, VALUE: form}
+
+    def _note_container(self, value: object, base: type, path: str) -> None:
+        self._note_subclass(value, base, path)
+
+    def _replace(self, value: object, path: str, problem: str) -> object:
+        name = type_name(value)
+        self._note(path, f"{name} {problem}")
+        return {TAG: "object", VALUE: name}
+
+
+def _is_plain_key(key: object) -> bool:
+    return type(key) is str and key != TAG and len(key) <= MAX_KEY

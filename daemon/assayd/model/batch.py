@@ -1,0 +1,141 @@
+"""A batch: many submissions sent as lines, which become attempts a few at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from assayd.model.attempt import Failure
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+
+MOST_NAMED = 100
+"""Lines that are named where something is said of many."""
+
+
+class BatchState(StrEnum):
+    """Where a batch is."""
+
+    OPEN = "open"
+    """Not all of its lines have come yet; those that have are run."""
+    RUNNING = "running"
+    """All lines are known, and not all have their verdict."""
+    FINISHED = "finished"
+    """Every line has its verdict. Sending more lines opens it again."""
+    CANCELLED = "cancelled"
+    """Somebody stopped it. Sending the lines again goes on with those that never ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What is known of a batch, apart from its items.
+
+    `name` is unique among its user's batches. `concurrency` is how many of its items may be unfinished
+    attempts at once. With `dedupe`, items that would run the same are one attempt. `complete` says that a
+    sender has reached the end of its lines.
+    """
+
+    id: str
+    name: str
+    peer: Peer
+    created_at: datetime
+    concurrency: int
+    dedupe: bool = False
+    complete: bool = False
+    cancelled_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def state(self) -> BatchState:
+        """Tell where it is."""
+        if self.cancelled_at is not None:
+            return BatchState.CANCELLED
+        if not self.complete:
+            return BatchState.OPEN
+        return BatchState.RUNNING if self.finished_at is None else BatchState.FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line as it is taken in.
+
+    A line that can't be submitted has an `error`, and neither document nor attempt. `attempt_id` is the id
+    that its attempt will have; `run_key` is equal for lines of a batch that are to be one attempt.
+    """
+
+    number: int
+    input_digest: str
+    document: bytes | None = None
+    attempt_id: str | None = None
+    run_key: str | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What became of lines that were sent.
+
+    `known` were there already. `conflicting` are numbers of lines that were there with the same input but
+    another policy, other overrides or labels, and stay as they were; the first of them.
+    """
+
+    lines: int = 0
+    added: int = 0
+    known: int = 0
+    malformed: int = 0
+    conflicting: tuple[int, ...] = ()
+
+    def __add__(self, other: Received) -> Received:
+        """Sum two."""
+        return Received(
+            lines=self.lines + other.lines,
+            added=self.added + other.added,
+            known=self.known + other.known,
+            malformed=self.malformed + other.malformed,
+            conflicting=(*self.conflicting, *other.conflicting)[:MOST_NAMED],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One line of a batch with what it came to.
+
+    `error` is why the line could not be submitted. `verdict` is that of the attempt; for a line in error,
+    `error`; for one that a cancelled batch never ran, `cancelled`; None before.
+    """
+
+    line: int
+    input_digest: str
+    attempt_id: str | None
+    verdict: Verdict | None = None
+    cause: str | None = None
+    rules: tuple[str, ...] = ()
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many items of a batch came to what; `malformed` are among `error`."""
+
+    total: int = 0
+    waiting: int = 0
+    validated: int = 0
+    failed: int = 0
+    error: int = 0
+    cancelled: int = 0
+    malformed: int = 0
+
+    @property
+    def done(self) -> int:
+        """Count the items that have their verdict."""
+        return self.total - self.waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An item that has no verdict yet; `submission` is the digest of its document."""
+
+    line: int
+    attempt_id: str
+    submission: str

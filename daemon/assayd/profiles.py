@@ -1,0 +1,22 @@
+"""The policies that settings mean: the shipped profiles, and the operator's own over them."""
+
+from __future__ import annotations
+
+from assayd.policies import PolicySet, load_policies
+from assayd.settings import Settings
+from assayd.share import share
+
+
+def load_profiles(settings: Settings) -> PolicySet:
+    """Load all profiles that are in use.
+
+    Raises:
+        FileError: with every problem of every file.
+    """
+    folders = [share("policies"), *settings.policy_folders]
+    return load_policies(
+        folders,
+        bounds=settings.bounds.bounds(),
+        widest=settings.widest_bounds.bounds(),
+        egress=settings.egress.enabled,
+    )

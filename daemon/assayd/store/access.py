@@ -1,0 +1,70 @@
+"""The open database as the stores use it: one thread that writes, and a few that read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, Executable, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from assayd.store.database import READERS, Database, open_database
+from assayd.store.faults import translated
+from assayd.store.writer import Change, Writer
+
+T = TypeVar("T")
+
+
+class Access:
+    """Threads on a database. What is asked for together is written together."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.writing.dialect.name
+        self._writer = Writer(database.writing)
+        self._writer.start()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+
+    async def write(self, apply: Change[T]) -> T:
+        """Run a change in a transaction, as `Writer.write` does."""
+        return await self._writer.write(apply)
+
+    async def read(self, fetch: Callable[[Connection], T]) -> T:
+        """Run a query in a thread that reads. Raises: StoreError."""
+
+        def run() -> T:
+            with translated("reading the database"), self._database.reading.connect() as connection:
+                return fetch(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+
+    def insert_or_nothing(self, table: Table) -> Executable:
+        """Give the insert that leaves a row with the same key as it is; each dialect has its own."""
+        if self._dialect == "postgresql":
+            return postgresql.insert(table).on_conflict_do_nothing()
+        return sqlite.insert(table).on_conflict_do_nothing()
+
+    async def close(self) -> None:
+        """Finish what is being written and close. Safe to call twice."""
+        await self._writer.close()
+        self._readers.shutdown()
+        self._database.close()
+
+
+@asynccontextmanager
+async def open_access(state_dir: Path, database_url: str | None = None) -> AsyncIterator[Access]:
+    """Open the database, bring it up to date, and close it at the end.
+
+    Raises:
+        ConfigError: ``store.url``.
+        StoreError: the database is damaged, newer than this program, or cannot be written.
+    """
+    access = Access(await asyncio.to_thread(open_database, state_dir, database_url))
+    try:
+        yield access
+    finally:
+        await access.close()

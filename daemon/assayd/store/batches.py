@@ -1,0 +1,339 @@
+"""Batches and their items in a database.
+
+An item is (batch, line, input digest): sending a line again changes nothing. The id of an item's attempt is
+decided with the line, so that starting it twice gives one attempt, whatever happens in between. Whether an
+item has its verdict is asked of `verdicts`; it is not kept twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from assayd.errors import RequestError, StoreError
+from assayd.model.attempt import Failure
+from assayd.model.batch import Batch, Item, Line, Received, Tally, Waiting
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.ports.batches import BatchPage
+from assayd.store import expiry
+from assayd.store.access import Access
+from assayd.store.rows import from_micros, read_moment, to_micros
+from assayd.store.tables import batch_items, batches, submissions, verdicts
+
+# SQLAlchemy types a select by its columns; rows are read by name here.
+Statement = Select[Any]
+
+_ITEM = batch_items.c
+_THIS = batches.c.id == bindparam("batch")
+_UNENDED = and_(batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None))
+_OF_BATCH = and_(_ITEM.batch_id == bindparam("batch"), _ITEM.present == 1)
+_JOINED = batch_items.outerjoin(verdicts, verdicts.c.attempt_id == _ITEM.attempt_id)
+_NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
+_BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name"))
+_BY_ID = select(batches).where(_THIS)
+_UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _UNENDED)
+_GO_ON = update(batches).where(_THIS)
+_KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
+    _ITEM.batch_id == bindparam("batch"), _ITEM.line.in_(bindparam("lines", expanding=True))
+)
+_SAME_RUN = select(_ITEM.run_key, _ITEM.attempt_id).where(
+    _ITEM.batch_id == bindparam("batch"), _ITEM.run_key.in_(bindparam("keys", expanding=True))
+)
+_REPLACE = (
+    update(batch_items)
+    .where(_ITEM.batch_id == bindparam("batch"), _ITEM.line == bindparam("at_line"))
+    .values(present=case((_ITEM.input_digest == bindparam("digest"), 1), else_=0))
+)
+_TALLY = (
+    select(verdicts.c.verdict, _ITEM.error_code.is_not(None).label("malformed"), func.count().label("number"))
+    .select_from(_JOINED)
+    .where(_OF_BATCH)
+    .group_by(verdicts.c.verdict, _ITEM.error_code.is_not(None))
+)
+_ITEMS = (
+    select(batch_items, verdicts.c.verdict, verdicts.c.cause, verdicts.c.rules, batches.c.cancelled_at)
+    .select_from(_JOINED.join(batches, batches.c.id == _ITEM.batch_id))
+    .where(_OF_BATCH, _ITEM.line > bindparam("after"))
+    .order_by(_ITEM.line)
+)
+_WAITING = (
+    select(_ITEM.line, _ITEM.attempt_id, _ITEM.submission)
+    .select_from(_JOINED)
+    .where(_OF_BATCH, _NO_VERDICT, _ITEM.line > bindparam("after"))
+    .order_by(_ITEM.line)
+)
+_REFUSE = update(batch_items).where(
+    _ITEM.batch_id == bindparam("batch"), _ITEM.line == bindparam("at_line"), _ITEM.present == 1
+)
+_DOCUMENT = select(submissions.c.document).where(submissions.c.digest == bindparam("wanted"))
+_NEW_ITEMS = insert(batch_items)
+
+
+class DatabaseBatchStore:
+    """Implements `ports.batches.BatchStore` on SQLite or PostgreSQL."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._new_submission = access.insert_or_nothing(submissions)
+
+    async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
+        """Record a new batch, or give the one of that user and name, set to go on."""
+
+        def apply(connection: Connection) -> Batch:
+            by_name = {"by_uid": batch.peer.uid, "by_name": batch.name}
+            known = connection.execute(_BY_NAME, by_name).mappings().first()
+            if known is None:
+                if connection.execute(_UNFINISHED_OF, by_name).scalar_one() >= most_unfinished:
+                    message = f"{most_unfinished} batches of this user are unfinished; cancel one, or wait"
+                    raise RequestError("quota.full", message, retryable=True)
+                connection.execute(insert(batches), _batch_values(batch))
+                return batch
+            changes = {"concurrency": batch.concurrency, "dedupe": int(batch.dedupe), "cancelled_at": None}
+            connection.execute(_GO_ON.values(changes), {"batch": known["id"]})
+            return _read_batch({**known, **changes})
+
+        return await self._access.write(apply)
+
+    async def add(self, batch_id: str, lines: Sequence[Line]) -> Received:
+        """Record lines that are not there yet; one with another input replaces the line of its number."""
+        digests = {line.number: _digest(line.document) for line in lines}
+
+        def apply(connection: Connection) -> Received:
+            wanted = {"batch": batch_id, "lines": list(digests)}
+            known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN, wanted)}
+            rows = [known.get((line.number, line.input_digest)) for line in lines]
+            fresh = [line for line, row in zip(lines, rows, strict=True) if row is None]
+            self._insert(connection, batch_id, fresh, digests)
+            again = [line for line, row in zip(lines, rows, strict=True) if row and not row.present]
+            numbers = {number for number, _ in known}
+            for line in (*again, *(line for line in fresh if line.number in numbers)):
+                at = {"batch": batch_id, "at_line": line.number, "digest": line.input_digest}
+                connection.execute(_REPLACE, at)
+            if fresh or again:
+                connection.execute(_GO_ON.values(finished_at=None), {"batch": batch_id})
+            changed = (row and row.line for row in rows if row and row.submission != digests[row.line])
+            return Received(
+                lines=len(lines),
+                added=len(fresh),
+                known=len(lines) - len(fresh),
+                malformed=sum(line.error is not None for line in lines),
+                conflicting=tuple(changed),
+            )
+
+        return await self._access.write(apply)
+
+    def _insert(
+        self, connection: Connection, batch_id: str, lines: Sequence[Line], digests: Mapping[int, str | None]
+    ) -> None:
+        keys = [line.run_key for line in lines if line.run_key is not None]
+        found = connection.execute(_SAME_RUN, {"batch": batch_id, "keys": keys}) if keys else ()
+        same = {row.run_key: row.attempt_id for row in found}
+        documents, items = [], []
+        for line in lines:
+            attempt_id = line.attempt_id
+            if line.run_key is not None:
+                attempt_id = same.setdefault(line.run_key, attempt_id)
+            if line.document is not None:
+                documents.append({"digest": digests[line.number], "document": line.document})
+            items.append(_item_values(batch_id, line, digests[line.number], attempt_id))
+        if documents:
+            connection.execute(self._new_submission, documents)
+        if items:
+            connection.execute(_NEW_ITEMS, items)
+
+    async def complete(self, batch_id: str) -> None:
+        """Record that a sender has reached the end of its lines."""
+        await self._set(batch_id, complete=1)
+
+    async def cancel(self, batch_id: str, at: datetime) -> None:
+        """Record that nothing more of a batch is to be started."""
+        await self._set(batch_id, cancelled_at=to_micros(at))
+
+    async def _set(self, batch_id: str, **values: int) -> None:
+        statement = _GO_ON.values(values)
+        await self._access.write(
+            lambda connection: connection.execute(statement, {"batch": batch_id}).close()
+        )
+
+    async def finish(self, batch_id: str, at: datetime) -> bool:
+        """Record the end of a complete batch; False when an item has no verdict."""
+        waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
+        statement = update(batches).where(_THIS, batches.c.complete == 1, ~waits)
+        ended = statement.values(finished_at=to_micros(at))
+        return await self._access.write(
+            lambda connection: connection.execute(ended, {"batch": batch_id}).rowcount == 1
+        )
+
+    async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
+        """Record that an item can't be submitted."""
+        statement = _REFUSE.values(error_code=failure.code, error_message=failure.message)
+        at = {"batch": batch_id, "at_line": line}
+        await self._access.write(lambda connection: connection.execute(statement, at).close())
+
+    async def get(self, batch_id: str) -> Batch | None:
+        """Look a batch up."""
+        return await self._one(_BY_ID, {"batch": batch_id})
+
+    async def find(self, uid: int, name: str) -> Batch | None:
+        """Look a batch up by its user and name."""
+        return await self._one(_BY_NAME, {"by_uid": uid, "by_name": name})
+
+    async def _one(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
+        found = await self._rows(statement, wanted)
+        return _read_batch(found[0]) if found else None
+
+    async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
+        """List batches, newest first."""
+        statement = select(batches).order_by(batches.c.created_at.desc(), batches.c.id.desc())
+        if uid is not None:
+            statement = statement.where(batches.c.uid == uid)
+        if cursor is not None:
+            statement = statement.where(_beyond(cursor))
+        found = [_read_batch(row) for row in await self._rows(statement.limit(limit + 1))]
+        shown = tuple(found[:limit])
+        more = f"{to_micros(shown[-1].created_at)}.{shown[-1].id}" if len(found) > limit else None
+        return BatchPage(batches=shown, next_cursor=more)
+
+    async def tally(self, batch_id: str) -> Tally:
+        """Count what the items came to."""
+        batch, found = await self._access.read(
+            lambda connection: (
+                connection.execute(_BY_ID, {"batch": batch_id}).mappings().first(),
+                connection.execute(_TALLY, {"batch": batch_id}).all(),
+            )
+        )
+        counts: Counter[str] = Counter()
+        unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
+        for row in found:
+            counts["total"] += row.number
+            counts["malformed"] += row.number if row.malformed else 0
+            counts["error" if row.malformed else row.verdict or unstarted] += row.number
+        return Tally(**counts)
+
+    async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
+        """Give items in line order, from beyond a line; a line that was replaced is left out."""
+        wanted = {"batch": batch_id, "after": after}
+        return [_read_item(row) for row in await self._rows(_ITEMS.limit(limit), wanted)]
+
+    async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
+        """Give items without a verdict in line order, from beyond a line."""
+        wanted = {"batch": batch_id, "after": after}
+        return [Waiting(**row) for row in await self._rows(_WAITING.limit(limit), wanted)]
+
+    async def document(self, submission: str) -> bytes:
+        """Give a submission by its digest."""
+        found = await self._rows(_DOCUMENT, {"wanted": submission})
+        if not found:
+            raise StoreError("submission.missing", "the submission of an item is gone")
+        return bytes(found[0]["document"])
+
+    async def unfinished(self) -> Sequence[Batch]:
+        """Give every batch that is neither finished nor cancelled."""
+        return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
+
+    async def expire(self, before: datetime) -> None:
+        """Forget batches that were opened before a time, have ended, and of whose attempts none is left."""
+        await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before))
+
+    async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
+        """Tell which of these batches were cancelled."""
+        chosen = batches.c.id.in_(list(batch_ids))
+        statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
+        return frozenset(row["id"] for row in await self._rows(statement))
+
+    async def _rows(
+        self, statement: Statement, wanted: dict[str, object] | None = None
+    ) -> Sequence[RowMapping]:
+        return await self._access.read(
+            lambda connection: connection.execute(statement, wanted or {}).mappings().all()
+        )
+
+
+def _digest(document: bytes | None) -> str | None:
+    return None if document is None else hashlib.sha256(document).hexdigest()
+
+
+def _beyond(cursor: str) -> Any:
+    micros, dot, batch_id = cursor.partition(".")
+    if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
+        raise RequestError("invalid", "the cursor is not one that a page gave", field="cursor")
+    at = int(micros)
+    return or_(batches.c.created_at < at, and_(batches.c.created_at == at, batches.c.id < batch_id))
+
+
+def _batch_values(batch: Batch) -> dict[str, object]:
+    return {
+        "id": batch.id,
+        "name": batch.name,
+        "uid": batch.peer.uid,
+        "gid": batch.peer.gid,
+        "pid": batch.peer.pid,
+        "created_at": to_micros(batch.created_at),
+        "concurrency": batch.concurrency,
+        "dedupe": int(batch.dedupe),
+        "complete": int(batch.complete),
+    }
+
+
+def _item_values(
+    batch_id: str, line: Line, submission: str | None, attempt_id: str | None
+) -> dict[str, object]:
+    return {
+        "batch_id": batch_id,
+        "line": line.number,
+        "input_digest": line.input_digest,
+        "submission": submission,
+        "attempt_id": attempt_id,
+        "run_key": line.run_key,
+        "present": 1,
+        "error_code": line.error.code if line.error else None,
+        "error_message": line.error.message if line.error else None,
+    }
+
+
+def _read_batch(row: Any) -> Batch:
+    return Batch(
+        id=row["id"],
+        name=row["name"],
+        peer=Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"]),
+        created_at=from_micros(row["created_at"]),
+        concurrency=row["concurrency"],
+        dedupe=bool(row["dedupe"]),
+        complete=bool(row["complete"]),
+        cancelled_at=read_moment(row["cancelled_at"]),
+        finished_at=read_moment(row["finished_at"]),
+    )
+
+
+def _read_item(row: RowMapping) -> Item:
+    refused = row["error_code"] is not None
+    unstarted = Verdict.CANCELLED if row["cancelled_at"] is not None else None
+    verdict = Verdict.ERROR if refused else unstarted if row["verdict"] is None else Verdict(row["verdict"])
+    return Item(
+        line=row["line"],
+        input_digest=row["input_digest"],
+        attempt_id=row["attempt_id"],
+        verdict=verdict,
+        cause=row["cause"],
+        rules=tuple(json.loads(row["rules"] or "[]")),
+        error=Failure(code=row["error_code"], message=row["error_message"]) if refused else None,
+    )
