@@ -109,8 +109,7 @@ def read_examples():
 def validate(folder, example):
     """Validate one example, print its report, and give what is not as it should be."""
     file = folder / example["file"]
-    paths = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
-    answer = assay("validate", folder.name, str(file), *paths, "--json")
+    answer = assay("validate", folder.name, str(file), *options(folder, example), "--json")
     try:
         attempt = json.loads(answer)
     except ValueError:
@@ -123,6 +122,16 @@ def validate(folder, example):
     if missing := set(example.get("rules", ())) - found:
         problems.append(f"{file}: did not find {', '.join(sorted(missing))}")
     return problems
+
+
+def options(folder, example):
+    """Give the options that an example is validated with."""
+    for path in example.get("sample_paths", ()):
+        yield from ("--sample-path", path)
+    if "input" in example:
+        yield from ("--input", str(folder / example["input"]))
+    for option in example.get("options", ()):
+        yield from ("--option", option)
 
 
 def assay(*arguments):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Where no daemon sets up the log, it would be written among what a program prints.
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 # Its helper container would need a network, a registry and the engine's socket.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; give the exit code."""
     chosen = _parser().parse_args(arguments)
     try:
-        return _run(print_config=chosen.print_config, check_config=chosen.check_config)
+        return _run(chosen)
     except ConfigError as error:
         print(f"assayd: {error.message}", file=sys.stderr)
         return 2
@@ -35,17 +35,23 @@ def _parser() -> argparse.ArgumentParser:
         "--print-config", action="store_true", help="show the settings and where each came from"
     )
     only.add_argument("--check-config", action="store_true", help="check settings and policies, and leave")
+    only.add_argument(
+        "--sample-config", action="store_true", help="print a settings file that documents every setting"
+    )
     return parser
 
 
-def _run(*, print_config: bool, check_config: bool) -> int:
-    from assayd.settings import effective, load_settings
+def _run(chosen: argparse.Namespace) -> int:
+    from assayd.settings import effective, load_settings, sample
 
+    if chosen.sample_config:
+        print(sample(), end="")
+        return 0
     settings = load_settings()
-    if print_config:
+    if chosen.print_config:
         print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
         return 0
-    if check_config:
+    if chosen.check_config:
         from assayd import validators
         from assayd.profiles import load_profiles
 

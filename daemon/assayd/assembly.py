@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -15,23 +17,34 @@ import uvicorn
 import assayd.guest
 from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.api import Access, ApiLimits, create_app, server_config
+from assayd.api import Access, ApiLimits, create_app, loopback_config, server_config
 from assayd.batch import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
+from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
 from assayd.fair import FairSlots
 from assayd.ids import SystemClock, Ulids
 from assayd.intake import Intake, Stock, limits_of
 from assayd.lifecycle import Parts
 from assayd.metrics import Metrics
+from assayd.model.attempt import State
 from assayd.model.run import Limits, RunSpec
+from assayd.observation import watch_disk
 from assayd.policies import PolicySet
 from assayd.ports.batches import BatchStore
 from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.ports.egress import EgressLimits
+from assayd.ports.llm import Provider
+from assayd.ports.repairs import RepairStore
 from assayd.profiles import load_profiles
 from assayd.rehearsal import Rehearsal
+from assayd.repair.desk import Desk
+from assayd.repair.loop import Means
+from assayd.repair.providers import rules
+from assayd.repair.providers.command import CommandProvider
+from assayd.repair.providers.rules import RulesProvider
+from assayd.repair.repairs import DaemonRepairs, RepairLimits
 from assayd.sandbox.canary import try_walls
 from assayd.sandbox.container import Origin
 from assayd.sandbox.demand import Demand
@@ -44,12 +57,15 @@ from assayd.sandbox.warm import Pool
 from assayd.scheduler import QueueLimits, Scheduler
 from assayd.service import DaemonService
 from assayd.service import Parts as ServiceParts
-from assayd.settings import Settings
+from assayd.settings import RepairProvider, Settings
 from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
+from assayd.store.pipeline_reader import DatabasePipelines
+from assayd.store.pipelines import PipelineRecorder
+from assayd.store.repairs import DatabaseRepairStore
 from assayd.store.retention import Keep, Retention
 from assayd.wire import PayloadCaps, canonical
 
@@ -68,11 +84,13 @@ class Assembly:
     scheduler: Scheduler
     intake: Intake
     batches: DaemonBatches
+    repairs: DaemonRepairs
     house: House
     reaper: Reaper
     retention: Retention
     policies: PolicySet
     api: uvicorn.Config
+    metrics_api: uvicorn.Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +99,7 @@ class _Basics:
 
     stock: Stock
     batches: BatchStore
+    repairs: RepairStore
     caps: Limits
     origin: Origin
     metrics: Metrics
@@ -106,6 +125,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     scheduler = Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=_queue_limits(settings))
     await stack.enter_async_context(scheduler.running())
+    _watch(basics.metrics, scheduler, settings)
     intake = Intake(
         basics.stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=_min_free(settings)
     )
@@ -126,29 +146,43 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     batches = _build_batches(settings, basics, intake, scheduler, service)
     await stack.enter_async_context(batches.running())
-    app = create_app(service, batches, access=_access(settings), limits=_api_limits(settings))
+    repairs = _build_repairs(settings, basics, analyst, intake, scheduler, service)
+    await stack.enter_async_context(repairs.running())
+    app = create_app(
+        service,
+        batches,
+        repairs,
+        access=_access(settings),
+        limits=_api_limits(settings),
+        metrics=basics.metrics,
+    )
     limits = settings.limits
     return Assembly(
         origin=basics.origin,
         scheduler=scheduler,
         intake=intake,
         batches=batches,
+        repairs=repairs,
         house=house,
         reaper=reaper,
         retention=retention,
         policies=stock.policies,
         api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
+        metrics_api=loopback_config(service.metrics),
     )
 
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     clock, ids = SystemClock(), Ulids()
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
+    )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     return _Basics(
         stock=Stock(
             jobs=jobs,
+            pipelines=DatabasePipelines(jobs.access),
             artifacts=artifacts,
             policies=load_profiles(settings),
             kinds=validators.load(settings.validators),
@@ -156,6 +190,7 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
             ids=ids,
         ),
         batches=DatabaseBatchStore(jobs.access),
+        repairs=DatabaseRepairStore(jobs.access),
         caps=_caps(settings),
         origin=Origin(daemon_id=_daemon_id(settings.state_dir, ids), generation=ids.new()),
         metrics=Metrics(),
@@ -190,11 +225,59 @@ def _build_batches(
     )
 
 
+def _watch(metrics: Metrics, scheduler: Scheduler, settings: Settings) -> None:
+    """Let gauges show what there is at the moment that they are read."""
+    for state in set(State) - {State.FINISHED}:
+        metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
+    watch_disk(metrics, settings.state_dir)
+
+
+def _count(scheduler: Scheduler, state: State) -> int:
+    return scheduler.states()[state]
+
+
+def _build_repairs(
+    settings: Settings,
+    basics: _Basics,
+    analyst: Analyst,
+    intake: Intake,
+    scheduler: Scheduler,
+    service: DaemonService,
+) -> DaemonRepairs:
+    stock, wanted = basics.stock, settings.repair
+    means = Means(
+        attempts=Desk(intake=intake, scheduler=scheduler, jobs=stock.jobs, documents=service.read_documents),
+        repairs=basics.repairs,
+        analyst=analyst,
+        kinds=stock.kinds,
+        providers=providers_of(wanted.providers),
+        clock=stock.clock,
+        ids=stock.ids,
+        timeout=timedelta(seconds=wanted.timeout_s),
+        source_bytes=settings.caps.source_bytes,
+    )
+    limits = RepairLimits(
+        at_once=wanted.at_once, max_attempts=wanted.max_attempts, on_exhausted=wanted.on_exhausted
+    )
+    repairs = DaemonRepairs(means, limits, basics.metrics)
+    intake.wishes = repairs
+    return repairs
+
+
+def providers_of(wanted: Mapping[str, RepairProvider]) -> Mapping[str, Provider]:
+    """Give the configured providers by name, and the one that needs no configuration."""
+    found: dict[str, Provider] = {rules.NAME: RulesProvider()}
+    for name, provider in wanted.items():
+        found[name] = CommandProvider(name, provider.argv, provider.environment)
+    return found
+
+
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    engine = DockerEngine(
+    docker = DockerEngine(
         base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
     )
+    engine = MeasuredEngine(docker, basics.metrics, basics.stock.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,

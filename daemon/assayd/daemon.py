@@ -13,10 +13,16 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from pathlib import Path
 
-import sdnotify
 import structlog
 import uvicorn
 import uvloop
@@ -24,8 +30,10 @@ import uvloop
 from assayd import __version__
 from assayd.assembly import Assembly, build
 from assayd.errors import ConfigError
-from assayd.listening import listen, passed_by_systemd
+from assayd.listening import listen, listen_loopback, passed_by_systemd
 from assayd.log import configure
+from assayd.model.attempt import State
+from assayd.notifying import Notifier
 from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.settings import Settings
 
@@ -64,8 +72,10 @@ async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
         server_socket = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
             async with AsyncExitStack() as stack:
+                address = settings.metrics.address
+                metrics = stack.enter_context(closing(listen_loopback(address))) if address else None
                 parts = await build(settings, stack, checkpoint)
-                await Daemon(parts).serve(server_socket)
+                await Daemon(parts).serve(server_socket, metrics)
         finally:
             server_socket.close()
             if not passed_by_systemd():
@@ -97,38 +107,63 @@ class Daemon:
         self._parts = parts
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._notifier = sdnotify.SystemdNotifier()
+        self._notifier = Notifier()
 
-    async def serve(self, server_socket: socket.socket) -> None:
+    async def serve(self, server_socket: socket.socket, metrics_socket: socket.socket | None = None) -> None:
         """Serve until a signal says stop; then stop in order."""
-        server = _Server(self._parts.api)
+        server, side = _Server(self._parts.api), _Server(self._parts.metrics_api)
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
             api = tasks.create_task(server.serve(sockets=[server_socket]), name="api")
             sweeping = tasks.create_task(self._parts.reaper.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
+            telling = tasks.create_task(self._tell(), name="tell")
+            if metrics_socket is not None:
+                log.info("metrics.listening", address="{}:{}".format(*metrics_socket.getsockname()))
+                tasks.create_task(side.serve(sockets=[metrics_socket]), name="metrics")
             await self._stop.wait()
             log.info("daemon.stopping")
-            self._notifier.notify("STOPPING=1")
+            self._notifier.stopping()
             preparing.cancel()
             self._parts.batches.stop()
             await self._drain()
             self._parts.scheduler.let_go()
-            server.should_exit = True
+            server.should_exit = side.should_exit = True
             await asyncio.wait({api})
-            sweeping.cancel()
-            removing.cancel()
+            for task in (sweeping, removing, telling):
+                task.cancel()
+        self._notifier.close()
+
+    async def _tell(self) -> None:
+        """Tell the service manager that the daemon serves, and from then on how it is.
+
+        It serves as soon as the sandbox was got ready or has said why it can't be: an engine that is down
+        is answered with 503 and no reason to start the daemon anew.
+        """
+        await self._parts.house.tried.wait()
+        self._notifier.ready(self._status())
+        await self._notifier.keep_telling(self._status)
+
+    def _status(self) -> str:
+        """Say in one line how the daemon is."""
+        ready, problem = self._parts.house.ready()
+        if self._stop.is_set():
+            return f"stopping; {self._parts.scheduler.active} attempts under way"
+        if not ready:
+            return f"not serving: {problem}"
+        states = self._parts.scheduler.states()
+        queued = states.pop(State.QUEUED)
+        return f"serving; {states.total()} attempts under way, {queued} waiting"
 
     async def _prepare(self) -> None:
         """Become ready, take up what an earlier life has left, say so, and stay ready."""
-        self._notifier.notify("STATUS=waiting for the container engine")
         # Asked before anything can be accepted: nothing of this life may be among it.
         left = await self._parts.intake.left_over()
         await self._parts.house.prepare()
         await self._parts.intake.take_up(left)
         await self._parts.batches.take_up(left)
-        self._notifier.notify("READY=1\nSTATUS=serving")
+        await self._parts.repairs.take_up()
         origin = self._parts.origin
         log.info(
             "daemon.ready",
@@ -161,12 +196,17 @@ class Daemon:
         self._stop.set()
 
     def _on_reload_signal(self) -> None:
+        told = self._parts.house.tried.is_set()
+        if told:
+            self._notifier.reloading()
         try:
             self._parts.policies.reload()
         except ConfigError as problem:
             log.error("policies.reload_failed", problem=problem.message)
         else:
             log.info("policies.reloaded", names=list(self._parts.policies.names))
+        if told:
+            self._notifier.ready(self._status())
 
 
 class _Server(uvicorn.Server):

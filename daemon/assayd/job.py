@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from assayd.aio import Deadline
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import StageReport
+from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
@@ -31,6 +31,7 @@ class Job:
     validator: Validator
     deadline: Deadline
     emit: Emit
+    request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def move(self, state: State) -> None:
@@ -61,17 +62,33 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What operators are told of a finished attempt beside its row: `told` for its line, the rest is counted.
+
+    `stages` are those that ran, with their time in seconds.
+    """
+
+    told: Mapping[str, object] = field(default_factory=dict)
+    stages: tuple[tuple[str, float], ...] = ()
+    denied_imports: int = 0
+    denied_connections: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages.
+    what the runtime policy refused in code that passed the static stages. `cases` are what was run, for kinds
+    that keep records of it.
     """
 
     attempt: Attempt
     report: bytes | None
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+    facts: Facts = field(default_factory=Facts)
 
 
 class Teller(Observer):

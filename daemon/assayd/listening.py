@@ -1,4 +1,8 @@
-"""Gets the socket that the API listens on: systemd's, or our own with its permissions set before use."""
+"""Gets the sockets that are listened on.
+
+The API's is systemd's, or our own with its permissions set before use. The metrics' is a loopback port,
+where one is wanted.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,22 @@ def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
     except OSError as problem:
         message = f"cannot listen on {path}: {problem.strerror}"
         raise ConfigError("socket.unusable", message) from problem
+
+
+def listen_loopback(address: tuple[str, int]) -> socket.socket:
+    """Give a listening TCP socket. Raises: ConfigError ``metrics.unusable``."""
+    host, port = address
+    server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(address)
+        server.listen(BACKLOG)
+    except OSError as problem:
+        server.close()
+        message = f"cannot listen on {host}, port {port}, for metrics: {problem.strerror}"
+        raise ConfigError("metrics.unusable", message) from problem
+    server.setblocking(False)
+    return server
 
 
 def passed_by_systemd() -> bool:

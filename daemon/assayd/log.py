@@ -1,17 +1,27 @@
 """The daemon's log: structured, one event per line, on standard error.
 
 Decides the form only. Events are named where they happen (``noun.past_verb``) and carry keys; source code,
-prompts and tokens are never among them.
+prompts and tokens are never among them. The ids of a request and of an attempt are bound once and are on
+every line that is written on their behalf.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from typing import Literal, TextIO
+from collections.abc import Callable
+from typing import Literal, TextIO, cast
 
 import structlog
-from structlog.typing import Processor
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+REQUEST_ID = "request_id"
+"""The key under which every line names the request that it belongs to."""
+
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
+"""syslog(3)'s, which the journal reads from the start of a line (sd-daemon(3))."""
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -34,11 +44,14 @@ def configure(
         out: the stream; standard error unless given.
     """
     least = logging.getLevelNamesMapping()[level.upper()]
-    handler = logging.StreamHandler(out or sys.stderr)
+    stream = out or sys.stderr
+    handler = logging.StreamHandler(stream)
+    prepare, render = _form(form)
+    last = _with_priority(render) if is_journal(stream) else render
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_render(form)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *prepare, last],
         )
     )
     logging.basicConfig(handlers=[handler], level=least, force=True)
@@ -52,7 +65,39 @@ def configure(
     )
 
 
-def _render(form: Literal["json", "console"]) -> tuple[Processor, ...]:
+def request_id() -> str | None:
+    """Give the id of the request that is being answered."""
+    bound = structlog.contextvars.get_contextvars().get(REQUEST_ID)
+    return bound if isinstance(bound, str) else None
+
+
+def is_journal(stream: TextIO) -> bool:
+    """Tell whether a stream leads to systemd's journal (``JOURNAL_STREAM``, systemd.exec(5))."""
+    named = os.environ.get("JOURNAL_STREAM")
+    if not named:
+        return False
+    try:
+        facts = os.fstat(stream.fileno())
+    except OSError:  # a stream without a descriptor
+        return False
+    return named == f"{facts.st_dev}:{facts.st_ino}"
+
+
+def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
+    """Give what prepares an event, and what makes it text."""
     if form == "console":
-        return (structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),)
-    return (structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer())
+        return (), structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    # Local variables may hold submitted source.
+    tracebacks = ExceptionDictTransformer(show_locals=False)
+    return (structlog.processors.ExceptionRenderer(tracebacks),), structlog.processors.JSONRenderer()
+
+
+def _with_priority(render: Processor) -> Processor:
+    """Put the level in front of each line, as the journal wants it."""
+    as_text = cast("Callable[[WrappedLogger, str, EventDict], str]", render)
+
+    def rendered(logger: WrappedLogger, name: str, event: EventDict) -> str:
+        mark = f"<{_PRIORITIES.get(event.get('level', ''), 6)}>"
+        return "\n".join(mark + line for line in as_text(logger, name, event).splitlines())
+
+    return rendered

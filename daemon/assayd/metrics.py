@@ -6,8 +6,19 @@ submission cannot make a new time series.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
+from assayd import __version__
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Of what `render` gives."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
@@ -16,25 +27,61 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(namespace="assayd", registry=self.registry)
+        self._gauge("build_info", "The version that runs.", "version").labels(__version__).set(1)
+        self.ready = self._gauge("ready", "1 while attempts are served.")
+        self._attempts()
+        self._containers()
+        self._surroundings()
+
+    def _attempts(self) -> None:
+        self.accepted = self._counter("attempts_accepted", "Attempts that were accepted.", "kind")
         self.attempts = self._counter("attempts", "Attempts that ended.", "kind", "verdict", "cause")
+        self.under_way = self._gauge("attempts_under_way", "Attempts without a verdict.", "state")
+        self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
+        self.queue_bytes = self._gauge("queue_bytes", "Submissions held in memory.")
         self.attempt_duration = self._histogram(
             "attempt_duration_seconds", "Time of an attempt, by part of its way.", "stage"
+        )
+        self.stage_duration = self._histogram(
+            "stage_duration_seconds", "Time of a validator's stage.", "kind", "stage"
         )
         self.static_misses = self._counter(
             "static_misses", "Runs that ended in something the static stages let through.", "kind", "rule"
         )
+        self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
+        self.denied_connections = self._counter("denied_connections", "Connections refused.", "kind")
+        self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
+        self.repair_fixes = self._counter(
+            "repair_fixes", "Fixes given, by place and verdict.", "kind", "provider", "number", "verdict"
+        )
+        self.repair_duration = self._histogram(
+            "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind"
+        )
+
+    def _containers(self) -> None:
         self.leases = self._counter("leases", "Containers handed out.", "start")
         self.containers = self._gauge("containers", "Containers that exist.", "state")
         self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key")
         self.refill_seconds = self._gauge("refill_seconds", "Time of a creation lately.", "pool_key")
-        self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
+        self.engine_call = self._histogram(
+            "engine_call_duration_seconds", "Time of a call of the container engine.", "call"
+        )
+        self.engine_errors = self._counter(
+            "engine_errors", "Calls of the container engine that failed.", "call", "code"
+        )
         self.egress_accesses = self._counter(
             "egress_accesses", "Hosts that submitted code asked for, by what came of it.", "rule"
         )
         self.egress_bytes = self._counter(
             "egress_bytes", "Bytes of submitted code's connections.", "direction"
         )
-        self.ready = self._gauge("ready", "1 while attempts are served.")
+
+    def _surroundings(self) -> None:
+        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.disk_free = self._gauge("disk_free_bytes", "Room where state and artifacts are.")
+        self.disk_size = self._gauge("disk_size_bytes", "Size of the file system of state and artifacts.")
+        self.database_bytes = self._gauge("database_bytes", "Size of the database's files.")
 
     def render(self) -> bytes:
         """Give all values in the text form that Prometheus reads."""

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
 from assayd import __version__
 from assayd.errors import AssaydError
-from assayd.job import Finished, Job
+from assayd.job import Facts, Finished, Job
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.merge import Ran, merge_report, merge_stages, static_results
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import RunResult
+from assayd.observation import facts_of
 from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
 from assayd.ports.clock import Clock
+from assayd.ports.validator import Rates
 from assayd.wire import canonical, execution_document, junit, limits_document, report_document
 
 log = structlog.get_logger()
+
+_RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
 """How rules begin that the runtime policy gives."""
@@ -42,6 +46,7 @@ class Words:
     report: bytes
     execution: bytes
     files: dict[str, bytes]
+    facts: Facts = field(default_factory=Facts)
 
 
 def is_large(result: RunResult) -> bool:
@@ -77,7 +82,14 @@ async def conclude(
         words = _words(job, report, ran)
     attempt = await _write(attempt, artifacts, words, ran)
     misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
-    return Finished(attempt=attempt, report=words.report, execution=words.execution, static_misses=misses)
+    return Finished(
+        attempt=attempt,
+        report=words.report,
+        execution=words.execution,
+        static_misses=misses,
+        cases=report.cases or (),
+        facts=words.facts,
+    )
 
 
 async def give_up(
@@ -141,10 +153,20 @@ def _report(
         verdict = Verdict.CANCELLED if failure.code == "cancelled" else Verdict.ERROR
         return replace(report, verdict=verdict)
     if report.verdict is Verdict.FAILED:
-        failed = next(s for s in stages if s.status is StageStatus.FAILED)
-        context = job.validator.retry_context(failed.findings, failed.name)
-        return replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
-    return report
+        failed = [stage for stage in stages if stage.status is StageStatus.FAILED]
+        found = [finding for stage in failed for finding in stage.findings]
+        context = job.validator.retry_context(found, failed[0].name)
+        report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+    return _rated(job, report)
+
+
+def _rated(job: Job, report: Report) -> Report:
+    """Add what a kind that rates its submissions says; only what was validated has confidence."""
+    if not isinstance(job.validator, Rates) or report.verdict not in _RATED:
+        return report
+    rating = job.validator.rate(job.submission.payload, report.findings)
+    confidence = rating.confidence if report.verdict is Verdict.VALIDATED else None
+    return replace(report, confidence=confidence, feedback=rating.feedback)
 
 
 def _cut(text: str, most_bytes: int) -> str:
@@ -157,14 +179,13 @@ def _unreached(job: Job) -> tuple[StageReport, ...]:
 
 
 def _words(job: Job, report: Report, ran: Ran | None) -> Words:
-    written = canonical(report_document(report))
-    execution = NOTHING
-    if ran is not None:
-        execution = canonical(execution_document(ran.result, limits=job.limits, network=job.policy.network))
+    said = report_document(report)
+    done = execution_document(ran.result, limits=job.limits, network=job.policy.network) if ran else None
+    written, execution = canonical(said), canonical(done)
     files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    return Words(report=written, execution=execution, files=files)
+    return Words(report=written, execution=execution, files=files, facts=facts_of(said, done))
 
 
 def _files(

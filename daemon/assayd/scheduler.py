@@ -22,12 +22,13 @@ from assayd.lifecycle import Parts, run_attempt
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Verdict
+from assayd.model.report import Case, Verdict
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
+from assayd.observation import count_attempt, summary_line
 from assayd.ports.artifacts import superseded_by
 from assayd.ports.checkpoint import Step
-from assayd.ports.store import Event
+from assayd.ports.store import Event, Query
 from assayd.ports.validator import Validator
 from assayd.store.events import EventHub
 
@@ -52,13 +53,17 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A submission with everything that was decided when it was accepted."""
+    """A submission with everything that was decided when it was accepted.
+
+    `request_id` is of the request that brought it; None when an earlier life has left it.
+    """
 
     attempt: Attempt
     submission: Submission
     policy: ExecutionPolicy
     limits: Limits
     validator: Validator
+    request_id: str | None = None
 
 
 class Scheduler:
@@ -94,6 +99,23 @@ class Scheduler:
     def active(self) -> int:
         """Count the attempts under way."""
         return len(self._active)
+
+    @property
+    def unfinished(self) -> int:
+        """Count the attempts that wait or are under way."""
+        return len(self._finished)
+
+    def states(self) -> Counter[State]:
+        """Count what has no verdict yet, by state."""
+        counts = Counter(job.attempt.state for job in self._active.values())
+        counts[State.QUEUED] += len(self._queue)
+        return counts
+
+    def under_way(self, query: Query) -> list[Attempt]:
+        """List attempts in one of the states that only memory knows, newest first."""
+        found = [job.attempt for job in self._active.values() if query.matches(job.attempt)]
+        found.sort(key=lambda attempt: (attempt.created_at, attempt.id), reverse=True)
+        return found[: query.limit]
 
     def reserve(self, uid: int, size: int) -> None:
         """Make room for one more attempt of this user; what asks next finds it taken.
@@ -135,7 +157,9 @@ class Scheduler:
             self._hold(attempt.peer.uid, size)
         self._queue.put(attempt.peer.uid, attempt.batch_id or "", attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid)
-        self._hub.publish(attempt.id, 0, "state", {"state": State.QUEUED.value})
+        self._metrics.accepted.labels(attempt.kind).inc()
+        told: dict[str, object] = {"state": State.QUEUED.value, "request_id": order.request_id}
+        self._hub.publish(attempt.id, 0, "state", told)
         self._advance()
 
     def _advance(self) -> None:
@@ -143,6 +167,7 @@ class Scheduler:
         while self._queue and len(self._active) < self._limits.active and not self._stopping:
             self._begin(self._queue.pop())
         self._metrics.queue_depth.set(len(self._queue))
+        self._metrics.queue_bytes.set(self._held_bytes)
 
     def _begin(self, order: Order) -> Job:
         job = self._job(order)
@@ -161,6 +186,7 @@ class Scheduler:
             validator=order.validator,
             deadline=Deadline(WAITING_S),
             emit=self._emitter(attempt.id),
+            request_id=order.request_id,
         )
         job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
         return job
@@ -178,7 +204,10 @@ class Scheduler:
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
         with structlog.contextvars.bound_contextvars(
-            attempt_id=attempt_id, kind=job.attempt.kind, policy=job.attempt.policy
+            request_id=job.request_id,
+            attempt_id=attempt_id,
+            kind=job.attempt.kind,
+            policy=job.attempt.policy,
         ):
             try:
                 finished = await self._finish(job)
@@ -212,7 +241,7 @@ class Scheduler:
         )
         self._parts.checkpoint(Step.BUNDLED)
         events = self._last_events(attempt)
-        recorded = await self._record(attempt, events)
+        recorded = await self._record(attempt, events, finished.cases)
         self._parts.checkpoint(Step.RECORDED)
         for event in events if recorded is attempt else self._last_events(recorded):
             self._hub.show(event)
@@ -230,7 +259,7 @@ class Scheduler:
             ("finished", {"verdict": verdict, "cause": attempt.cause}),
         )
 
-    async def _record(self, attempt: Attempt, last: tuple[Event, ...]) -> Attempt:
+    async def _record(self, attempt: Attempt, last: tuple[Event, ...], cases: tuple[Case, ...]) -> Attempt:
         """Write the verdict, again and again while the store is in a trouble that can pass.
 
         Until then the attempt is not finished. One whose verdict can't be written is an error, and is
@@ -238,7 +267,8 @@ class Scheduler:
         """
         while True:
             try:
-                first = await self._parts.jobs.finish(attempt, (*self._hub.durable(attempt.id), *last))
+                events = (*self._hub.durable(attempt.id), *last)
+                first = await self._parts.jobs.finish(attempt, events, cases)
                 recorded = attempt if first else await self._parts.jobs.get(attempt.id)
             except StoreError as trouble:
                 log.critical("verdict.not_recorded", code=trouble.code)
@@ -259,35 +289,11 @@ class Scheduler:
                 log.warning("bundle.not_removed", code=trouble.code, bundle=earlier)
 
     def _summarise(self, finished: Finished) -> None:
-        """Write the one line that carries everything an operator asks."""
-        attempt = finished.attempt
-        self._count_static_misses(finished)
-        self._count(attempt)
-        log.info(
-            "attempt.finished",
-            verdict=attempt.verdict.value if attempt.verdict else None,
-            cause=attempt.cause,
-            warm=attempt.warm,
-            run_number=attempt.run_number,
-            error=attempt.error.code if attempt.error else None,
-            uid=attempt.peer.uid,
-            bundle=attempt.bundle,
-            **{f"{step}_ms": round(took * 1000, 3) for step, took in attempt.timings_s.items()},
-        )
-
-    def _count_static_misses(self, finished: Finished) -> None:
-        """Count what the runtime policy refused after the static stages had passed it."""
+        """Count it, and write the one line that carries everything an operator asks."""
         for rule in finished.static_misses:
             self.static_misses[finished.attempt.kind, rule] += 1
-            self._metrics.static_misses.labels(finished.attempt.kind, rule).inc()
-
-    def _count(self, attempt: Attempt) -> None:
-        verdict = attempt.verdict.value if attempt.verdict else "none"
-        self._metrics.attempts.labels(attempt.kind, verdict, attempt.cause or "none").inc()
-        for step, took_s in attempt.timings_s.items():
-            self._metrics.attempt_duration.labels(step).observe(took_s)
-        if attempt.warm is not None:
-            self._metrics.leases.labels("warm" if attempt.warm else "cold").inc()
+        count_attempt(self._metrics, finished)
+        log.info("attempt.finished", **summary_line(finished))
 
     def cancel(self, attempt_id: str) -> bool:
         """End an attempt, waiting or under way; False when it is neither."""

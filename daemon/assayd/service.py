@@ -32,6 +32,9 @@ RECENT = 256
 RECENT_BYTES = 64 * 2**20
 """How many finished attempts are kept in memory with their documents, for those who wait for them."""
 
+UNDER_WAY = frozenset(State) - {State.QUEUED, State.FINISHED}
+"""The states that only memory knows."""
+
 Documents = tuple[bytes, bytes]
 """Report and execution, as JSON text."""
 
@@ -57,6 +60,7 @@ class DaemonService:
     def __init__(self, parts: Parts) -> None:
         self._stock = parts.stock
         self.kinds = parts.stock.kinds
+        self.pipelines = parts.stock.pipelines
         self._intake = parts.intake
         self._scheduler = parts.scheduler
         self._hub = parts.hub
@@ -136,6 +140,8 @@ class DaemonService:
 
     async def list(self, query: Query) -> Page:
         """List attempts, newest first; those under way with their present state."""
+        if query.state in UNDER_WAY:
+            return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
         page = await self._stock.jobs.list(query)
         fresh = tuple(self._scheduler.current(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)

@@ -212,28 +212,6 @@ require_root_on_debian() {
     die "and set DOCKER_HOST when it does not listen on the default socket"
 }
 
-# Install the engine without letting the package start a service.
-install_engine() {
-    local policy=/usr/sbin/policy-rc.d status=0
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' >"$policy"
-        chmod 0755 "$policy"
-        # shellcheck disable=SC2064
-        trap "rm -f '$policy'" EXIT
-    else
-        "$policy" docker start >/dev/null 2>&1 || status=$?
-        [ "$status" -eq 101 ] || die "$policy lets packages start services: install docker.io by hand, then start again"
-    fi
-    say "installing the distribution's docker.io (its service is not started now; where systemd runs, the package enables it for the next boot)"
-    if ! apt-cache show docker.io >/dev/null 2>&1; then apt update || say "apt-get update had errors"; fi
-    apt install -y --no-install-recommends docker.io || die "apt-get could not install docker.io: see its messages above"
-    if [ "$status" -ne 101 ]; then rm -f "$policy"; trap - EXIT; fi
-}
-
-apt() {
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" </dev/null 9>&- >&2
-}
-
 # --- ending -----------------------------------------------------------------------------------------------
 
 wait_gone() {
@@ -297,7 +275,7 @@ start() {
         return
     fi
     require_root_on_debian
-    if ! command -v dockerd >/dev/null 2>&1; then install_engine; fi
+    if ! command -v dockerd >/dev/null 2>&1; then "$here/packages.sh" docker.io 9>&- || exit 1; fi
     local began=$SECONDS
     launch
     say "started a private engine at $(private_host) (pid $(private_pid), $((SECONDS - began)) s)"

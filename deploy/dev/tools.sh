@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# See that the programs are there that the tests need beside an engine: `ip`, for network namespaces of their own.
+# Get what the system tests need and a checkout does not: tools.sh FOLDER. Prints nothing when all is there.
+#
+# Installed from the distribution: podman, systemd-nspawn, mmdebstrap, groff. Only unpacked, into FOLDER: promtool.
 set -euo pipefail
 
-if command -v ip >/dev/null 2>&1; then exit 0; fi
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    # Without root the tests that need it are not among those that run.
-    printf 'tools: there is no ip (Debian: apt-get install iproute2); tests in network namespaces need it\n' >&2
-    exit 0
+folder=$(mkdir -p "$1" && cd "$1" && pwd -P)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+
+"$here/packages.sh" podman systemd-container systemd mmdebstrap groff-base
+
+if [ ! -x "$folder/promtool" ]; then
+    echo "tools: fetching promtool from the distribution's package prometheus" >&2
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    # The package's own service is not wanted.
+    (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download prometheus)
+    dpkg-deb -x "$work"/prometheus_*.deb "$work/root"
+    install -m 0755 "$work/root/usr/bin/promtool" "$folder/promtool"
 fi
-printf 'tools: installing the distribution'\''s iproute2\n' >&2
-export DEBIAN_FRONTEND=noninteractive
-apt-cache show iproute2 >/dev/null 2>&1 || apt-get -qq update
-apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install -y --no-install-recommends iproute2 \
-    >/dev/null </dev/null

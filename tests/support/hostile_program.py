@@ -32,7 +32,7 @@ _FIRST_LINE = re.compile(r"# expect: (?P<cause>\w+)(?P<facts>[^|]*)(?:\| run:(?P
 _FACT = re.compile(r"(?P<name>\w+)(?:(?P<relation>[=~])(?P<text>.*))?", re.DOTALL)
 
 SETTINGS: Mapping[str, str] = {
-    "program": "call",
+    "program": "call",  # or python, script (python as the kind script runs it), exec (a Python started anew)
     "builtins": "full",
     "policy": "observe",  # nothing is refused, so that the walls themselves are met; else a profile's name
     "network": "blocked",
@@ -124,14 +124,18 @@ class HostileProgram:
         by_program: dict[str, dict[str, object]] = {
             "call": {**text, "function": "extract", "args": [f"unit-{index}"], "kwargs": {}},
             "python": {**text, "namespace": {}, "results": ["escaped"]},
+            "script": {**text, "namespace": {}, "results": [], "as_script": True},
+            "exec": {"argv": ["python3.11", "-I", "-S", "-c", self.source], "env": {}},
         }
+        as_script = said["program"] == "script"
         return Unit(
             name=f"unit-{index}",
-            program=Program(said["program"]),
+            program=Program.PYTHON if as_script else Program(said["program"]),
             arguments=by_program[said["program"]],
             deadline_s=float(said["deadline_s"]),
             stdin=b"x" * 1024 * int(said["stdin_kb"]),
             fresh_cwd=said["fresh"] == "yes",
+            status_decides=as_script,
         )
 
 

@@ -100,8 +100,10 @@ class Gate:
 
     async def pass_through(self, what: str) -> None:
         self.waiting.append(what)
-        await self.open.wait()
-        self.waiting.remove(what)
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting.remove(what)
         self.passed.append(what)
         if self.broken is not None:
             raise self.broken

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.listening import listen
+from assayd.listening import listen, listen_loopback
 
 
 def test_the_socket_has_its_mode_and_accepts(tmp_path: Path):
@@ -51,3 +51,16 @@ def test_an_unknown_group_is_named(tmp_path: Path):
 def test_a_path_that_is_too_long_is_our_callers_trouble(tmp_path: Path):
     with pytest.raises(ConfigError, match="cannot listen"):
         listen(tmp_path / ("x" * 120), mode=0o660, group=None)
+
+
+def test_the_metrics_port_accepts():
+    with listen_loopback(("127.0.0.1", 0)) as server, socket.socket() as client:
+        client.connect(server.getsockname())
+
+
+def test_a_metrics_port_that_is_in_use_is_named():
+    with listen_loopback(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port}, for metrics") as caught:
+            listen_loopback(("127.0.0.1", port))
+        assert caught.value.code == "metrics.unusable"

@@ -3,7 +3,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -13,9 +15,9 @@ from assayd import log
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
+    handlers, level, configured = logging.root.handlers[:], logging.root.level, structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**configured)
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
 
@@ -59,3 +61,51 @@ def test_console_form_is_for_reading() -> None:
     structlog.get_logger().info("daemon.started", pid=1)
     assert "daemon.started" in out.getvalue()
     assert "pid=1" in out.getvalue()
+
+
+def test_traceback_shows_no_values() -> None:
+    out = io.StringIO()
+    log.configure("info", "json", out)
+    submitted = "def extract(): steal()"
+    try:
+        submitted.index("nothing")
+    except ValueError:
+        structlog.get_logger().exception("attempt.failed")
+    assert "steal" not in out.getvalue()
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a file that the service manager says is its journal."""
+    path = tmp_path / "journal"
+    with path.open("w") as out:
+        facts = os.fstat(out.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{facts.st_dev}:{facts.st_ino}")
+        log.configure("debug", "json", out)
+        yield path
+
+
+def test_line_for_the_journal_begins_with_its_priority(journal: Path) -> None:
+    logger = structlog.get_logger()
+    for name in ("debug", "info", "warning", "error", "critical"):
+        getattr(logger, name)("daemon.spoke")
+    logging.getLogger("uvicorn.error").error("went wrong")
+
+    lines = journal.read_text().splitlines()
+
+    assert [line[:3] for line in lines] == ["<7>", "<6>", "<4>", "<3>", "<2>", "<3>"]
+    assert json.loads(lines[0][3:])["event"] == "daemon.spoke"
+
+
+def test_every_line_for_the_journal_has_a_priority(journal: Path) -> None:
+    log.configure("info", "console", logging.root.handlers[0].stream)
+    structlog.get_logger().error("daemon.spoke", stack_info=True)
+    assert len(journal.read_text().splitlines()) > 1
+    assert all(line.startswith("<3>") for line in journal.read_text().splitlines())
+
+
+def test_stream_that_is_not_the_journal_has_no_priorities(tmp_path: Path, journal: Path) -> None:
+    with (tmp_path / "other").open("w") as other:
+        log.configure("info", "json", other)
+        structlog.get_logger().info("daemon.spoke")
+    assert (tmp_path / "other").read_text().startswith("{")

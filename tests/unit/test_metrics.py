@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from assayd.metrics import Metrics
 
 
@@ -15,3 +17,18 @@ def test_two_daemons_in_one_process_count_apart() -> None:
     one.queue_depth.set(3)
     assert "assayd_queue_depth 3.0" in one.render().decode()
     assert "assayd_queue_depth 0.0" in two.render().decode()
+
+
+def test_names_say_what_they_measure() -> None:
+    counts = {"ready", "build_info", "queue_depth", "containers", "idle_containers", "attempts_under_way"}
+    counts |= {"process_open_fds", "process_max_fds"}
+    families = [family.name for family in Metrics().registry.collect()]
+    counters = {family.name for family in Metrics().registry.collect() if family.type == "counter"}
+
+    assert [name for name in families if not name.startswith("assayd_")] == []
+    others = {name.removeprefix("assayd_") for name in families if name not in counters} - counts
+    assert {name for name in others if not re.search(r"_(seconds|bytes)$", name)} == set()
+
+
+def test_memory_of_the_process_is_among_them() -> None:
+    assert "assayd_process_resident_memory_bytes" in Metrics().render().decode()

@@ -2,6 +2,7 @@
 
 from assayd.api.app import create_app, server_config
 from assayd.api.call import ApiLimits
+from assayd.api.loopback import loopback_config
 from assayd.api.peer import Access, Caller
 
-__all__ = ["Access", "ApiLimits", "Caller", "create_app", "server_config"]
+__all__ = ["Access", "ApiLimits", "Caller", "create_app", "loopback_config", "server_config"]

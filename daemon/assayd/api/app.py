@@ -11,11 +11,15 @@ from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
-from assayd.api import discovery, routes
+from assayd.api import discovery, pipelines, routes
+from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
+from assayd.api.requests import RequestIds
+from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
+from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
 from assayd.wire import SubmissionBody
 
@@ -40,7 +44,15 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(service: Service, batches: Batches, *, access: Access, limits: ApiLimits = _USUAL) -> FastAPI:
+def create_app(
+    service: Service,
+    batches: Batches,
+    repairs: Repairs,
+    *,
+    access: Access,
+    limits: ApiLimits = _USUAL,
+    metrics: Metrics | None = None,
+) -> FastAPI:
     """Create the application for a daemon."""
     app = Api(
         title="assayd",
@@ -51,14 +63,20 @@ def create_app(service: Service, batches: Batches, *, access: Access, limits: Ap
     )
     app.state.service = service
     app.state.batches = batches
+    app.state.repairs = repairs
     app.state.access = access
     app.state.limits = limits
     app.state.examining = False
     app.include_router(routes.router)
     app.include_router(batch_routes.router)
+    app.include_router(repair_routes.router)
     app.include_router(discovery.router)
+    app.include_router(pipelines.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
+    app.add_middleware(
+        RequestIds, metrics=metrics or Metrics()
+    )  # the last one added is the first to be asked
     return app
 
 

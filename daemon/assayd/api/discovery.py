@@ -11,6 +11,7 @@ from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.api.events import EventStream, of_all
 from assayd.errors import RequestError
+from assayd.metrics import CONTENT_TYPE
 from assayd.ports.validator import Validator
 
 router = APIRouter(responses=answers.ERRORS)
@@ -114,7 +115,7 @@ async def tell_ready(call: CallDep) -> Response:
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS)
 async def give_metrics(call: CallDep) -> Response:
     """Give the metrics in Prometheus' text format."""
-    return Response(call.service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(call.service.metrics(), media_type=CONTENT_TYPE)
 
 
 def describe_kind(validator: Validator) -> dict[str, object]:

@@ -63,6 +63,7 @@ class Finding(Described):
     category: str = Field(description="Group of rules.")
     severity: Severity = Field(description="Errors fail the submission.")
     message: str = Field(description="What is wrong.")
+    file: str | None = Field(description="Which submitted file; null where there is but one text.")
     line: int | None = Field(description="First line, from 1, in the text as it was checked.")
     column: int | None = Field(description="Column, from 1.")
     end_line: int | None = Field(description="Last line.")
@@ -86,6 +87,7 @@ class FixHint(Described):
     message: str = Field(description="What is wrong.")
     context: str | None = Field(description="Where: source, or what was run.")
     suggestion: str = Field(description="What to do.")
+    file: str | None = Field(description="Which submitted file; null where there is but one text.")
     line: int | None = Field(description="Line, from 1.")
     rule: str = Field(description="Id of the rule.")
     edit: Edit | None = Field(description="The change itself, where it is certain.")
@@ -118,6 +120,7 @@ class Case(Described):
     error_type: str | None = Field(description="Type of the exception.")
     message: str | None = Field(description="What went wrong.")
     traceback: str | None = Field(description="Frames of the submitted code only.")
+    file: str | None = Field(description="Which submitted file; null where there is but one text.")
     line: int | None = Field(description="Line of the submitted code.")
     stdout: str = Field(description="Standard output, head and tail.")
     stderr: str = Field(description="Standard error, head and tail.")
@@ -172,6 +175,7 @@ class Import(Described):
     """One import that submitted code made."""
 
     module: str = Field(description="Dotted name.")
+    file: str | None = Field(description="Submitted file of the import.")
     line: int | None = Field(description="Line of the import.")
     allowed: bool = Field(description="Whether the policy allows it.")
 
@@ -181,6 +185,7 @@ class ImportViolation(Described):
 
     module: str = Field(description="Dotted name.")
     location: Layer = Field(description="Found by reading or by running.")
+    file: str | None = Field(description="Submitted file of the import.")
     line: int | None = Field(description="Line of the import.")
     rule: str = Field(description="Id of the rule.")
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.checks import code_type_names, code_types
-from assayd.checks.code_scope import bound_names, insertion_line, module_statements
+from assayd.checks.code_scope import bound_names, insertion_line, is_variable, module_statements
 from assayd.checks.code_type_names import Declaration, check_names, finding_at
 from assayd.checks.python_annotations import alternatives, module_aliases
 from assayd.checks.source_text import line_at, snippet
@@ -72,7 +72,7 @@ def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object])
     known = {declaration.name for declaration in declared}
     wanted = [declaration for declaration in declared if declaration.name in {*inputs, RESULT}]
     for name in inputs:
-        if name not in known and name.isidentifier():
+        if name not in known and is_variable(name):
             yield _missing_input(name, inputs[name], text, tree)
     if RESULT not in known:
         yield _missing_result(text, tree)

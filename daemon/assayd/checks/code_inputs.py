@@ -13,15 +13,13 @@ Source: seed 004.
 from __future__ import annotations
 
 import ast
-import keyword
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.checks import code_types
 from assayd.checks.caps import shorten
 from assayd.checks.code_annotations import RESULT, declarations
-from assayd.checks.code_scope import bound_names
+from assayd.checks.code_scope import bound_names, is_variable
 from assayd.checks.code_type_names import Declaration, finding_at
 from assayd.checks.python_failures import IMAGE_MODULES, instead_of
 from assayd.guest.tagged import TAGS, restore
@@ -95,22 +93,12 @@ def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
 
 def _name(name: str) -> Finding | None:
     if name == RESULT:
-        why, remedy = "is the name of what the node gives", "Give the input another name."
-    elif not name.isidentifier() or keyword.iskeyword(name):
-        why, remedy = (
-            "is not the name of a variable",
-            "Use letters, digits and '_', not starting with a digit.",
-        )
-    elif name.startswith("__"):
-        why, remedy = "begins with two underscores, which are Python's own", "Give the input another name."
-    elif unicodedata.normalize("NFKC", name) != name:
-        why, remedy = (
-            "is read as another name by Python",
-            f"Write it as {unicodedata.normalize('NFKC', name)!a}.",
-        )
+        remedy = "Give the input another name; result is what the node gives."
+    elif not is_variable(name):
+        remedy = "Use letters, digits and '_', no word of Python's own, nothing that begins with '__'."
     else:
         return None
-    return _finding("inputs.name", f"The input {shorten(name, 80)!a} {why}.", remedy)
+    return _finding("inputs.name", f"The input {shorten(name, 80)!a} is no name for a variable.", remedy)
 
 
 def _encoding(name: str, value: JsonValue) -> Finding | None:

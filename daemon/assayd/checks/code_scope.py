@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import keyword
+import unicodedata
 from collections.abc import Collection, Iterator
 
 _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -48,6 +50,12 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
             case _:
                 pass
     return None if "*" in found else frozenset(found)
+
+
+def is_variable(name: str) -> bool:
+    """Tell whether a name can be a variable of a text, and is read as it is written."""
+    plain = unicodedata.normalize("NFKC", name) == name
+    return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def insertion_line(tree: ast.Module) -> int:

@@ -32,9 +32,11 @@ RULES = (
     ),
 )
 
-_BUILT_IN = {
-    "List": "list", "Dict": "dict", "Set": "set", "FrozenSet": "frozenset", "Tuple": "tuple", "Type": "type",
+_PLAIN = {
+    "any": "object", "Dict": "dict", "FrozenSet": "frozenset", "List": "list", "Set": "set", "Tuple": "tuple",
+    "Type": "type",
 }  # fmt: skip
+"""What can stand for a name without an import."""
 _TYPING = frozenset(typing.__all__)
 
 
@@ -74,46 +76,36 @@ def check_names(
     """
     if bound is None:
         return
-    for node, quoted in _type_names(declaration.node.annotation):
-        if node.id in bound:
-            continue
-        if node.id == "any":
-            yield _lower_case_any(declaration, node, quoted, text)
-        elif node.id in _TYPING:
-            yield _not_imported(declaration, node, quoted, text, top)
+    names = [
+        (node, quoted) for node, quoted in _type_names(declaration.node.annotation) if node.id not in bound
+    ]
+    edit = _plain_types(names, text)
+    for name in dict.fromkeys(node.id for node, _ in names):
+        if name == "any":
+            message = f"'{declaration.name}' is annotated with any, which is a function and no type."
+            remedy = "Write Any with 'from typing import Any' at the top, or object."
+            yield finding_at(declaration, text, "annotations.lower_case_any", message, remedy, edit)
+        elif name in _TYPING:
+            message = f"'{declaration.name}' is annotated with {name}, which is not imported."
+            statement = f"from typing import {name}"
+            plain = _PLAIN.get(name)
+            remedy = f"Write {plain}." if plain else f"Put at the top: {statement}"
+            change = edit if plain else Edit(start_line=top, end_line=top - 1, replacement=statement)
+            yield finding_at(declaration, text, "annotations.not_imported", message, remedy, change)
 
 
-def _lower_case_any(declaration: Declaration, node: ast.Name, quoted: bool, text: str) -> Finding:
-    return finding_at(
-        declaration,
-        text,
-        "annotations.lower_case_any",
-        f"'{declaration.name}' is annotated with any, which is a function and no type.",
-        "Write Any with 'from typing import Any' at the top, or object.",
-        None if quoted else _renamed(node, "object", text),
-    )
-
-
-def _not_imported(declaration: Declaration, node: ast.Name, quoted: bool, text: str, top: int) -> Finding:
-    plain = _BUILT_IN.get(node.id)
-    if plain is not None:
-        remedy, edit = f"Write {plain}.", None if quoted else _renamed(node, plain, text)
-    else:
-        statement = f"from typing import {node.id}"
-        remedy = f"Put at the top: {statement}"
-        edit = Edit(start_line=top, end_line=top - 1, replacement=statement)
-    message = f"'{declaration.name}' is annotated with {node.id}, which is not imported."
-    return finding_at(declaration, text, "annotations.not_imported", message, remedy, edit)
-
-
-def _renamed(node: ast.Name, name: str, text: str) -> Edit | None:
-    """Give the line of a name with another in its place."""
-    line = line_at(text, node.lineno)
-    if line is None:
+def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
+    """Give the line of an annotation with plain types in it, for all names at once that have one."""
+    nodes = [node for node, _ in names if node.id in _PLAIN]
+    lines = {node.lineno for node in nodes}
+    if len(lines) != 1 or any(quoted for _, quoted in names):
         return None
-    start = column_of(line, node.col_offset) - 1
-    replaced = f"{line[:start]}{name}{line[start + len(node.id) :]}"
-    return Edit(start_line=node.lineno, end_line=node.lineno, replacement=replaced)
+    [number] = lines
+    line = line_at(text, number) or ""
+    for node in sorted(nodes, key=lambda node: node.col_offset, reverse=True):
+        start = column_of(line, node.col_offset) - 1
+        line = f"{line[:start]}{_PLAIN[node.id]}{line[start + len(node.id) :]}"
+    return Edit(start_line=number, end_line=number, replacement=line)
 
 
 def _type_names(annotation: ast.expr, quoted: bool = False) -> Iterator[tuple[ast.Name, bool]]:

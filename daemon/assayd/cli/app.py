@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assayd.cli.batch_app import batch_app
+from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
+from assayd.cli.repair import repair_app
+
 if TYPE_CHECKING:
     from assayd.client import Client
 
 app = typer.Typer(
     help="Validate untrusted code in throwaway containers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+app.add_typer(batch_app, name="batch", rich_help_panel=None)
+app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
+app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -61,17 +67,22 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
     repair: Annotated[
-        str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
+        str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
     as_json: Json = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the YAML form of a Fifth program's report.")
+    ] = False,
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
-    from assayd.errors import RequestError
 
-    if repair is not None:
-        raise RequestError("repair.unavailable", "--repair is not available yet")
+    if as_yaml:
+        from assayd.cli.yaml_form import require_kind
+
+        require_kind(kind)
     submission = build_submission(
         Request(
             kind=kind,
@@ -84,9 +95,18 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             options=option or (),
         )
     )
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
     with _client(context) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not as_json)
-    _print_attempt(attempt, as_json=as_json)
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or as_yaml))
+        if repair is not None and attempt["verdict"] == "failed":
+            attempt = follow_repairs(client, attempt, show=not (as_json or as_yaml))
+    if as_yaml:
+        from assayd.cli.yaml_form import write_yaml
+
+        print(write_yaml(attempt, submission, ascii_only=sys.stdout.isatty()), end="")
+    else:
+        _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
 
@@ -116,9 +136,20 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
 
 
 @app.command()
-def show(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+def show(
+    context: typer.Context,
+    attempt_id: Id,
+    steps: Annotated[bool, typer.Option("--steps", help="Show the rows of a pipeline's steps.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show an attempt and its report."""
+    from assayd.cli.terminal import print_json
+
     with _client(context) as client:
+        if steps:
+            rows = steps_of(client, attempt_id)
+            print_json(rows) if as_json else print_steps(rows)
+            return
         attempt = client.attempt(attempt_id)
     _print_attempt(attempt, as_json=as_json)
 
@@ -172,6 +203,22 @@ def cancel(context: typer.Context, attempt_id: Id) -> None:
     """Stop an attempt."""
     with _client(context) as client:
         client.cancel(attempt_id)
+
+
+@app.command()
+def replay(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+    """Run a finished attempt's submission again, and show what differs; 1 when something does."""
+    from assayd.cli.replay import exit_code, render_diff, run
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        attempt = run(client, attempt_id)
+    if as_json:
+        print_json(attempt)
+    else:
+        for line in render_diff(attempt):
+            out().print(line)
+    raise typer.Exit(exit_code(attempt))
 
 
 @app.command()
@@ -293,11 +340,15 @@ def build(
         Path | None,
         typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
     ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Files that go into the image named, e.g. Fifth's libraries."),
+    ] = None,
 ) -> None:
     """Build images and load them into the engine."""
     from assayd.cli.images import build_images
 
-    build_images(names or (), cache)
+    build_images(names or (), cache, library)
 
 
 @images_app.command("list")
@@ -310,11 +361,66 @@ def list_engine_images() -> None:
     print_table(out(), ("image", "digest", "size"), list_images())
 
 
+@app.command("gc")
+def collect_garbage(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove finished attempts and bundles that are too old or too many; for operators."""
+    from assayd.cli.report import count
+    from assayd.cli.terminal import print_json
+
+    with _client(context) as client:
+        swept = client.collect_garbage(dry_run=dry_run)
+    if as_json:
+        print_json(swept)
+        return
+    what = f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'stray bundle')}"
+    verb = "would be removed" if dry_run else "removed"
+    print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
+
+
+@app.command()
+def backup(
+    target: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to; an earlier copy is brought up to date.")
+    ],
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The daemon's state directory; else that of the settings."),
+    ] = None,
+) -> None:
+    """Copy the daemon's database and bundles while it runs; as root or the daemon's user."""
+    from assayd.cli.backup import back_up
+    from assayd.cli.report import count
+
+    print(f"{target}: the database and {count(back_up(target, state_dir), 'new bundle')}")
+
+
 @app.command()
 def metrics(context: typer.Context) -> None:
     """Print the daemon's metrics."""
     with _client(context) as client:
         sys.stdout.write(client.metrics().decode())
+
+
+@app.command()
+def top(
+    context: typer.Context,
+    interval: Annotated[float, typer.Option(metavar="S", min=0.2, help="Seconds between looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, at the time since the start.")] = False,
+) -> None:
+    """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
+    from assayd.cli.terminal import out
+    from assayd.cli.top import Watch, render, watch
+
+    console = out()
+    with _client(context) as client:
+        if once or not console.is_terminal:
+            console.print(render(Watch(client).look()))
+        else:
+            watch(client, console, interval_s=interval)
 
 
 @app.command()

@@ -22,11 +22,10 @@ from .policy import RuntimePolicy
 from .programs import Context, Program, Record
 from .reporter import Reporter
 from .requests import Attempt, Limits
-from .seccomp import build_filter
+from .seccomp import REPORT, build_filter
 
 private.isolate(globals())
 
-_REPORT = 3
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
 _FAILED = 1
@@ -80,7 +79,7 @@ def confine(
     attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
     """Make ready what confines the children of an attempt."""
-    reporter = Reporter(_REPORT)
+    reporter = Reporter(REPORT)
     return Confinement(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
@@ -118,7 +117,9 @@ def _run(plan: Plan) -> int:
     if plan.program.IN_PYTHON:
         confinement.policy.install()
         gc.enable()
-    context = Context(policy=confinement.policy, environment=confinement.environment)
+    context = Context(
+        policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
+    )
     record = plan.program.run(arguments, context)
     return _finish(record, confinement.reporter)
 
@@ -129,8 +130,8 @@ def _separate(descriptors: Descriptors) -> None:
     os.fchdir(descriptors.work)
     sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, descriptors.report)
     for target, source in enumerate(sources):
-        os.dup2(source, target, inheritable=target != _REPORT)
-    os.closerange(_REPORT + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(source, target, inheritable=target != REPORT)
+    os.closerange(REPORT + 1, os.sysconf("SC_OPEN_MAX"))
     os.umask(0o022)
     # The runner has all others at default already; CPython ignores these two.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -119,6 +119,22 @@ class ImportPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterContract:
+    """What an adapter module has to be; asked by the kind `module` alone. Source: seed 002.
+
+    A class that one of `decorators` registers has all `methods` itself. `forbidden` are names that no file of
+    the module may use: modules, their attributes (``os.write``) and builtins. `modules` are the names under
+    which the container offers the decorators and `base_classes`.
+    """
+
+    decorators: tuple[str, ...] = ("register_adapter",)
+    methods: tuple[str, ...] = ("fetch_raw", "transform", "get_schema")
+    base_classes: tuple[str, ...] = ("Adapter",)
+    modules: tuple[str, ...] = ("assayd_adapter",)
+    forbidden: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPolicy:
     """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
 
@@ -209,6 +225,7 @@ class ExecutionPolicy:
     description: str = ""
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
+    adapter: AdapterContract = AdapterContract()
     commands: CommandPolicy = CommandPolicy()
     resources: ResourcePolicy = ResourcePolicy()
     sql: SqlPolicy = SqlPolicy()

@@ -205,14 +205,15 @@ class PolicyEvent:
     """Something that the runtime policy saw: an import, or an act that the audit hook judges.
 
     `kind` is ``import``, ``network`` or the audit event's name; `detail` is the module, ``host:port``
-    or a short description. `allowed` is the policy's word; `line` is in guest code, when known. `rule` and
-    `reason` are there when the relay decided.
+    or a short description. `allowed` is the policy's word; `file` and `line` are in guest code, when known.
+    `rule` and `reason` are there when the relay decided.
     """
 
     kind: str
     detail: str
     allowed: bool
     enforced: bool
+    file: str | None = None
     line: int | None = None
     rule: str | None = None
     reason: str = ""

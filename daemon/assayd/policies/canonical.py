@@ -15,7 +15,7 @@ MEGABYTE = 2**20
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Give the values that bind submitted code; equal values have an equal digest, whatever the name."""
     network, imports, resources = policy.network, policy.imports, policy.resources
-    commands = policy.commands
+    adapter, commands = policy.adapter, policy.commands
     return {
         "network": {
             "mode": network.mode.value,
@@ -35,6 +35,13 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "submodules": imports.submodules.value,
             "names": {module: _sorted(names) for module, names in sorted(imports.names.items())},
             "enforce_forbidden": imports.enforce_forbidden,
+        },
+        "adapter": {
+            "decorators": list(adapter.decorators),
+            "methods": list(adapter.methods),
+            "base_classes": list(adapter.base_classes),
+            "modules": list(adapter.modules),
+            "forbidden": _sorted(adapter.forbidden),
         },
         "commands": {
             "allowed": _sorted(commands.allowed),

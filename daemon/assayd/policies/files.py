@@ -116,6 +116,16 @@ class ImportsTable(_Table):
     names: dict[Dotted, list[Attribute]] = Field(default_factory=dict)
 
 
+class AdapterTable(_Table):
+    """``[adapter]``: what an adapter module has to be."""
+
+    decorators: Annotated[list[Attribute], Field(min_length=1)] | None = None
+    methods: list[Attribute] | None = None
+    base_classes: list[Attribute] | None = None
+    modules: Annotated[list[Dotted], Field(min_length=1)] | None = None
+    forbidden: list[Dotted] | None = None
+
+
 class CommandsTable(_Table):
     """``[commands]``; ``[commands.options]`` maps a command to the options of it that are refused."""
 
@@ -160,6 +170,7 @@ class ProfileTable(_Table):
     extends: str | list[str] = Field(default_factory=list)
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
+    adapter: AdapterTable = AdapterTable()
     commands: CommandsTable = CommandsTable()
     sql: SqlTable = SqlTable()
     resources: ResourcesTable = ResourcesTable()

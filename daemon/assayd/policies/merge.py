@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from assayd.model.policy import (
+    AdapterContract,
     Bounds,
     CommandPolicy,
     ExecutionPolicy,
@@ -41,6 +42,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         name=name or f"{first.name}+{second.name}",
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
+        adapter=_adapter(first.adapter, second.adapter),
         commands=merge_commands(first.commands, second.commands),
         sql=_sql(first.sql, second.sql),
         resources=_resources(first.resources, second.resources),
@@ -121,6 +123,21 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
         names=_names(a, b),
         enforce_forbidden=a.enforce_forbidden or b.enforce_forbidden,
     )
+
+
+def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
+    """Unite two contracts: either's decorators and names will do; both's methods are asked for."""
+    return AdapterContract(
+        decorators=_joined(a.decorators, b.decorators),
+        methods=_joined(a.methods, b.methods),
+        base_classes=_joined(a.base_classes, b.base_classes),
+        modules=_joined(a.modules, b.modules),
+        forbidden=a.forbidden | b.forbidden,
+    )
+
+
+def _joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a if a == b else tuple(sorted({*a, *b}))
 
 
 def _names(a: ImportPolicy, b: ImportPolicy) -> Names:

@@ -35,6 +35,7 @@ _Item = TypeVar("_Item", int, str)
 
 # What a request names travels to the runner in the header of one frame.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_COMMAND = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
 _MOST_NAMES = 200
 _PRINTED = re.compile(r"[!-~]{1,200}")
 
@@ -176,13 +177,13 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
 def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
     at = "overrides.commands"
     _refuse_unknown(at, table, ("allowed", "blocked", "builtins"))
-    allowed, builtins = policy.allowed, policy.builtins
-    if "allowed" in table:
-        allowed = _subset(f"{at}.allowed", _names(f"{at}.allowed", table["allowed"]), allowed)
-    if "builtins" in table:
-        builtins = _subset(f"{at}.builtins", _names(f"{at}.builtins", table["builtins"]), builtins)
-    blocked = policy.blocked | _names(f"{at}.blocked", table.get("blocked", []))
-    return replace(policy, allowed=allowed, builtins=builtins, blocked=blocked)
+    asked = {key: _names(f"{at}.{key}", value, _COMMAND) for key, value in table.items()}
+    return replace(
+        policy,
+        allowed=_subset(f"{at}.allowed", asked.get("allowed", policy.allowed), policy.allowed),
+        builtins=_subset(f"{at}.builtins", asked.get("builtins", policy.builtins), policy.builtins),
+        blocked=policy.blocked | asked.get("blocked", frozenset()),
+    )
 
 
 def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
@@ -239,9 +240,9 @@ def _whole(field: str, value: object) -> int:
     return value
 
 
-def _names(field: str, value: object) -> frozenset[str]:
+def _names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
     names = _list(field, value)
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+    if not all(isinstance(name, str) and pattern.fullmatch(name) for name in names):
         raise _wrong(field, "must be a list of dotted names or hosts, each of at most 100 characters")
     if len(names) > _MOST_NAMES:
         raise _wrong(field, f"has more than {_MOST_NAMES} names")

@@ -12,6 +12,7 @@ from functools import reduce
 
 from assayd.model.hosts import covers
 from assayd.model.policy import (
+    AdapterContract,
     Bounds,
     CommandPolicy,
     ExecutionPolicy,
@@ -26,6 +27,7 @@ from assayd.model.policy import (
 )
 from assayd.policies.canonical import MEGABYTE
 from assayd.policies.files import (
+    AdapterTable,
     BoundsTable,
     CommandsTable,
     HttpTable,
@@ -105,6 +107,7 @@ class Resolver:
             description=table.description or base.policy.description,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            adapter=_adapter(table.adapter, base.policy.adapter),
             commands=merge_commands(base.policy.commands, _commands(table.commands)),
             sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
             resources=_resources(table.resources, base.policy.resources),
@@ -178,6 +181,17 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
     )
 
 
+def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
+    """Give the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
+    return AdapterContract(
+        decorators=_listed(table.decorators, base.decorators),
+        methods=_listed(table.methods, base.methods),
+        base_classes=_listed(table.base_classes, base.base_classes),
+        modules=_listed(table.modules, base.modules),
+        forbidden=base.forbidden | frozenset(table.forbidden or ()),
+    )
+
+
 def _commands(table: CommandsTable) -> CommandPolicy:
     return CommandPolicy(
         allowed=frozenset(table.allowed or ()),
@@ -201,6 +215,10 @@ def _resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
 def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
     stated = {limit: Range(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
     return replace(base, **stated)
+
+
+def _listed(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
+    return inherited if stated is None else tuple(dict.fromkeys(stated))
 
 
 def _stated(value: float | None, inherited: float) -> float:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from assayd.model.attempt import Attempt, State
-from assayd.model.report import Verdict
+from assayd.model.report import Case, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,21 @@ class Query:
     uid: int | None = None
     cursor: str | None = None
     limit: int = 50
+
+    def matches(self, attempt: Attempt) -> bool:
+        """Tell whether an attempt is wanted, wherever the page begins."""
+        wanted = {
+            "state": self.state,
+            "verdict": self.verdict,
+            "kind": self.kind,
+            "batch_id": self.batch_id,
+        }
+        return (
+            all(value is None or getattr(attempt, name) == value for name, value in wanted.items())
+            and all(attempt.labels.get(name) == value for name, value in self.labels)
+            and (self.since is None or attempt.created_at >= self.since)
+            and (self.uid is None or attempt.peer.uid == self.uid)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +108,13 @@ class JobStore(Protocol):
         """Record which container a run gets, durably, before the first frame is sent."""
         ...
 
-    async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
-        """Record the verdict, durably: insert or nothing. False when one is there already."""
+    async def finish(
+        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+    ) -> bool:
+        """Record the verdict, durably: insert or nothing. False when one is there already.
+
+        `cases` are what was run, for kinds that keep records of them.
+        """
         ...
 
     async def append(self, events: Sequence[Event]) -> None:

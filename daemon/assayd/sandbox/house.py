@@ -50,6 +50,8 @@ class House:
         self._refuse_holes = refuse_holes
         self.info: EngineInfo | None = None
         self.problem = "the engine has not answered yet"
+        self.tried = asyncio.Event()
+        """Set once getting ready has succeeded or failed for the first time."""
 
     def ready(self) -> tuple[bool, str]:
         """Tell whether attempts can be run, and why not."""
@@ -65,6 +67,7 @@ class House:
                 failures += 1
                 self.problem = trouble.message
                 log.error("sandbox.not_ready", code=trouble.code, problem=trouble.message)
+                self.tried.set()
                 await asyncio.sleep(back_off_s(failures))
 
     async def keep_ready(self) -> NoReturn:
@@ -91,6 +94,7 @@ class House:
         self._pool.demand.keep(frozenset(keys))
         self._pool.poke()
         self.info, self.problem = info, ""
+        self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 
     def show(self, metrics: Metrics) -> None:

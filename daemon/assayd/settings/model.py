@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import grp
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -49,6 +51,22 @@ def _known_group(name: str) -> str:
     return name
 
 
+def _loopback(text: str) -> str:
+    host, port = _parted(text)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback or port > 65535:
+        raise ValueError(f"{text!r} is not a loopback address with a port, e.g. 127.0.0.1:9464 or [::1]:9464")
+    return text
+
+
+def _parted(text: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
+    return (found[1] or found[2], int(found[3])) if found else ("", 0)
+
+
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
 Zero = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
 Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
@@ -56,6 +74,7 @@ Mode = Annotated[
     int, BeforeValidator(_octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
 ]
 Group = Annotated[str, AfterValidator(_known_group)]
+Loopback = Annotated[str, AfterValidator(_loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
@@ -66,7 +85,11 @@ class _Section(BaseModel):
 class Engine(_Section):
     """The container engine."""
 
-    url: str | None = Field(None, description="Engine socket; unset: DOCKER_HOST, then the engine's default.")
+    url: str | None = Field(
+        None,
+        description="Engine socket; unset: DOCKER_HOST, then the engine's default.",
+        examples=["unix:///run/docker.sock"],
+    )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
@@ -168,7 +191,9 @@ class Access(_Section):
     uids: tuple[Zero, ...] = Field((), description="Users that may connect.")
     gids: tuple[Zero, ...] = Field((), description="Groups whose members may connect.")
     operators_group: Group | None = Field(
-        None, description="Group that sees and cancels everybody's attempts."
+        None,
+        description="Group that sees and cancels everybody's attempts.",
+        examples=["assayd-operators"],
     )
 
 
@@ -178,6 +203,58 @@ class Retention(_Section):
     days: Count = Field(30, description="Attempts and bundles older than this are removed.")
     attempts: Count = Field(500_000, description="Finished attempts kept at most.")
     bundles_mb: Count = Field(20_480, description="Room on the disk that bundles may take in all.")
+
+
+class Metrics(_Section):
+    """Metrics beyond the socket."""
+
+    listen: Loopback | None = Field(
+        None,
+        description="Loopback address and port for /metrics and /healthz; unset: the socket alone.",
+        examples=["127.0.0.1:9464"],
+    )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Give host and port."""
+        return _parted(self.listen) if self.listen is not None else None
+
+
+class RepairProvider(_Section):
+    """One provider of fixes; which fields it needs depends on its type."""
+
+    type: Literal["command", "gemini", "openai", "anthropic"] = Field(description="What stands behind it.")
+    argv: tuple[str, ...] = Field((), description="Program and arguments (command).")
+    environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
+    model: str | None = Field(None, description="Name of the model (all but command).")
+    base_url: str | None = Field(
+        None, description="Another address of the API (openai-compatible servers, tests)."
+    )
+    key_variable: str | None = Field(None, description="Environment variable that holds the key.")
+    key_file: Path | None = Field(None, description="File that holds the key, readable by its owner only.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> RepairProvider:
+        if self.type == "command" and not self.argv:
+            raise ValueError("argv: a command needs a program")
+        if self.type != "command" and not self.model:
+            raise ValueError("model: a model needs a name")
+        return self
+
+
+class Repair(_Section):
+    """The repair loop."""
+
+    at_once: Count = Field(4, description="Repairs that go on at once.")
+    max_attempts: Annotated[Count, Field(le=10)] = Field(
+        3, description="Fixes tried when a request names no number."
+    )
+    timeout_s: Seconds = Field(300.0, description="Time of one repair, from the failure on.")
+    on_exhausted: tuple[str, ...] = Field(
+        (),
+        description="Program that gets repair and report on its input when fixes are used up or it is stuck.",
+    )
+    providers: dict[str, RepairProvider] = Field({}, description="Providers beside `rules`, by name.")
 
 
 class Log(_Section):
@@ -190,6 +267,8 @@ class Log(_Section):
 
 
 def _default_state_dir() -> Path:
+    if os.environ.get("STATE_DIRECTORY"):  # the service manager has made it: systemd.exec(5)
+        return Path(os.environ["STATE_DIRECTORY"])
     if os.geteuid() == 0:
         return Path("/var/lib/assayd")
     base = os.environ.get("XDG_STATE_HOME")
@@ -206,17 +285,29 @@ def _default_socket() -> Path:
 class Settings(_Section):
     """All settings. ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` outside."""
 
-    socket: Path = Field(default_factory=_default_socket, description="Where the API listens.")
+    socket: Path = Field(
+        default_factory=_default_socket,
+        description="Where the API listens; a socket unit's own socket goes before it.",
+        examples=["/run/assayd/assayd.sock"],
+    )
     socket_group: Group | None = Field(
-        None, description="Group that owns the socket; unset: the daemon's own."
+        None, description="Group that owns the socket; unset: the daemon's own.", examples=["assayd"]
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
-    state_dir: Path = Field(default_factory=_default_state_dir, description="Database and artifacts.")
+    state_dir: Path = Field(
+        default_factory=_default_state_dir,
+        description="Database and artifacts.",
+        examples=["/var/lib/assayd"],
+    )
     database_url: str | None = Field(
-        None, description="SQLAlchemy URL of the database; unset: SQLite in the state directory."
+        None,
+        description="SQLAlchemy URL of the database; unset: SQLite in the state directory.",
+        examples=["sqlite+aiosqlite:////var/lib/assayd/assayd.db"],
     )
     concurrency: Count = Field(
-        default_factory=lambda: 4 * (os.cpu_count() or 1), description="Attempts that run at once."
+        default_factory=lambda: 4 * (os.cpu_count() or 1),
+        description="Attempts that run at once; unset: four per processor.",
+        examples=[8],
     )
     nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
@@ -233,6 +324,8 @@ class Settings(_Section):
     widest_bounds: WidestReach = WidestReach()
     access: Access = Access()
     retention: Retention = Retention()
+    metrics: Metrics = Metrics()
+    repair: Repair = Repair()
     log: Log = Log()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)

@@ -18,6 +18,7 @@ from assayd.checks import (
     code_result,
     model_answer,
     python_failures,
+    python_normal,
     python_source,
     run_findings,
 )
@@ -30,6 +31,7 @@ from assayd.checks.guest_record import Bound, Value
 from assayd.checks.python_failures import Surroundings
 from assayd.checks.python_source import PythonSource
 from assayd.checks.python_unit import judge_end, never_started, read
+from assayd.checks.repairing import context_of
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding
 from assayd.checks.submitted_file import only_text
@@ -40,6 +42,7 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue, Sample
 from assayd.policies import tighten
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "node.py"
@@ -274,6 +277,25 @@ class Code:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The code was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the code again, with what its report says and the inputs that it gets."""
+        inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
+        return context_of(
+            Passage(name="code", language="python", text=model_answer.clean(_code(payload).code).text),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="inputs", text=inputs or "none"),),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the code."""
+        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax tree of the code."""
+        return python_normal.normal_form(model_answer.clean(_code(payload).code).text)
 
 
 def _code(payload: BaseModel) -> CodePayload:

@@ -109,7 +109,7 @@ def _usage(units: Sequence[UnitResult]) -> Document:
 
 def _imports(units: Sequence[UnitResult]) -> list[Document]:
     listed: list[Document] = [
-        {"module": event.detail, "line": event.line, "allowed": event.allowed}
+        {"module": event.detail, "file": event.file, "line": event.line, "allowed": event.allowed}
         for event in _distinct(units, kind="import")
     ]
     return listed[:MAX_LISTED]
@@ -117,7 +117,13 @@ def _imports(units: Sequence[UnitResult]) -> list[Document]:
 
 def _import_violations(units: Sequence[UnitResult]) -> list[Document]:
     listed: list[Document] = [
-        {"module": event.detail, "location": "runtime", "line": event.line, "rule": "import.not_allowed"}
+        {
+            "module": event.detail,
+            "location": "runtime",
+            "file": event.file,
+            "line": event.line,
+            "rule": "import.not_allowed",
+        }
         for event in _distinct(units, kind="import")
         if not event.allowed
     ]

@@ -80,6 +80,14 @@ ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
         ("setpriority of the user", 141, (2, 0), errno.EPERM, errno.EPERM),
         ("sched_setaffinity of another", 203, (1,), errno.EPERM, errno.EPERM),
         ("kill", 62, (1, 9), None, None),
+        ("close of the report pipe", 3, (3,), errno.EPERM, None),
+        ("close of another", 3, (4,), None, None),
+        ("dup2 onto the report pipe", 33, (1, 3), errno.EPERM, None),
+        ("dup2 from the report pipe", 33, (3, 1), None, None),
+        ("dup3 onto the report pipe", 292, (1, 3), errno.EPERM, None),
+        ("close_range over the report pipe", 436, (2, 100), errno.ENOSYS, None),
+        ("close_range of the report pipe", 436, (3, 3), errno.ENOSYS, None),
+        ("close_range above it", 436, (4, 100), None, None),
         ("x32 read", 0x40000000, (), errno.ENOSYS, errno.ENOSYS),
     ],
 )
@@ -101,6 +109,8 @@ def test_another_architecture_has_no_calls() -> None:
         (220, (17,), None),
         (198, (2,), errno.EPERM),
         (117, (), errno.EPERM),
+        (57, (3,), errno.EPERM),
+        (24, (1, 3), errno.EPERM),
     ],
 )
 def test_numbers_of_arm(number: int, arguments: tuple[int, ...], result: int | None) -> None:

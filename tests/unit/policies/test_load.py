@@ -200,3 +200,28 @@ def test_rule_of_a_child_replaces_that_of_its_parent_and_a_listing_frees_the_hos
     )
     assert policies.get("other").network.http["b.org"].methods == {"PUT"}
     assert policies.get("free").network.http == {}
+
+
+def test_contract_of_adapters_is_replaced_list_by_list_and_forbidden_names_add_up(load: Load) -> None:
+    policies = load(
+        base='[adapter]\nmethods = ["a", "b"]\nmodules = ["one.two"]\nforbidden = ["os.kill"]\n',
+        own='extends = "base"\n[adapter]\nmethods = ["c"]\nforbidden = ["eval"]\n',
+        plain="",
+    )
+    own = policies.get("own").adapter
+    assert (own.methods, own.modules, own.forbidden) == (("c",), ("one.two",), {"os.kill", "eval"})
+    assert own.decorators == ("register_adapter",)
+    assert policies.get("plain").adapter.methods == ("fetch_raw", "transform", "get_schema")
+    assert policies.get("own").digest != policies.get("base").digest
+
+
+def test_contract_of_adapters_that_cannot_be_is_told_with_its_line(load: Load) -> None:
+    text = '[adapter]\nmethods = ["a b"]\ndecorators = []\nmodules = ["a..b"]\ncolour = "red"\n'
+    with pytest.raises(FileError) as caught:
+        load(bad=text)
+    assert [(p.line, p.key) for p in sorted(caught.value.problems, key=lambda p: p.line or 0)] == [
+        (2, "adapter.methods"),
+        (3, "adapter.decorators"),
+        (4, "adapter.modules"),
+        (5, "adapter.colour"),
+    ]

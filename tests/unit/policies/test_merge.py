@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assayd.model.policy import (
+    AdapterContract,
     ExecutionPolicy,
     HttpRule,
     ImportMode,
@@ -12,6 +13,7 @@ from assayd.model.policy import (
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies import PolicySet, merge
@@ -156,3 +158,17 @@ def test_merge_unites_rules_of_hosts_and_drops_those_that_one_policy_does_withou
         "c.org": get,
     }
     assert merge(first, second).network == merge(second, first).network
+
+
+def test_merge_allows_as_much_sql_as_either() -> None:
+    one = policy(sql=SqlPolicy(max_bytes=1, max_statements=9, max_rows=1, max_cell_chars=9))
+    two = policy(sql=SqlPolicy(max_bytes=2, max_statements=3, max_rows=4, max_cell_chars=5))
+    assert merge(one, two).sql == SqlPolicy(max_bytes=2, max_statements=9, max_rows=4, max_cell_chars=9)
+
+
+def test_merge_of_contracts_accepts_either_decorator_and_asks_for_all_methods() -> None:
+    one = policy(adapter=AdapterContract(decorators=("a",), methods=("m",), forbidden=frozenset({"eval"})))
+    two = policy(adapter=AdapterContract(decorators=("b",), methods=("n",), forbidden=frozenset({"exec"})))
+    united = merge(one, two).adapter
+    assert (united.decorators, united.methods, united.forbidden) == (("a", "b"), ("m", "n"), {"eval", "exec"})
+    assert merge(one, two).digest == merge(two, one).digest

@@ -50,6 +50,7 @@ def test_tighter_attempt_deadline_holds_for_units_too() -> None:
         ({"resources": {"unit_timeout_s": 30.5}}, "overrides.resources.unit_timeout_s"),
         ({"resources": {"memory_mb": 257}}, "overrides.resources.memory_mb"),
         ({"resources": {"max_processes": 5}}, "overrides.resources.max_processes"),
+        ({"sql": {"max_rows": 1001}}, "overrides.sql.max_rows"),
         ({"network": {"hosts": ["a.org", "c.org"]}}, "overrides.network.hosts"),
         ({"network": {"ports": [80]}}, "overrides.network.ports"),
         ({"network": {"connect_timeout_s": 6}}, "overrides.network.connect_timeout_s"),
@@ -221,3 +222,11 @@ def test_rules_of_the_wrong_shape_are_refused(asked: Mapping[str, object]) -> No
     with pytest.raises(RequestError) as caught:
         tighten(WIDE, {"network": asked})
     assert caught.value.code == "override.type"
+
+
+def test_sql_of_a_step_can_be_bounded_more_tightly() -> None:
+    tightened = tighten(BASE, {"sql": {"max_rows": 5, "max_statements": 2}})
+
+    assert (tightened.sql.max_rows, tightened.sql.max_statements) == (5, 2)
+    assert tightened.sql.max_bytes == BASE.sql.max_bytes
+    assert tightened.digest != BASE.digest

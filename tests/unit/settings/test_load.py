@@ -146,3 +146,33 @@ def test_every_setting_is_read_by_somebody() -> None:
     )
     unread = [row.name for row in effective(Settings()) if f".{row.name.split('.')[-1]}" not in readers]
     assert [name for name in unread if not name.startswith(("bounds.", "widest_bounds."))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("127.8.0.1:0", ("127.8.0.1", 0)),
+        ("[::1]:9464", ("::1", 9464)),
+    ],
+)
+def test_loopback_address_for_metrics_is_read(config: Config, text: str, address: tuple[str, int]) -> None:
+    config(f'[metrics]\nlisten = "{text}"\n')
+    assert load_settings().metrics.address == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0.0.0.0:9464", "192.168.0.1:9464", "[::]:9464", "localhost:9464", "127.0.0.1", "127.0.0.1:99999", ""],
+)
+def test_metrics_are_listened_for_on_loopback_only(config: Config, text: str) -> None:
+    config(f'[metrics]\nlisten = "{text}"\n')
+    with pytest.raises(ConfigError, match=r"assayd\.toml:2: \[metrics\] listen: .*not a loopback address"):
+        load_settings()
+
+
+def test_state_directory_that_the_service_manager_made_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    assert load_settings().state_dir == tmp_path

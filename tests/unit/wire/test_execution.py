@@ -69,14 +69,20 @@ def test_joined_output_over_the_cap_keeps_head_and_tail() -> None:
 
 def test_imports_of_several_units_are_listed_once() -> None:
     event = PolicyEvent(kind="import", detail="json", allowed=True, enforced=True, line=1)
-    refused = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True, line=2)
+    refused = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True, file="adapter.py", line=2)
     document = execution(unit(events=(event, refused)), unit(events=(event, refused)))
     assert document["imports"] == [
-        {"module": "json", "line": 1, "allowed": True},
-        {"module": "os", "line": 2, "allowed": False},
+        {"module": "json", "file": None, "line": 1, "allowed": True},
+        {"module": "os", "file": "adapter.py", "line": 2, "allowed": False},
     ]
     assert document["import_violations"] == [
-        {"module": "os", "location": "runtime", "line": 2, "rule": "import.not_allowed"}
+        {
+            "module": "os",
+            "location": "runtime",
+            "file": "adapter.py",
+            "line": 2,
+            "rule": "import.not_allowed",
+        }
     ]
 
 

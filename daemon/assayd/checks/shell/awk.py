@@ -51,7 +51,8 @@ _TOKEN = re.compile(
     r"|(?P<sign>\|\||&&|\|&|>>|[<>=!+*%^-]=|\*\*=?|\+\+|--|[^\"])",
     re.DOTALL,
 )
-_PATTERN = re.compile(r"/(?:\\.|\[\^?\]?(?:\[:[a-z]+:\]|\\.|[^\]\n])*\]|[^/\\\[\n])*/", re.DOTALL)
+# Nothing in it is tried twice, so that it takes no longer than its length.
+_PATTERN = re.compile(r"/(?>\\.|\[\^?+\]?+(?>\[:[a-z]++:\]|\\.|[^\]\\\n])*+\]|[^/\\\[\n])*+/", re.DOTALL)
 _CONTROL = frozenset(("if", "while", "for"))
 _OPERATORS = frozenset(("print", "printf", "return", "in", "getline", "case", "delete", "exit", "do", "else"))
 _FUNCTION_NAMES = frozenset(("system",))

@@ -87,10 +87,10 @@ _PREFIXES = {
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
-def invocations(root: Node, source: ShellSource) -> list[Invocation]:
+def invocations(source: ShellSource) -> list[Invocation]:
     """Find every command of a script, wherever it stands, in no order."""
     found: list[Invocation] = []
-    for node in walk(root):
+    for node in source.nodes:
         words = node.nodes("Args") if node.kind == "CallExpr" else []
         if words:
             found += _resolve(node, words, source, ())

@@ -1,0 +1,56 @@
+"""Metrics for a collector that cannot open a Unix socket: two paths on a loopback port, and nothing else.
+
+Nobody can be told apart there, so that nothing of any attempt is shown. Off unless it is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assayd.api.peer import PeerHttpTools
+from assayd.metrics import CONTENT_TYPE
+
+CONNECTIONS = 16
+KEEP_ALIVE_S = 75
+GRACE_S = 1
+
+
+def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
+    """Give an application that knows `/metrics` and `/healthz`."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await _answer(Request(scope), metrics)(scope, receive, send)
+
+    return app
+
+
+def _answer(request: Request, metrics: Callable[[], bytes]) -> Response:
+    if request.method not in {"GET", "HEAD"}:
+        return PlainTextResponse("only GET\n", status_code=405, headers={"Allow": "GET, HEAD"})
+    if request.url.path == "/metrics":
+        return Response(metrics(), media_type=CONTENT_TYPE)
+    if request.url.path == "/healthz":
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("only /metrics and /healthz are here\n", status_code=404)
+
+
+def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
+    """Give the server's settings."""
+    return uvicorn.Config(
+        loopback_app(metrics),
+        http=PeerHttpTools,  # for its bounds on headers; over TCP it knows no caller
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        limit_concurrency=CONNECTIONS,
+    )

@@ -1,0 +1,81 @@
+"""Gives every request an id, which its answer, log lines and attempts' events carry; counts requests."""
+
+from __future__ import annotations
+
+import re
+import time
+from http import HTTPStatus
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assayd.ids import Ulids
+from assayd.log import REQUEST_ID
+from assayd.metrics import Metrics
+
+log = structlog.get_logger()
+
+HEADER = b"x-request-id"
+USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+"""Ids from outside that are taken over; others would make a line of the log hard to read, or long."""
+
+
+class RequestIds:
+    """Binds an id, the caller's or a new one, while a request is answered."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._ids = Ulids()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer under an id."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _given(scope) or self._ids.new()
+        answer = _Answer(send, request_id)
+        began = time.monotonic()
+        with structlog.contextvars.bound_contextvars(**{REQUEST_ID: request_id}):
+            try:
+                await self._app(scope, receive, answer)
+            except Exception:
+                answer.status = HTTPStatus.INTERNAL_SERVER_ERROR
+                log.error("request.broken", method=scope["method"], path=_route(scope))
+                raise
+            finally:
+                took_ms = round((time.monotonic() - began) * 1000, 3)
+                self._tell(scope, answer.status, took_ms)
+
+    def _tell(self, scope: Scope, status: int, took_ms: float) -> None:
+        route, method = _route(scope), scope["method"]
+        self._metrics.requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
+        log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+
+
+class _Answer:
+    """The way out, with the id among the headers; notes the status. 499 stands for nobody waited."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self.status = 499
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], (HEADER, self._request_id)]}
+        await self._send(message)
+
+
+def _given(scope: Scope) -> str | None:
+    given = [value for name, value in scope["headers"] if name == HEADER]
+    return given[0].decode() if len(given) == 1 and USABLE.fullmatch(given[0]) else None
+
+
+def _route(scope: Scope) -> str:
+    """Name the route as it is declared: paths are the callers', and would make time series at will."""
+    return getattr(scope.get("route"), "path", "none")

@@ -1,0 +1,98 @@
+"""The daemon's metrics at one moment, and what can be said of the time between two moments."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """All values, by name and labels. `taken_s` counts from any fixed moment."""
+
+    taken_s: float
+    values: dict[str, dict[Labels, float]] = field(default_factory=dict)
+
+    def total(self, name: str, **labels: str) -> float:
+        """Add up everything of that name that has these labels."""
+        return sum(v for key, v in self.values.get(name, {}).items() if labels.items() <= dict(key).items())
+
+    def by(self, name: str, label: str) -> dict[str, float]:
+        """Add up everything of that name, by the value of one label."""
+        sums: dict[str, float] = defaultdict(float)
+        for key, value in self.values.get(name, {}).items():
+            sums[dict(key).get(label, "")] += value
+        return dict(sums)
+
+
+def read_sample(text: str, taken_s: float) -> Sample:
+    """Read metrics in Prometheus' text format."""
+    values: dict[str, dict[Labels, float]] = defaultdict(dict)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            values[sample.name][tuple(sorted(sample.labels.items()))] = sample.value
+    return Sample(taken_s=taken_s, values=dict(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The time between two samples; without an earlier one, since the daemon's start."""
+
+    now: Sample
+    before: Sample
+    seconds: float
+
+    def per_s(self, name: str, **labels: str) -> float:
+        """Give how fast a counter grew."""
+        return self._grown(self.now.total(name, **labels), self.before.total(name, **labels)) / self.seconds
+
+    def per_s_by(self, name: str, label: str) -> dict[str, float]:
+        """Give how fast a counter grew, by the value of one label."""
+        before = self.before.by(name, label)
+        return {
+            value: self._grown(now, before.get(value, 0.0)) / self.seconds
+            for value, now in self.now.by(name, label).items()
+        }
+
+    def quantile_s(self, share: float, name: str, **labels: str) -> float | None:
+        """Estimate a quantile of a histogram, on a straight line within its bucket; None when it got nothing.
+
+        The last bucket has no upper end: its lower one is given.
+        """
+        buckets = sorted(self._buckets(name, labels).items())
+        wanted = share * buckets[-1][1] if buckets else 0.0
+        if not wanted:
+            return None
+        low = below = 0.0
+        for high, count in buckets:
+            if count >= wanted:
+                return low if math.isinf(high) else low + (high - low) * (wanted - below) / (count - below)
+            low, below = high, count
+        return low
+
+    def _buckets(self, name: str, labels: dict[str, str]) -> dict[float, float]:
+        """Give what each bucket and those below it got, by upper end."""
+        counts: dict[float, float] = defaultdict(float)
+        old = self.before.values.get(f"{name}_bucket", {})
+        for key, value in self.now.values.get(f"{name}_bucket", {}).items():
+            named = dict(key)
+            if labels.items() <= named.items():
+                counts[float(named["le"])] += self._grown(value, old.get(key, 0.0))
+        return counts
+
+    @staticmethod
+    def _grown(now: float, before: float) -> float:
+        """Give the growth of a counter; one that became smaller began anew."""
+        return now - before if now >= before else now
+
+
+def span(now: Sample, before: Sample | None, up_s: float) -> Span:
+    """Give the time between two samples, or since the start `up_s` ago."""
+    if before is None:
+        return Span(now=now, before=Sample(taken_s=0.0), seconds=max(up_s, 1.0))
+    return Span(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))

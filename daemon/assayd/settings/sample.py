@@ -1,0 +1,85 @@
+"""Every setting with its default and what it is for, as a settings file that changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import NoneType
+from typing import get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from assayd.settings.load import variable
+from assayd.settings.model import Settings
+
+HEAD = """\
+# Settings of assayd. A line that is commented out shows the default, or an example where it says so.
+#
+# What is set here can also be set in the environment, which then wins: [pool] enabled is
+# ASSAYD_POOL__ENABLED. `assayd --check-config` checks this file, and `assayd --print-config` shows what is in
+# effect and where each value came from. After a change: systemctl restart assayd.
+"""
+
+
+def sample() -> str:
+    """Give the text of a settings file that documents every setting and sets none."""
+    return "\n".join([HEAD, *_section(Settings, ())])
+
+
+def documented() -> Iterator[tuple[str, str, str, str]]:
+    """Give name, variable, default and description of every setting."""
+    for name, field, owner in _fields(Settings, ()):
+        yield name, variable(name), _shown(field, owner), field.description or ""
+
+
+def _fields(
+    model: type[BaseModel], within: tuple[str, ...]
+) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        below = _below(field)
+        if below is not None:
+            yield from _fields(below, (*within, name))
+        else:
+            yield ".".join((*within, name)), field, model
+
+
+def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
+    """Give the lines of a table: its own settings first, then the tables below it, as TOML wants them."""
+    for name, field in model.model_fields.items():
+        if _below(field) is None:
+            yield f"# {field.description}"
+            yield f"#{name} = {_toml(field, model)}{'' if _has_default(field) else '  # an example'}\n"
+    for name, field in model.model_fields.items():
+        below = _below(field)
+        if below is not None:
+            yield f"[{'.'.join((*within, name))}]"
+            yield f"# {(below.__doc__ or '').splitlines()[0]}\n"
+            yield from _section(below, (*within, name))
+
+
+def _below(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _has_default(field: FieldInfo) -> bool:
+    """Tell whether there is one default, the same on every machine."""
+    return field.default is not PydanticUndefined and field.default is not None
+
+
+def _shown(field: FieldInfo, owner: type[BaseModel]) -> str:
+    if _has_default(field):
+        return _toml(field, owner)
+    return "unset" if NoneType in get_args(field.annotation) else "by machine"
+
+
+def _toml(field: FieldInfo, owner: type[BaseModel]) -> str:
+    """Write the default, else the example."""
+    if not _has_default(field):
+        return json.dumps((field.examples or [""])[0])
+    name = next(name for name, each in owner.model_fields.items() if each is field)
+    # As it is written, e.g. a mode in octal.
+    written = owner.model_construct().model_dump(mode="json", include={name})[name]
+    return json.dumps(written, ensure_ascii=False)

@@ -1,0 +1,207 @@
+"""Writes the manual pages and the shell completions of both programs, from what `--help` shows.
+
+    python deploy/pages.py man FOLDER           assay.1, assayd.8
+    python deploy/pages.py completions FOLDER   assay (bash), _assay (zsh), assay.fish
+
+Run it with the Python that assayd is installed in. The same source gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from typer.completion import get_completion_script
+
+from assayd import __version__
+from assayd.__main__ import _parser
+from assayd.cli import exits
+from assayd.cli.app import app
+from assayd.settings import documented
+
+Roff = Iterator[str]
+
+EXITS = (
+    (exits.VALIDATED, "Done; of an attempt: validated. Of a batch: every item was."),
+    (exits.FAILED, "The submitted code failed; of a batch: some items did. A check found something wrong."),
+    (exits.REFUSED, "Wrong usage, or the daemon refused the request."),
+    (exits.TROUBLE, "Trouble of the daemon's own: nothing is known of the code."),
+    (exits.UNREACHABLE, "The daemon does not answer."),
+    (exits.CANCELLED, "The attempt was cancelled."),
+    (exits.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
+)
+CLIENT_ENVIRONMENT = (
+    ("ASSAY_SOCKET", "The daemon's socket, unless --socket names one."),
+    ("XDG_RUNTIME_DIR", "Where the socket of an ordinary user's daemon is: assayd/assayd.sock below it."),
+    ("DOCKER_HOST", "The container engine that `assay images` speaks to, unless the settings name one."),
+)
+DAEMON_ENVIRONMENT = (
+    ("ASSAYD_CONFIG", "The settings file, instead of /etc/assayd/assayd.toml."),
+    ("ASSAYD_*", "Settings; they win over the file. See SETTINGS."),
+    ("DOCKER_HOST", "The container engine, unless engine.url is set."),
+    ("LISTEN_FDS, LISTEN_PID", "The API's socket, handed over by a socket unit (sd_listen_fds(3))."),
+    ("NOTIFY_SOCKET, WATCHDOG_USEC", "Where and how often to show signs of life (sd_notify(3))."),
+    ("STATE_DIRECTORY", "The state directory, unless state_dir is set (systemd.exec(5))."),
+    ("JOURNAL_STREAM", "When it names standard error, lines begin with their priority (systemd.exec(5))."),
+)
+SIGNALS = (
+    (
+        "SIGTERM, SIGINT",
+        "Refuse new work, let what is under way end for a while, then stop. A second one: at once.",
+    ),
+    ("SIGHUP", "Read the policies anew; when one of them is wrong, all stay as they were."),
+)
+FILES = (
+    ("/etc/assayd/assayd.toml", "Settings. `assayd --sample-config` prints a file that documents each."),
+    ("/run/assayd/assayd.sock", "The API's socket."),
+    ("/var/lib/assayd", "Database and artifacts."),
+)
+
+
+def client_page() -> str:
+    """Give the page of `assay`."""
+    root: Any = typer.main.get_command(app)
+    lines = [
+        *_title("ASSAY", 1, "assay", "validate untrusted code in throwaway containers"),
+        *_synopsis("assay", "[OPTION]... COMMAND [ARGUMENT]..."),
+        ".SH DESCRIPTION",
+        _text(
+            "assay is the client of assayd(8). It submits code, shows reports, and looks after the daemon."
+        ),
+        ".SH OPTIONS",
+        *_parameters(root),
+        ".SH COMMANDS",
+        *_commands("assay", root),
+        *_table("EXIT STATUS", [(str(code), text) for code, text in EXITS]),
+        *_table("ENVIRONMENT", CLIENT_ENVIRONMENT),
+        *_see_also("assayd(8)"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def daemon_page() -> str:
+    """Give the page of `assayd`."""
+    parser = _parser()
+    settings = [
+        (f"{name} ({variable})", f"{description} Default: {default}.")
+        for name, variable, default, description in documented()
+    ]
+    lines = [
+        *_title("ASSAYD", 8, "assayd", "validate untrusted code, for clients on a Unix socket"),
+        *_synopsis("assayd", "[--print-config | --check-config | --sample-config]"),
+        ".SH DESCRIPTION",
+        _text(parser.description or ""),
+        ".PP",
+        _text(parser.epilog or ""),
+        *_table("OPTIONS", list(_argparse_options(parser))),
+        *_table("SETTINGS", settings),
+        *_table("SIGNALS", SIGNALS),
+        *_table(
+            "EXIT STATUS",
+            [("0", "Stopped as asked."), ("2", "Settings or usage are wrong."), ("3", "Other trouble.")],
+        ),
+        *_table("ENVIRONMENT", DAEMON_ENVIRONMENT),
+        *_table("FILES", FILES),
+        *_see_also("assay(1)"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _title(name: str, section: int, program: str, purpose: str) -> Roff:
+    yield f'.TH {name} {section} "" "assayd {__version__}"'
+    yield ".SH NAME"
+    yield f"{program} \\- {purpose}"
+
+
+def _synopsis(program: str, rest: str) -> Roff:
+    yield ".SH SYNOPSIS"
+    yield f".B {program}"
+    yield _text(rest)
+
+
+def _see_also(page: str) -> Roff:
+    yield ".SH SEE ALSO"
+    yield _text(f"{page}; the operators' guide in /usr/share/doc/assayd/operating")
+
+
+def _table(head: str, rows: Sequence[tuple[str, str]]) -> Roff:
+    yield f".SH {head}"
+    for name, text in rows:
+        yield from _item(name, text)
+
+
+def _item(name: str, text: str) -> Roff:
+    yield ".TP"
+    yield f'.B "{_escaped(name)}"'
+    yield _text(text)
+
+
+def _commands(path: str, group: Any) -> Roff:
+    """Describe each command below a group, groups within it included."""
+    for name, command in sorted(group.commands.items()):
+        whole = f"{path} {name}"
+        if hasattr(command, "commands"):
+            yield from _commands(whole, command)
+            continue
+        usage = " ".join([whole, *command.collect_usage_pieces(_context(command))])
+        yield f'.SS "{_escaped(usage)}"'
+        yield _text(command.help or "")
+        yield from _parameters(command)
+
+
+def _parameters(command: Any) -> Roff:
+    """Describe what a command takes, in the words of its help."""
+    for parameter in command.params:
+        record = None if getattr(parameter, "hidden", False) else parameter.get_help_record(_context(command))
+        if record is not None:
+            yield from _item(*record)
+
+
+def _context(command: Any) -> Any:
+    return command.context_class(command)
+
+
+def _argparse_options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
+        yield ", ".join(action.option_strings), action.help or ""
+
+
+def _text(text: str) -> str:
+    """Write running text; a line that begins with a dot or a quote would be a request."""
+    escaped = _escaped(" ".join(text.split()))
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def _escaped(text: str) -> str:
+    plain = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    return plain.replace("…", "...").replace("—", "\\(em")
+
+
+def completions() -> dict[str, str]:
+    """Give the completion scripts by the names that the shells look for."""
+    names = {"bash": "assay", "zsh": "_assay", "fish": "assay.fish"}
+    return {
+        name: get_completion_script(prog_name="assay", complete_var="_ASSAY_COMPLETE", shell=shell) + "\n"
+        for shell, name in names.items()
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write what is asked for into a folder."""
+    what, folder = arguments
+    wanted = {
+        "man": lambda: {"assay.1": client_page(), "assayd.8": daemon_page()},
+        "completions": completions,
+    }
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text in wanted[what]().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

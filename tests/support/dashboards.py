@@ -1,0 +1,59 @@
+"""What the alert rules and the dashboard ask Prometheus, read from their files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assayd.metrics import Metrics
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+ALERTS = DEPLOY / "prometheus/alerts.yml"
+DASHBOARD = DEPLOY / "grafana/assayd.json"
+
+
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def dashboard() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(DASHBOARD.read_text())
+    return document
+
+
+def dashboard_queries() -> Iterator[str]:
+    """Give every query of the dashboard, with the variables that Grafana would fill in filled in."""
+    document = dashboard()
+    queries = [target["expr"] for panel in document["panels"] for target in panel.get("targets", ())]
+    queries += [note["expr"] for note in document["annotations"]["list"]]
+    for query in queries:
+        yield query.replace("$__rate_interval", "5m").replace("$instance", ".*")
+
+
+def metrics_in(text: str) -> set[str]:
+    return set(re.findall(r"\bassayd_[a-z_]+", text))
+
+
+def labels_in(query: str) -> Iterator[tuple[str, set[str]]]:
+    """Give each metric of a query with the labels that it is asked by."""
+    for name, matchers in re.findall(r"\b(assayd_[a-z_]+)\{([^}]*)\}", query):
+        yield name, set(re.findall(r"(\w+)\s*[=!]~?", matchers)) - {"instance"}
+
+
+def exposed() -> dict[str, set[str]]:
+    """Give the names under which the daemon's metrics are scraped, with their labels."""
+    registry = Metrics().registry
+    # Those of the process have values at once; the others are listed, also while nothing was counted yet.
+    names = {sample.name: set(sample.labels) for family in registry.collect() for sample in family.samples}
+    for collector, registered in registry._collector_to_names.items():
+        labels = set(getattr(collector, "_labelnames", ()))
+        for name in registered:
+            names[name] = labels | ({"le"} if name.endswith("_bucket") else set())
+    return names

@@ -1,0 +1,77 @@
+"""Alert rules and dashboard ask for what the daemon has, and nothing that it measures is forgotten."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support import dashboards
+
+ROOT = Path(__file__).resolve().parents[3]
+RUNBOOK = ROOT / "docs/operating/alerts.md"
+EXPOSED = dashboards.exposed()
+QUERIES = [*dashboards.dashboard_queries(), *(rule["expr"] for rule in dashboards.alerts())]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_metric_that_is_asked_for_exists_with_its_labels(query: str) -> None:
+    assert dashboards.metrics_in(query) - EXPOSED.keys() == set()
+    assert [
+        (name, asked - EXPOSED[name]) for name, asked in dashboards.labels_in(query) if asked - EXPOSED[name]
+    ] == []
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    shown = {name for query in dashboards.dashboard_queries() for name in dashboards.metrics_in(query)}
+    shown |= {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
+    families = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in EXPOSED}
+    # A counter is scraped under its name with _total alone.
+    families = {name for name in families if f"{name}_total" not in families}
+    passed_over = {"assayd_process_virtual_memory_bytes", "assayd_process_start_time_seconds"}
+
+    assert families - shown - passed_over == set()
+
+
+def test_every_alert_has_its_place_in_the_guide_and_no_other_has() -> None:
+    headings = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
+    alerts = dashboards.alerts()
+
+    assert [heading for heading in headings if heading.startswith("Assayd")] == [
+        rule["alert"] for rule in alerts
+    ]
+    for rule in alerts:
+        assert rule["annotations"]["runbook"] == f"alerts.md#{rule['alert'].lower()}"
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert rule["annotations"]["summary"]
+
+
+def test_panels_are_named_apart_and_do_not_overlap() -> None:
+    panels = dashboards.dashboard()["panels"]
+    titles = [panel["title"] for panel in panels]
+    cells = [
+        (x, y)
+        for panel in panels
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+
+    assert len(set(titles)) == len(titles)
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+
+
+def test_panels_read_the_source_that_is_chosen() -> None:
+    document = dashboards.dashboard()
+    variables = {each["name"] for each in document["templating"]["list"]}
+    sources = [panel["datasource"] for panel in document["panels"] if panel["type"] != "row"]
+
+    assert variables == {"datasource", "instance"}
+    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
+    assert all(
+        'instance=~"$instance"' in target["expr"]
+        for panel in document["panels"]
+        for target in panel.get("targets", ())
+    )
