@@ -261,6 +261,9 @@ def providers_of(wanted: Mapping[str, RepairProvider]) -> Mapping[str, Provider]
     """Give the configured providers by name, and the one that needs no configuration."""
     found: dict[str, Provider] = {rules.NAME: RulesProvider()}
     for name, provider in wanted.items():
+        if provider.type != "command":
+            message = f"repair.providers.{name}: the type {provider.type} is not available yet"
+            raise ConfigError("repair.provider", message, field=f"repair.providers.{name}.type")
         found[name] = CommandProvider(name, provider.argv, provider.environment)
     return found
 
