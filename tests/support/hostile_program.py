@@ -6,6 +6,9 @@ CAUSE is a `Cause`. A FACT is ``name`` (there, and neither empty nor false), ``n
 ``name~text`` (contains); names are those of `facts`. A SETTING is one of `SETTINGS`, with its default there.
 What holds blanks stands in quotes, as in a shell.
 
+A program of kind `module` is the tests of a module, or the end of its adapter, and goes through the whole
+kind but for its static stages; the facts `verdict`, `rules` and `static` are the validator's.
+
 A program of kind `call` defines ``extract(path)``; `path` is ``unit-0``, ``unit-1`` … What it got through it
 gives as ``{"escaped": […]}``, which must be empty, or says as a line ``ESCAPED …`` on an output stream, of
 which there must be none.
@@ -26,6 +29,7 @@ from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPo
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.policies import load_policies
 from assayd.share import share
+from support import hostile_module
 
 _MIB = 2**20
 _FIRST_LINE = re.compile(r"# expect: (?P<cause>\w+)(?P<facts>[^|]*)(?:\| run:(?P<settings>.*))?")
@@ -54,6 +58,7 @@ SETTINGS: Mapping[str, str] = {
     "outputs_files": "10",
     "outputs_kb": "256",
     "collect": "",
+    "as": "tests",  # of a module: whether the program is its tests or the end of its adapter
 }
 
 
@@ -90,6 +95,8 @@ class HostileProgram:
     def spec(self) -> RunSpec:
         """Give what is to run."""
         said = self.settings
+        if said["program"] == "module":
+            return hostile_module.spec(self.source, said["as"])
         return RunSpec(
             image="python",
             limits=self._limits(),
@@ -100,6 +107,13 @@ class HostileProgram:
             collect=tuple(pattern for pattern in said["collect"].split(",") if pattern),
             allow_exec=said["exec"] == "yes",
         )
+
+    def facts(self, result: RunResult) -> dict[str, str]:
+        """Give what is known of its result; of a module, also what its validator makes of it."""
+        found = facts(result)
+        if self.settings["program"] == "module":
+            found |= hostile_module.facts(self.source, self.settings["as"], result)
+        return found
 
     def _limits(self) -> Limits:
         said = {name: float(text) for name, text in self.settings.items() if text.replace(".", "").isdigit()}

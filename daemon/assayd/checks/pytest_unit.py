@@ -122,9 +122,10 @@ def _read(unit: UnitResult) -> Told:
 
     Raises: GuestJsonError when that does not fit together, or not with how the process ended.
     """
-    if unit.outcome.cause is Cause.PROTOCOL_VIOLATION:
+    own_end = unit.outcome.cause in _OWN_ENDS
+    if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
         raise GuestJsonError(unit.malformed or f"{len(unit.results)} records came")
-    own_end = unit.outcome.cause in _OWN_ENDS and unit.malformed is None and len(unit.results) == 1
+    own_end = own_end and len(unit.results) == 1
     told = read_told(unit.results[0] if unit.results else b"", whole=own_end)
     if told.final is not None:
         if told.final.good is not (unit.wait_status == 0):
