@@ -108,8 +108,9 @@ def read_examples():
 
 def validate(folder, example):
     """Validate one example, print its report, and give what is not as it should be."""
-    file = folder / example["file"]
-    answer = assay("validate", folder.name, str(file), *options(folder, example), "--json")
+    files = [folder / name for name in example.get("files", [example.get("file")])]
+    file = " ".join(map(str, files))
+    answer = assay("validate", folder.name, *map(str, files), *options(folder, example), "--json")
     try:
         attempt = json.loads(answer)
     except ValueError:
@@ -132,6 +133,8 @@ def options(folder, example):
         yield from ("--input", str(folder / example["input"]))
     for option in example.get("options", ()):
         yield from ("--option", option)
+    for setting in example.get("settings", ()):
+        yield from ("--set", setting)
 
 
 def assay(*arguments):

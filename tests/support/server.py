@@ -84,7 +84,13 @@ class Served:
             listener.listen()
             async with small_daemon(self.folder, how) as self.daemon:
                 limits = ApiLimits(heartbeat_s=0.05)
-                app = create_app(self.daemon.service, self.daemon.batches, None, access=access, limits=limits)
+                app = create_app(
+                    self.daemon.service,
+                    self.daemon.batches,
+                    self.daemon.repairs,
+                    access=access,
+                    limits=limits,
+                )
                 self._server = uvicorn.Server(server_config(app))
                 left = await self.daemon.intake.left_over()
                 await self.daemon.intake.take_up(left)

@@ -18,6 +18,7 @@ from assayd.analysis.analyst import Analyst
 from assayd.api import create_app, loopback_config, server_config
 from assayd.assembly import meant
 from assayd.batch import Belt, DaemonBatches, Sources
+from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
 from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
@@ -296,7 +297,13 @@ async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStac
     house = House(
         engine=engine,
         reaper=reaper,
-        sandbox=Sandbox(pool=pool, images=Images(engine, GUEST), clock=basics.stock.clock, seccomp=seccomp),
+        sandbox=Sandbox(
+            pool=pool,
+            images=Images(engine, GUEST),
+            clock=basics.stock.clock,
+            seccomp=seccomp,
+            egress=Relay(meant.egress_limits_of(settings), basics.stock.clock, basics.metrics),
+        ),
         usual=_usual_runs(basics.stock, basics.caps),
         canary=try_walls,
         refuse_holes=settings.engine.holes_are_errors,

@@ -9,6 +9,7 @@ from assayd.analysis.analyst import AnalysisLimits
 from assayd.api import Access, ApiLimits
 from assayd.batch import BatchLimits, LineCaps
 from assayd.model.run import Limits
+from assayd.ports.egress import EgressLimits
 from assayd.sandbox.demand import Demand
 from assayd.sandbox.pool import PoolLimits
 from assayd.scheduler import QueueLimits
@@ -53,6 +54,18 @@ def pool_limits_of(settings: Settings) -> PoolLimits:
         refill_concurrency=settings.pool.refill_concurrency,
         idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
         max_idle_s=settings.pool.max_idle_age_s,
+    )
+
+
+def egress_limits_of(settings: Settings) -> EgressLimits:
+    """Give what the connections of an attempt may use."""
+    egress = settings.egress
+    return EgressLimits(
+        streams=egress.streams,
+        connections=egress.connections,
+        bytes_up=egress.bytes_up,
+        bytes_down=egress.bytes_down,
+        open_at_once=egress.open_at_once,
     )
 
 

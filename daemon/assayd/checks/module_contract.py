@@ -87,9 +87,10 @@ def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[F
                 message,
                 suggestion="Register a class at the top level.",
             )
+    meant = classes or _candidates(tree, contract)
     if not classes:
-        yield _no_decorator(text, tree, contract)
-    for node in classes:
+        yield _no_decorator(text, tree, contract, meant)
+    for node in meant if len(meant) == 1 else classes:
         methods = {
             one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         }
@@ -122,39 +123,32 @@ def _registers(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> 
     return target.id in contract.decorators or bool(imported & set(contract.decorators))
 
 
-def _no_decorator(text: str, tree: ScopedTree, contract: AdapterContract) -> Finding:
+def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
+    """Give the classes at the top level that have some of the methods."""
+    top = (site.node for site in tree.sites if site.scope.kind is ScopeKind.MODULE)
+    return [node for node in top if isinstance(node, ast.ClassDef) and _has(node, set(contract.methods))]
+
+
+def _no_decorator(
+    text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
+) -> Finding:
     """Give the finding for an adapter that nothing registers; an edit where one class must be meant."""
-    wanted = set(contract.methods)
-    candidates = [
-        site
-        for site in tree.sites
-        if isinstance(site.node, ast.ClassDef)
-        and site.scope.kind is ScopeKind.MODULE
-        and _has(site.node, wanted)
-    ]
     name = _bound_decorator(tree, contract)
     how = f"@{name or contract.decorators[0]}"
-    message = f"No class is registered with {how}."
-    module = contract.modules[0]
-    if not candidates:
-        suggestion = f"Write {how} above the adapter's class; from {module} import {how[1:]}."
-        return _categorised(
-            finding_at(tree.sites[0].node, text, "contract.no_decorator", message, suggestion=suggestion)
-        )
-    node = candidates[0].node
+    where = "it" if meant else "the adapter's class"
+    node: ast.AST = meant[0] if meant else tree.sites[0].node
     found = finding_at(
         node,
         text,
         "contract.no_decorator",
-        message,
-        suggestion=f"Write {how} above it; from {module} import {how[1:]}.",
+        f"No class is registered with {how}.",
+        suggestion=f"Write {how} above {where}; from {contract.modules[0]} import {how[1:]}.",
     )
-    if name is None or len(candidates) > 1 or not isinstance(node, ast.ClassDef):
+    if name is None or len(meant) != 1:
         return _categorised(found)
-    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-    return _categorised(
-        replace(found, edit=Edit(start_line=first, end_line=first - 1, replacement=f"@{name}\n"))
-    )
+    first = min([meant[0].lineno, *(one.lineno for one in meant[0].decorator_list)])
+    edit = Edit(start_line=first, end_line=first - 1, replacement=f"@{name}\n")
+    return _categorised(replace(found, edit=edit))
 
 
 def _bound_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:

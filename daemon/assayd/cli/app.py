@@ -290,16 +290,36 @@ def check_policy(
         Path | None, typer.Argument(metavar="[FILE]", help="A profile, as TOML; else all that are in use.")
     ] = None,
 ) -> None:
-    """Check a profile, or all of them, without the daemon; each problem with its line."""
+    """Check a profile, or all of them, without the daemon: problems with lines, else what is allowed."""
     from assayd.cli.exits import FAILED
-    from assayd.cli.policies import check
+    from assayd.cli.policies import allowances, check
+    from assayd.tomlfile import FileError
 
-    problems = check(file)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
-        raise typer.Exit(FAILED)
+    try:
+        policies = check(file)
+    except FileError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: fine")
+    for policy in policies:
+        for line in allowances(policy):
+            print(line)
+
+
+@policy_app.command("explain")
+def explain_policy(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of a profile.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
+    method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
+) -> None:
+    """Tell whether a profile lets code reach a URL, by which rule, and what to do if not."""
+    from assayd.cli.exits import FAILED
+    from assayd.cli.policies import explain
+
+    allowed, text = explain(profile, url, method)
+    print(text)
+    if not allowed:
+        raise typer.Exit(FAILED)
 
 
 @app.command()

@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from assayd.model.finding import Edit
+
 Document = Mapping[str, object]
 
 
@@ -26,7 +28,10 @@ class Worth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The text of a submission that is to be replaced as a whole, e.g. one step of a pipeline."""
+    """The text of a submission that is to be replaced as a whole, e.g. one step of a pipeline.
+
+    Without a name there is no text that could be fixed.
+    """
 
     name: str
     language: str
@@ -46,6 +51,7 @@ class RepairContext:
     """What a fix is asked for with.
 
     `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
+    `edits` are replacements in the passage that are certain to be right.
     """
 
     passage: Passage
@@ -53,6 +59,7 @@ class RepairContext:
     instructions: tuple[str, ...]
     surroundings: tuple[Surrounding, ...] = ()
     worth: Worth = Worth.HIGH
+    edits: tuple[Edit, ...] = ()
 
 
 @runtime_checkable

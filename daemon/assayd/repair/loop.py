@@ -20,7 +20,6 @@ import structlog
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.analysis.messages import Described, Failed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
-from assayd.model.finding import Edit
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
@@ -60,10 +59,10 @@ async def run_repair(repair: Repair, means: Means) -> Repair | None:
     Cancelling the task leaves the repair for the next life.
     """
     course = Course(repair, means)
-    if not await course.begin():
-        return None
-    left_s = (course.repair.ends_at - means.clock.now()).total_seconds()
     try:
+        if not await course.begin():
+            return None
+        left_s = (course.repair.ends_at - means.clock.now()).total_seconds()
         async with asyncio.timeout(max(left_s, 0.001)):
             outcome, detail = await course.follow()
     except TimeoutError:
@@ -78,7 +77,7 @@ async def run_repair(repair: Repair, means: Means) -> Repair | None:
 
 
 class FixUnusable(Exception):
-    """A fix is one that the payload cannot hold. Never leaves `repair`."""
+    """There is no place for a fix, or it does not fit. Never leaves `repair`."""
 
 
 class Course:
@@ -174,7 +173,7 @@ class Course:
             system=prompt.system,
             user=prompt.user,
             passage=described.context.passage,
-            edits=tuple(certain_edits(subject.report)),
+            edits=described.context.edits,
         )
         left_s = (self.repair.ends_at - began).total_seconds()
         provider = means.providers[self.repair.provider]
@@ -206,7 +205,10 @@ class Course:
 
     async def _described(self, subject: Subject) -> Described:
         failed = Failed(payload=_payload(subject), report=dict(subject.report))
-        return await self._means.analyst.describe(self._means.kinds[self.repair.kind], failed)
+        described = await self._means.analyst.describe(self._means.kinds[self.repair.kind], failed)
+        if not described.context.passage.name:
+            raise FixUnusable("there is no text in the submission that could be fixed")
+        return described
 
     async def _patched(self, subject: Subject, passage: str, code: str) -> Patched:
         if len(code.encode()) > self._means.source_bytes:
@@ -218,13 +220,6 @@ class Course:
         await self._means.repairs.save(repair)
         self.repair = repair
         self._means.told(repair)
-
-
-def certain_edits(report: Mapping[str, object]) -> list[Edit]:
-    """Give the edits that a report's fix hints carry."""
-    hints = report.get("fix_hints")
-    edits = [hint.get("edit") for hint in hints if isinstance(hint, dict)] if isinstance(hints, list) else []
-    return [Edit(**edit) for edit in edits if isinstance(edit, dict)]
 
 
 def _payload(subject: Subject) -> dict[str, object]:

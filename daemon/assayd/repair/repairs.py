@@ -19,7 +19,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
 from assayd.ports.repairable import Repairable
 from assayd.ports.repairs import RepairRequest
-from assayd.repair.loop import Course, Means, run_repair
+from assayd.repair.loop import Course, FixUnusable, Means, run_repair
 from assayd.repair.providers.command import run
 from assayd.wire import canonical, repair_document
 
@@ -127,8 +127,8 @@ class DaemonRepairs:
         try:
             await course.begin()
             await course.edit(code, "Edited by the person who asked.")
-        except WorkerDied as problem:
-            raise RequestError("invalid", "the code is too much to read", field="code") from problem
+        except (FixUnusable, WorkerDied) as problem:
+            raise RequestError("invalid", f"the code cannot be used: {problem}", field="code") from problem
         return course.repair
 
     def _new(self, attempt: Attempt, provider: str, max_attempts: int) -> Repair:

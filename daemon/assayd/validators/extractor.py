@@ -26,6 +26,7 @@ from assayd.checks.caps import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.checks.extraction_quality import judge_quality
 from assayd.checks.python_signature import Expected, check_signature
 from assayd.checks.python_source import PythonSource
+from assayd.checks.repairing import context_of
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding, grouped
 from assayd.checks.submitted_file import only_text
@@ -35,7 +36,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
-from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "extractor.py"
@@ -238,14 +239,13 @@ class Extractor:
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
-        submitted = _extractor(payload)
-        paths = Surrounding(title="sample paths", text="\n".join(submitted.sample_paths[:_PATHS_TOLD]))
-        return RepairContext(
-            passage=Passage(name=FILENAME, language="python", text=_source(payload).text),
-            failure=str(report.get("retry_context") or "The extractor was refused."),
+        paths = "\n".join(_extractor(payload).sample_paths[:_PATHS_TOLD])
+        return context_of(
+            Passage(name=FILENAME, language="python", text=_source(payload).text),
+            report,
             instructions=_REMINDERS,
-            surroundings=(paths,),
-            worth=Worth.MEDIUM if report.get("stage_reached") in self.runtime_stages else Worth.HIGH,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="sample paths", text=paths),),
         )
 
     def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:

@@ -18,6 +18,7 @@ from assayd.checks import exec_unit, run_findings
 from assayd.checks.exec_unit import judge_exec
 from assayd.checks.fifth import Analysis, advice, analyse, errors_as_warnings, language, program_of
 from assayd.checks.fifth.run import PROGRAM_FILE, error_finding, notes
+from assayd.checks.repairing import context_of, without_layout
 from assayd.checks.retry_context import retry_context
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Rule
@@ -25,6 +26,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement, Rating
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import STDIN, FileOptions, OnFail, Stage
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
@@ -215,6 +217,28 @@ class Fifth:
         ran = stage in self.runtime_stages
         headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the program again, with what its report says and the libraries that it has."""
+        submitted = _fifth(payload)
+        libraries = Surrounding(
+            title="libraries that are loaded", text=", ".join(submitted.libraries) or "none"
+        )
+        return context_of(
+            Passage(name="code", language="fifth", text=program_of(submitted.code)),
+            report,
+            instructions=("Write Fifth: words between blanks, a stack comment in every definition.",),
+            runtime_stages=self.runtime_stages,
+            surroundings=(libraries,),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the program."""
+        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the words of the program; case does not count."""
+        return without_layout(program_of(_fifth(payload).code).lower(), "\\ ")
 
     def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
         """Give the confidence in a program that passed, and what another try should be told."""

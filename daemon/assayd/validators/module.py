@@ -7,12 +7,12 @@ the adapter and one process per file of tests. Source: seed 002.
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.checks import (
     adapter_unit,
@@ -23,6 +23,7 @@ from assayd.checks import (
     module_tests,
     pytest_unit,
     python_imports,
+    python_normal,
     python_source,
     run_findings,
 )
@@ -33,12 +34,14 @@ from assayd.checks.module_samples import SAMPLES
 from assayd.checks.module_submission import read_files
 from assayd.checks.module_tests import Expected
 from assayd.checks.python_scopes import scoped
+from assayd.checks.repairing import context_of, errors_of
 from assayd.checks.retry_context import retry_context
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 CONTRACT_UNIT = "contract"
@@ -90,23 +93,18 @@ _RULES = (
 
 
 class ModulePayload(BaseModel):
-    """`manifest` describes the module, `files` are its texts by name.
-
-    `expected` is what preparing adds, the tests of each file; no submission has it.
-    """
+    """`manifest` describes the module, `files` are its texts by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     manifest: dict[str, object]
     files: dict[str, str] = Field(min_length=1)
-    expected: SkipJsonSchema[dict[str, Expected] | None] = None
 
-    @field_validator("expected")
-    @classmethod
-    def _only_prepared(cls, value: object, info: ValidationInfo) -> object:
-        if value is not None and info.mode == "json":
-            raise ValueError("is no field of a submission")
-        return value
+
+class PreparedModule(ModulePayload):
+    """A module that was read: `expected` are the tests of each file."""
+
+    expected: dict[str, Expected]
 
 
 class Module:
@@ -114,6 +112,7 @@ class Module:
 
     kind: str = "module"
     payload: type[BaseModel] = ModulePayload
+    prepared: type[BaseModel] = PreparedModule
     default_policy: str = "module_validation"
     image: str = "adapter"
     rules: Sequence[Rule] = _RULES
@@ -149,7 +148,8 @@ class Module:
         texts = _texts(submitted)
         trees = _trees(submitted)
         expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
-        return submitted.model_copy(update={"files": {**submitted.files, **texts}, "expected": expected})
+        files = {**submitted.files, **texts}
+        return PreparedModule(manifest=submitted.manifest, files=files, expected=expected)
 
     def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the look at the adapter, and one unit per file of tests."""
@@ -176,7 +176,7 @@ class Module:
         """Judge the adapter and every file of tests; at least one test must have run."""
         submitted = _module(payload)
         texts = {name: text for name, text in submitted.files.items() if is_python(name)}
-        expected = submitted.expected or {}
+        expected = submitted.expected if isinstance(submitted, PreparedModule) else {}
         contract = adapter_unit.judge_adapter(
             _adapter(submitted), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
@@ -203,6 +203,37 @@ class Module:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The module was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the file that is at fault again, with what the report says and the other files."""
+        submitted = _module(payload)
+        name = _faulty(submitted, report)
+        others = (Surrounding(title=n, text=t) for n, t in sorted(submitted.files.items()) if n != name)
+        manifest = json.dumps(submitted.manifest, indent=1, sort_keys=True)
+        return context_of(
+            Passage(name=name, language="python", text=_texts(submitted).get(name, "")),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="manifest", text=manifest), *others),
+            about=lambda hint: hint.get("file") in {None, name},
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of that file."""
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        return {**document, "files": {**document["files"], passage: code}}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax trees of all files."""
+        texts = sorted(_texts(_module(payload)).items())
+        return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
+
+
+def _faulty(payload: ModulePayload, report: Mapping[str, object]) -> str:
+    """Name the file that a repair is about: that of the first error which names one, else the adapter."""
+    named = [str(finding.get("file")) for finding in errors_of(report)]
+    return next((name for name in named if name in payload.files), _adapter(payload))
 
 
 def _module(payload: BaseModel) -> ModulePayload:

@@ -145,7 +145,10 @@ def test_a_policy_file_may_build_on_the_operators_own(tmp_path, monkeypatch, cap
 
 def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) -> None:
     assert main(["policy", "check"]) == 0
-    assert capsys.readouterr().out == "all profiles: fine\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "all profiles: fine",
+        "integration_test: the allowlist is empty, every access to the network is refused",
+    ]
     (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))
     assert main(["policy", "check"]) == 1

@@ -75,7 +75,7 @@ class Telling:
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
         return {
             "status": "returned" if good else "failed",
-            "exit_code": exit_code,
+            "framework": exit_code,
             "lines": self._lines,
             "collected": len(self._collected),
             "ended": len(self._ended),

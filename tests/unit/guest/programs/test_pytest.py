@@ -159,7 +159,7 @@ def test_each_test_is_told_with_its_outcome(run: Run) -> None:
 def test_all_that_passes_is_good_and_exits_with_zero(run: Run) -> None:
     told = run("def test_a(): pass\ndef test_b(): pass\n")
     assert told.of("collected")[0]["tests"] == ["test_it.py::test_a", "test_it.py::test_b"]
-    record = {"status": "returned", "exit_code": 0, "lines": 5, "collected": 2, "ended": 2, "notes": []}
+    record = {"status": "returned", "framework": 0, "lines": 5, "collected": 2, "ended": 2, "notes": []}
     assert (told.record, told.exit_code) == (record, 0)
 
 
