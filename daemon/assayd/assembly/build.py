@@ -93,6 +93,7 @@ class _Basics:
     """What most parts share."""
 
     stock: Stock
+    analyst: Analyst
     batches: BatchStore
     repairs: RepairStore
     caps: Limits
@@ -104,53 +105,17 @@ class _Basics:
 async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoint = unobserved) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
     basics = await _basics(settings, stack)
-    analyst = Analyst(meant.analysis_limits_of(settings), settings.validators)
-    await stack.enter_async_context(analyst.running())
     house, reaper = await _build_house(settings, basics, stack)
-    parts = Parts(
-        analyst=analyst,
-        sandbox=house.sandbox,
-        jobs=basics.stock.jobs,
-        artifacts=basics.stock.artifacts,
-        clock=basics.stock.clock,
-        run_slots=FairSlots(settings.concurrency),
-        daemon_id=basics.origin.daemon_id,
-        generation=basics.origin.generation,
-        checkpoint=checkpoint,
-    )
-    scheduler = Scheduler(
-        parts=parts, hub=basics.hub, metrics=basics.metrics, limits=meant.queue_limits_of(settings)
-    )
+    scheduler = _build_scheduler(settings, basics, house.sandbox, checkpoint)
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings)
-    intake = Intake(
-        basics.stock,
-        scheduler,
-        ready=house.ready,
-        caps=basics.caps,
-        min_free_bytes=meant.min_free_of(settings),
-    )
-    stock = basics.stock
-    retention = Retention(stock.jobs, basics.batches, stock.artifacts, stock.clock, meant.keep_of(settings))
-    service = DaemonService(
-        ServiceParts(
-            stock=stock,
-            intake=intake,
-            scheduler=scheduler,
-            hub=basics.hub,
-            house=house,
-            rehearsal=Rehearsal(analyst, house.sandbox),
-            retention=retention,
-            metrics=basics.metrics,
-            caps=basics.caps,
-        )
-    )
-    batches = _build_batches(settings, basics, intake, scheduler, service)
+    front = _build_front(settings, basics, house, scheduler)
+    batches = _build_batches(settings, basics, front.intake, scheduler, front.service)
     await stack.enter_async_context(batches.running())
-    repairs = _build_repairs(settings, basics, analyst, intake, scheduler, service)
+    repairs = _build_repairs(settings, basics, front.intake, scheduler, front.service)
     await stack.enter_async_context(repairs.running())
     app = create_app(
-        service,
+        front.service,
         batches,
         repairs,
         access=meant.access_of(settings),
@@ -161,16 +126,63 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     return Assembly(
         origin=basics.origin,
         scheduler=scheduler,
-        intake=intake,
+        intake=front.intake,
         batches=batches,
         repairs=repairs,
         house=house,
         reaper=reaper,
-        retention=retention,
-        policies=stock.policies,
+        retention=front.retention,
+        policies=basics.stock.policies,
         api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
-        metrics_api=loopback_config(service.metrics),
+        metrics_api=loopback_config(front.service.metrics),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Front:
+    """What takes submissions in, and answers for what became of them."""
+
+    intake: Intake
+    retention: Retention
+    service: DaemonService
+
+
+def _build_scheduler(
+    settings: Settings, basics: _Basics, sandbox: Sandbox, checkpoint: Checkpoint
+) -> Scheduler:
+    parts = Parts(
+        analyst=basics.analyst,
+        sandbox=sandbox,
+        jobs=basics.stock.jobs,
+        artifacts=basics.stock.artifacts,
+        clock=basics.stock.clock,
+        run_slots=FairSlots(settings.concurrency),
+        daemon_id=basics.origin.daemon_id,
+        generation=basics.origin.generation,
+        checkpoint=checkpoint,
+    )
+    limits = meant.queue_limits_of(settings)
+    return Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=limits)
+
+
+def _build_front(settings: Settings, basics: _Basics, house: House, scheduler: Scheduler) -> _Front:
+    stock, least = basics.stock, meant.min_free_of(settings)
+    intake = Intake(stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=least)
+    retention = Retention(stock.jobs, basics.batches, stock.artifacts, stock.clock, meant.keep_of(settings))
+    service = DaemonService(
+        ServiceParts(
+            stock=stock,
+            intake=intake,
+            scheduler=scheduler,
+            hub=basics.hub,
+            house=house,
+            rehearsal=Rehearsal(basics.analyst, house.sandbox),
+            retention=retention,
+            metrics=basics.metrics,
+            caps=basics.caps,
+        )
+    )
+    return _Front(intake=intake, retention=retention, service=service)
 
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
@@ -180,7 +192,10 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
+    analyst = Analyst(meant.analysis_limits_of(settings), settings.validators)
+    await stack.enter_async_context(analyst.running())
     return _Basics(
+        analyst=analyst,
         stock=Stock(
             jobs=jobs,
             pipelines=DatabasePipelines(jobs.access),
@@ -230,18 +245,13 @@ def _count(scheduler: Scheduler, state: State) -> int:
 
 
 def _build_repairs(
-    settings: Settings,
-    basics: _Basics,
-    analyst: Analyst,
-    intake: Intake,
-    scheduler: Scheduler,
-    service: DaemonService,
+    settings: Settings, basics: _Basics, intake: Intake, scheduler: Scheduler, service: DaemonService
 ) -> DaemonRepairs:
     stock, wanted = basics.stock, settings.repair
     means = Means(
         attempts=Desk(intake=intake, scheduler=scheduler, jobs=stock.jobs, documents=service.read_documents),
         repairs=basics.repairs,
-        analyst=analyst,
+        analyst=basics.analyst,
         kinds=stock.kinds,
         providers=providers_of(wanted.providers),
         clock=stock.clock,
