@@ -15,7 +15,7 @@ ENGINE := deploy/dev/engine.sh
 WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine images run serve test test-system soak check bench requirements stop clean
+.PHONY: help setup engine namespaces images run serve test test-system soak check bench requirements deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,10 +26,10 @@ run: images ## start the daemon, validate the examples, show their reports, end 
 serve: images ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) $(HERE) ASSAYD_LOG__FORMAT=console exec $(BIN)/assayd
 
-test: images ## all tests that need a container engine at most
+test: images namespaces ## all tests that need a container engine at most
 	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
 
-test-system: images ## the slow tests, and those that need root or systemd
+test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@$(WITH_ENGINE) $(BIN)/pytest -m system
 
 soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
@@ -55,6 +55,9 @@ $(READY): requirements/dev.txt pyproject.toml deploy/dev/venv.sh
 engine: ## a container engine: the one that answers, else a private one below .run/engine
 	@$(ENGINE) start
 
+namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
+	@deploy/dev/namespaces.sh
+
 images: setup engine ## build the images and load those that the engine does not have
 	@$(WITH_ENGINE) $(BIN)/assay images build --cache .run/cache/images
 
@@ -63,6 +66,17 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
+
+WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
+	@$(WHEEL)
+	@deploy/debian/build.sh dist/assayd-*.whl dist
+
+man: setup ## the manual pages below dist/man
+	@$(BIN)/python deploy/pages.py man dist/man
+
+samples: setup ## write deploy/etc/assayd.toml anew, after a change of the settings
+	@$(BIN)/assayd --sample-config >deploy/etc/assayd.toml
 
 stop: ## end the private engine
 	@$(ENGINE) stop

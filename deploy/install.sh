@@ -47,8 +47,8 @@ make_environment() {
     pip install --no-compile --require-hashes -r "$here/../requirements/run.txt"
     pip install --no-compile --no-deps "$wheel"
     pip uninstall -y pip setuptools
-    # Programs of the packages in it are none of ours, and would name the place where it was made.
-    find "$target.new/bin" -mindepth 1 ! -name 'python*' -delete
+    # Scripts of the packages in it are none of ours, and name the place where it was made; shfmt is no script.
+    find "$target.new/bin" -mindepth 1 ! -name 'python*' ! -name shfmt -delete
     printf 'home = /usr/bin\ninclude-system-site-packages = false\nversion = %s\n' \
         "$("$python" -c 'import platform; print(platform.python_version())')" >"$target.new/pyvenv.cfg"
     # Bytecode that is never compared with its source: the service cannot write it, and no time gets into it.

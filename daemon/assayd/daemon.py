@@ -74,8 +74,11 @@ async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
             async with AsyncExitStack() as stack:
                 address = settings.metrics.address
                 metrics = stack.enter_context(closing(listen_loopback(address))) if address else None
+                notifier = stack.enter_context(closing(Notifier()))
+                # Before all that takes time to come and to go.
+                await stack.enter_async_context(notifier.living())
                 parts = await build(settings, stack, checkpoint)
-                await Daemon(parts).serve(server_socket, metrics)
+                await Daemon(parts, notifier).serve(server_socket, metrics)
         finally:
             server_socket.close()
             if not passed_by_systemd():
@@ -103,11 +106,12 @@ def _state_lock(state_dir: Path) -> Iterator[None]:
 class Daemon:
     """All parts, and the order in which they stop."""
 
-    def __init__(self, parts: Assembly) -> None:
+    def __init__(self, parts: Assembly, notifier: Notifier) -> None:
         self._parts = parts
+        self._notifier = notifier
+        notifier.status = self._status
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._notifier = Notifier()
 
     async def serve(self, server_socket: socket.socket, metrics_socket: socket.socket | None = None) -> None:
         """Serve until a signal says stop; then stop in order."""
@@ -118,7 +122,7 @@ class Daemon:
             sweeping = tasks.create_task(self._parts.reaper.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
-            telling = tasks.create_task(self._tell(), name="tell")
+            saying = tasks.create_task(self._say_ready(), name="say-ready")
             if metrics_socket is not None:
                 log.info("metrics.listening", address="{}:{}".format(*metrics_socket.getsockname()))
                 tasks.create_task(side.serve(sockets=[metrics_socket]), name="metrics")
@@ -131,19 +135,17 @@ class Daemon:
             self._parts.scheduler.let_go()
             server.should_exit = side.should_exit = True
             await asyncio.wait({api})
-            for task in (sweeping, removing, telling):
+            for task in (sweeping, removing, saying):
                 task.cancel()
-        self._notifier.close()
 
-    async def _tell(self) -> None:
-        """Tell the service manager that the daemon serves, and from then on how it is.
+    async def _say_ready(self) -> None:
+        """Tell the service manager that the daemon serves.
 
-        It serves as soon as the sandbox was got ready or has said why it can't be: an engine that is down
+        It does as soon as the sandbox was got ready or has said why it can't be: an engine that is down
         is answered with 503 and no reason to start the daemon anew.
         """
         await self._parts.house.tried.wait()
-        self._notifier.ready(self._status())
-        await self._notifier.keep_telling(self._status)
+        self._notifier.ready()
 
     def _status(self) -> str:
         """Say in one line how the daemon is."""
@@ -206,7 +208,7 @@ class Daemon:
         else:
             log.info("policies.reloaded", names=list(self._parts.policies.names))
         if told:
-            self._notifier.ready(self._status())
+            self._notifier.ready()
 
 
 class _Server(uvicorn.Server):

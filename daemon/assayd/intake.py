@@ -185,7 +185,7 @@ class Intake:
         validator = self._stock.kinds[submission.kind]
         if isinstance(validator, Narrowing):
             policy = validator.narrow(submission.payload, policy)
-        require_enforceable(policy)
+        require_enforceable(policy, egress=self._stock.policies.egress)
         return policy
 
     def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:

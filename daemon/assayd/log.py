@@ -57,6 +57,8 @@ def configure(
     logging.basicConfig(handlers=[handler], level=least, force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
+    # It warns of connections that it does not keep, which is no trouble.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(least),

@@ -70,6 +70,12 @@ class Metrics:
         self.engine_errors = self._counter(
             "engine_errors", "Calls of the container engine that failed.", "call", "code"
         )
+        self.egress_accesses = self._counter(
+            "egress_accesses", "Hosts that submitted code asked for, by what came of it.", "rule"
+        )
+        self.egress_bytes = self._counter(
+            "egress_bytes", "Bytes of submitted code's connections.", "direction"
+        )
 
     def _surroundings(self) -> None:
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import sdnotify
+
+from assayd.aio import task_group
 
 USUALLY_S = 5.0
 """How often the status is told where no watchdog asks for more."""
 
 
 class Notifier:
-    """The line to the service manager.
+    """The line to the service manager; `status` says in one line how the daemon is.
 
     A sign of life is given from the event loop, so that it stops when the loop does: the watchdog then
     ends the daemon, and its next life takes up what this one has left.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self.status: Callable[[], str] = lambda: "starting"
+        self.every_s = _interval_s(environ)
         # Without an address it would open a socket and forget it.
         self._line = sdnotify.SystemdNotifier() if environ.get("NOTIFY_SOCKET") else None
         if self._line is not None and self._line.socket is not None:
             # One that does not listen must not hold up the daemon; what it misses is told again.
             self._line.socket.setblocking(False)
-        self.every_s = _interval_s(environ)
 
-    def ready(self, status: str) -> None:
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[None]:
+        """Tell on a timer that the daemon lives, and how it is, while the body runs: to its very end."""
+        async with task_group() as tasks:
+            telling = tasks.create_task(self._keep_telling(), name="tell")
+            try:
+                yield
+            finally:
+                telling.cancel()
+
+    async def _keep_telling(self) -> None:
+        while True:
+            self._say(f"WATCHDOG=1\nSTATUS={self.status()}")
+            await asyncio.sleep(self.every_s)
+
+    def ready(self) -> None:
         """Say that the daemon serves, at first and after a reload."""
-        self._say(f"READY=1\nSTATUS={status}")
+        self._say(f"READY=1\nSTATUS={self.status()}")
 
     def reloading(self) -> None:
         """Say that the policies are being read anew; `ready` ends that."""
@@ -38,7 +56,7 @@ class Notifier:
 
     def stopping(self) -> None:
         """Say that the daemon ends."""
-        self._say("STOPPING=1\nSTATUS=stopping")
+        self._say(f"STOPPING=1\nSTATUS={self.status()}")
 
     def close(self) -> None:
         """Say no more."""
@@ -49,12 +67,6 @@ class Notifier:
     def _say(self, what: str) -> None:
         if self._line is not None:
             self._line.notify(what)
-
-    async def keep_telling(self, status: Callable[[], str]) -> NoReturn:
-        """Tell on a timer that the daemon lives, and how it is."""
-        while True:
-            self._say(f"WATCHDOG=1\nSTATUS={status()}")
-            await asyncio.sleep(self.every_s)
 
 
 def _interval_s(environ: Mapping[str, str]) -> float:

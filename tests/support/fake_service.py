@@ -91,6 +91,7 @@ class FakeService:
             ("state", {"state": "running"}),
             ("finished", {}),
         ]
+        self.scripted_for_all: list[tuple[str, str, dict[str, object]]] = []
         self.changed = asyncio.Event()
         self.queries: list[Query] = []
         self.stored_pipelines = FakePipelines()
@@ -209,6 +210,15 @@ class FakeService:
         finally:
             self.closed_streams += 1
             self.changed.set()
+
+    async def all_events(
+        self, uid: int | None, *, after: str | None = None
+    ) -> AsyncGenerator[tuple[str, Event], None]:
+        for seq, (attempt_id, kind, body) in enumerate(self.scripted_for_all, 1):
+            yield (
+                str(seq),
+                Event(attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body),
+            )
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         resources = {"timeout_s": 60, "unit_timeout_s": 5, "memory_mb": 100, "max_processes": 1}

@@ -142,7 +142,7 @@ class GuestRunner:
             "begin",
             limits={**LIMITS, **limits},
             imports=imports,
-            network={"mode": network},
+            network={"mode": network, "streams": 4, "connections": 8},
             allow_exec=allow_exec,
             folders=list(folders),
             collect=list(collect),

@@ -149,7 +149,7 @@ class HostileProgram:
             deadline_s=float(said["deadline_s"]),
             stdin=b"x" * 1024 * int(said["stdin_kb"]),
             fresh_cwd=said["fresh"] == "yes",
-            status_decides=as_script,
+            status_decides=as_script and said["policy"] == "observe",
         )
 
 

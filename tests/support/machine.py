@@ -84,7 +84,7 @@ class Machine:
         return self.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
 
     def log(self, unit: str = "assayd") -> str:
-        return self.run("journalctl", "--no-pager", "-n", "60", "-u", unit, check=False).stdout
+        return self.run("journalctl", "--no-pager", "-n", "15", "-u", unit, check=False).stdout
 
     def off(self) -> None:
         """Shut it down."""

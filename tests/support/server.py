@@ -20,12 +20,19 @@ from .small_daemon import How, SmallDaemon, small_daemon
 
 @contextmanager
 def serving(
-    service: FakeService, path: Path, *, access: Access | None = None, http: type | None = None
+    service: FakeService,
+    path: Path,
+    *,
+    access: Access | None = None,
+    http: type | None = None,
+    limits: ApiLimits | None = None,
 ) -> Iterator[Path]:
     """Serve until the body ends."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
-    app = create_app(service, None, None, access=access or Access(), limits=ApiLimits(heartbeat_s=0.05))
+    app = create_app(
+        service, None, None, access=access or Access(), limits=limits or ApiLimits(heartbeat_s=0.05)
+    )
     config = server_config(app)
     if http is not None:
         config.http = http
@@ -77,7 +84,13 @@ class Served:
             listener.listen()
             async with small_daemon(self.folder, how) as self.daemon:
                 limits = ApiLimits(heartbeat_s=0.05)
-                app = create_app(self.daemon.service, self.daemon.batches, None, access=access, limits=limits)
+                app = create_app(
+                    self.daemon.service,
+                    self.daemon.batches,
+                    self.daemon.repairs,
+                    access=access,
+                    limits=limits,
+                )
                 self._server = uvicorn.Server(server_config(app))
                 left = await self.daemon.intake.left_over()
                 await self.daemon.intake.take_up(left)

@@ -1,4 +1,4 @@
-"""What the system tests share: tools that a checkout has not got, built once below .run/cache."""
+"""What the system tests share: tools that a checkout has not got, and what is built once below .run/cache."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from support.machine import make_root
+from support.packages import build_deb, build_wheel
+
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".run/cache"
 
@@ -14,10 +17,27 @@ CACHE = ROOT / ".run/cache"
 @pytest.fixture(scope="session")
 def tools() -> Path:
     """Give the folder of tools; what is missing on this machine is installed."""
-    subprocess.run([ROOT / "deploy/dev/tools.sh", CACHE / "tools"], check=True, timeout=900)
+    subprocess.run([ROOT / "deploy/dev/tools.sh", CACHE / "tools"], check=True, timeout=1800)
     return CACHE / "tools"
 
 
 @pytest.fixture(scope="session")
 def promtool(tools: Path) -> Path:
     return tools / "promtool"
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def deb(wheel: Path) -> Path:
+    """Give the Debian package."""
+    return build_deb(wheel, CACHE / "deb")
+
+
+@pytest.fixture(scope="session")
+def system_root(tools: Path) -> Path:
+    """Give the root folder of a Debian system that boots systemd."""
+    return make_root(CACHE / "system")

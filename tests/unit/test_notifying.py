@@ -32,23 +32,24 @@ def notifier(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def test_ready_comes_with_a_status(notifier: Notifier, manager: socket.socket) -> None:
-    notifier.ready("serving")
+    notifier.status = lambda: "serving"
+    notifier.ready()
     assert manager.recv(200) == b"READY=1\nSTATUS=serving"
 
 
 def test_reload_and_stop_are_told(notifier: Notifier, manager: socket.socket) -> None:
     notifier.reloading()
     notifier.stopping()
-    assert [manager.recv(200) for _ in range(2)] == [b"RELOADING=1", b"STOPPING=1\nSTATUS=stopping"]
+    assert [manager.recv(200) for _ in range(2)] == [b"RELOADING=1", b"STOPPING=1\nSTATUS=starting"]
 
 
 async def test_sign_of_life_carries_the_status_of_its_moment(
     notifier: Notifier, manager: socket.socket
 ) -> None:
     statuses = iter(["one", "two"])
-    telling = asyncio.create_task(notifier.keep_telling(lambda: next(statuses, "more")))
-    heard = [await asyncio.to_thread(manager.recv, 200) for _ in range(2)]
-    telling.cancel()
+    notifier.status = lambda: next(statuses, "more")
+    async with notifier.living():
+        heard = [await asyncio.to_thread(manager.recv, 200) for _ in range(2)]
     assert heard == [b"WATCHDOG=1\nSTATUS=one", b"WATCHDOG=1\nSTATUS=two"]
 
 
@@ -60,7 +61,7 @@ def test_manager_that_does_not_read_holds_up_nobody(notifier: Notifier, manager:
 
 def test_nobody_listening_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    Notifier().ready("serving")
+    Notifier().ready()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.model.attempt import State
 from assayd.model.finding import Layer, Severity
 from assayd.model.report import CaseStatus, StageStatus, Verdict
-from assayd.model.run import Cause
+from assayd.model.run import Cause, Via
 from assayd.ports.service import Health
 
 
@@ -200,6 +200,23 @@ class NetworkViolation(Described):
     rule: str = Field(description="Id of the rule that decided.")
 
 
+class NetworkAttempt(Described):
+    """One host that submitted code asked the relay for, allowed or not."""
+
+    unit: int = Field(description="Which unit asked, counted from 0.")
+    host: str = Field(description="The host, as it was asked for; empty when that could not be read.")
+    port: int | None = Field(description="The port.")
+    via: Via = Field(description="By CONNECT for TLS, or in plain HTTP.")
+    method: str = Field(description="The request's method.")
+    allowed: bool = Field(description="Whether the profile allows it.")
+    rule: str = Field(description="Id of the rule that decided.")
+    trouble: str | None = Field(description="What went wrong with what was allowed.")
+    address: str | None = Field(description="The address that was connected to.")
+    bytes_up: int = Field(description="Bytes passed on to the host.")
+    bytes_down: int = Field(description="Bytes received from the host.")
+    duration_ms: float = Field(description="From the request to its end.")
+
+
 class Container(Described):
     """The container of a run; it is used once."""
 
@@ -233,6 +250,7 @@ class Execution(Described):
     imports: list[Import] = Field(description="Imports of submitted code, each once.")
     import_violations: list[ImportViolation] = Field(description="Imports that are not allowed.")
     network_violations: list[NetworkViolation] = Field(description="Connections that are not allowed.")
+    network_attempts: list[NetworkAttempt] = Field(description="Hosts that the relay was asked for.")
     container: Container = Field(description="The container.")
 
 

@@ -6,6 +6,7 @@ import ast
 import keyword
 import unicodedata
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -20,6 +21,16 @@ def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
         if not isinstance(node, _OTHER_SCOPES):
             inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
             pending.extend(reversed(inner))
+
+
+@lru_cache(maxsize=2)
+def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
+    """Give every name that is annotated in the module's own scope, with its statement, in order."""
+    return tuple(
+        (node.target.id, node)
+        for node in module_statements(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    )
 
 
 def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:

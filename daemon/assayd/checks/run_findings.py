@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from assayd.checks.caps import shorten
 from assayd.checks.guest_record import NotCompiled, Raised
+from assayd.checks.network_errors import network_hint
+from assayd.checks.network_rules import WORDINGS, NetworkRule
 from assayd.checks.source_text import snippet
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent
@@ -101,7 +103,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
         layer=Layer.RUNTIME,
         line=record.line if snippet(text, record.line) is not None else None,
         snippet=snippet(text, record.line),
-        suggestion=hint_for(record.error_type),
+        suggestion=network_hint(record.error_type, record.message) or hint_for(record.error_type),
     )
 
 
@@ -148,18 +150,17 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         file = None if isinstance(texts, str) else event.file
         text = texts if isinstance(texts, str) else texts.get(event.file or "", "")
         known = event.kind in {"import", "network"}
-        what = f"{event.kind} of" if known else f"{shorten(event.kind, 60)}:"
         place = snippet(text, event.line)
         yield Finding(
             rule=f"policy.{event.kind}" if known else "policy.operation",
             category="policy",
-            message=shorten(_told(event, f"{what} {event.detail}"), 400),
+            message=shorten(_told(event), 400),
             severity=Severity.ERROR if event.enforced else Severity.INFO,
             layer=Layer.RUNTIME,
             file=file if place is not None else None,
             line=event.line if place is not None else None,
             snippet=place,
-            suggestion="Do without it; it was found only when the code ran." if event.enforced else None,
+            suggestion=_instead(event),
         )
 
 
@@ -199,7 +200,23 @@ def _among(cases: list[str]) -> str:
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
 
 
-def _told(event: PolicyEvent, what: str) -> str:
+def _told(event: PolicyEvent) -> str:
+    if event.kind == "network":
+        # Whatever the policy only records, the container lets nothing through.
+        why = f" ({event.rule}: {event.reason})" if event.rule else ""
+        return f"The policy refused access to the network: {shorten(event.detail, 300)}{why}."
+    what = (
+        f"import of {event.detail}"
+        if event.kind == "import"
+        else f"{shorten(event.kind, 60)}: {event.detail}"
+    )
     if event.enforced:
         return f"The policy refused {what}."
     return f"Recorded only: {what}; the policy does not list it."
+
+
+def _instead(event: PolicyEvent) -> str | None:
+    """Say what to do instead; rules of the network have words of their own."""
+    if event.rule is not None:
+        return WORDINGS[NetworkRule(event.rule)].hint
+    return "Do without it; it was found only when the code ran." if event.enforced else None

@@ -11,6 +11,7 @@ import typer
 from assayd.cli.batch_app import batch_app
 from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
 from assayd.cli.repair import repair_app
+from assayd.cli.upkeep_app import upkeep_app
 
 if TYPE_CHECKING:
     from assayd.client import Client
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+app.add_typer(upkeep_app)  # its commands are the program's own
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
 app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
@@ -182,20 +184,26 @@ def logs(
 
 
 @app.command()
-def events(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
-    """Follow what happens to an attempt, up to its verdict."""
-    import json
+def events(
+    context: typer.Context,
+    attempt_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="The attempt; else all that you may see, without end."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Follow all attempts; what is done without an ID.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Follow what happens to an attempt, up to its verdict; or to all attempts."""
+    from assayd.cli.listing import print_events
+    from assayd.errors import RequestError
 
-    from assayd.cli.listing import event_line
-    from assayd.cli.terminal import out
-
-    console = out()
+    if follow and attempt_id is not None:
+        raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
     with _client(context) as client:
-        for event in client.events(attempt_id):
-            if as_json:
-                print(json.dumps({"id": event.id, "kind": event.kind, "at": event.at, "body": event.body}))
-            else:
-                console.print(event_line(event))
+        told = client.all_events() if attempt_id is None else client.events(attempt_id)
+        print_events(told, as_json=as_json, with_id=attempt_id is None)
 
 
 @app.command()
@@ -282,16 +290,36 @@ def check_policy(
         Path | None, typer.Argument(metavar="[FILE]", help="A profile, as TOML; else all that are in use.")
     ] = None,
 ) -> None:
-    """Check a profile, or all of them, without the daemon; each problem with its line."""
+    """Check a profile, or all of them, without the daemon: problems with lines, else what is allowed."""
     from assayd.cli.exits import FAILED
-    from assayd.cli.policies import check
+    from assayd.cli.policies import allowances, check
+    from assayd.tomlfile import FileError
 
-    problems = check(file)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
-        raise typer.Exit(FAILED)
+    try:
+        policies = check(file)
+    except FileError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: fine")
+    for policy in policies:
+        for line in allowances(policy):
+            print(line)
+
+
+@policy_app.command("explain")
+def explain_policy(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of a profile.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
+    method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
+) -> None:
+    """Tell whether a profile lets code reach a URL, by which rule, and what to do if not."""
+    from assayd.cli.exits import FAILED
+    from assayd.cli.policies import explain
+
+    allowed, text = explain(profile, url, method)
+    print(text)
+    if not allowed:
+        raise typer.Exit(FAILED)
 
 
 @app.command()
@@ -339,68 +367,6 @@ def list_engine_images() -> None:
     from assayd.cli.terminal import out
 
     print_table(out(), ("image", "digest", "size"), list_images())
-
-
-@app.command("gc")
-def collect_garbage(
-    context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Remove finished attempts and bundles that are too old or too many; for operators."""
-    from assayd.cli.report import count
-    from assayd.cli.terminal import print_json
-
-    with _client(context) as client:
-        swept = client.collect_garbage(dry_run=dry_run)
-    if as_json:
-        print_json(swept)
-        return
-    what = f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'stray bundle')}"
-    verb = "would be removed" if dry_run else "removed"
-    print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
-
-
-@app.command()
-def backup(
-    target: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to; an earlier copy is brought up to date.")
-    ],
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The daemon's state directory; else that of the settings."),
-    ] = None,
-) -> None:
-    """Copy the daemon's database and bundles while it runs; as root or the daemon's user."""
-    from assayd.cli.backup import back_up
-    from assayd.cli.report import count
-
-    print(f"{target}: the database and {count(back_up(target, state_dir), 'new bundle')}")
-
-
-@app.command()
-def metrics(context: typer.Context) -> None:
-    """Print the daemon's metrics."""
-    with _client(context) as client:
-        sys.stdout.write(client.metrics().decode())
-
-
-@app.command()
-def top(
-    context: typer.Context,
-    interval: Annotated[float, typer.Option(metavar="S", min=0.2, help="Seconds between looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, at the time since the start.")] = False,
-) -> None:
-    """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
-    from assayd.cli.terminal import out
-    from assayd.cli.top import Watch, render, watch
-
-    console = out()
-    with _client(context) as client:
-        if once or not console.is_terminal:
-            console.print(render(Watch(client).look()))
-        else:
-            watch(client, console, interval_s=interval)
 
 
 @app.command()

@@ -52,13 +52,18 @@ class Descriptors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What holds for every child of an attempt, made ready before the first fork."""
+    """What holds for every child of an attempt, made ready before the first fork.
+
+    `environment` is what programs of the image are started with; `proxies`, a part of it, is what Python code
+    finds in its own.
+    """
 
     rlimits: tuple[tuple[int, int], ...]
     policy: RuntimePolicy
     reporter: Reporter
     system_call_filter: bytes
     environment: Mapping[str, str]
+    proxies: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,9 @@ class Plan:
     arguments: bytes
 
 
-def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) -> Confinement:
+def confine(
+    attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
+) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(REPORT)
     return Confinement(
@@ -78,7 +85,8 @@ def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) ->
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
         system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
-        environment=environment,
+        environment={**environment, **proxies},
+        proxies=proxies,
     )
 
 
@@ -103,6 +111,7 @@ def _run(plan: Plan) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     arguments = json.loads(plan.arguments)
+    os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
     if plan.program.IN_PYTHON:
@@ -158,8 +167,9 @@ def _finish(record: Record, reporter: Reporter) -> int:
     _set_recursion_limit(_RECURSION_LIMIT)
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
-    reporter.result(record)
     exit_code = record.get("exit_code")
+    # The end of an interpreter runs guest code once more.
+    reporter.result(record, last=type(exit_code) is not int)
     if type(exit_code) is int:
         _end_interpreter(exit_code)
     return _EXITS.get(record["status"], _FAILED)

@@ -66,15 +66,15 @@ class Reporter:
 
     def progress(self, record: Record) -> None:
         """Write a line ahead of the result record, which follows in the same result."""
-        content = "".join((*self._encode(record, 0), "\n")).encode()
+        content = _utf8("".join((*self._encode(record, 0), "\n")))
         with self._lock:
             self._write_result(content, closing=False)
 
-    def result(self, record: Record) -> None:
-        """Write the result record; nothing is reported after it."""
-        content = "".join(self._encode(record, 0)).encode()
+    def result(self, record: Record, *, last: bool) -> None:
+        """Write the result record; nothing is reported after it, when it is the last thing that happens."""
+        content = _utf8("".join(self._encode(record, 0)))
         with self._lock:
-            self._closed = True
+            self._closed = last
             self._write_result(content, closing=True)
 
     def _write_result(self, content: bytes, *, closing: bool) -> None:
@@ -87,6 +87,11 @@ class Reporter:
         rest = memoryview(len(head).to_bytes(4, "big") + len(body).to_bytes(4, "big") + head + body)
         while rest:
             rest = rest[write(self._descriptor, rest) :]
+
+
+def _utf8(text: str) -> bytes:
+    # Half a surrogate pair becomes the escape that JSON has for it.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _flag(value: bool) -> str:

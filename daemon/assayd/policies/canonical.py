@@ -22,6 +22,10 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "hosts": _sorted(network.hosts),
             "ports": [*sorted(network.ports)],
             "connect_timeout_s": network.connect_timeout_s,
+            "http": {
+                host: {"methods": _sorted(rule.methods), "paths": _sorted(rule.paths)}
+                for host, rule in sorted(network.http.items())
+            },
         },
         "imports": {
             "mode": imports.mode.value,
@@ -56,9 +60,9 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     }
 
 
-def describe(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+def describe(policy: ExecutionPolicy, *, egress: bool = True) -> dict[str, JsonValue]:
     """Give all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
-    reason = unenforceable(policy)
+    reason = unenforceable(policy, egress=egress)
     return {
         "name": policy.name,
         "description": policy.description,
@@ -76,15 +80,18 @@ def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
-def unenforceable(policy: ExecutionPolicy) -> str | None:
+def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
     """Say what of a policy cannot be enforced, or None.
 
-    An allowlist without hosts denies all, which is what a container without a network does. One with
-    hosts needs the egress relay, which this version does not have.
+    An allowlist without hosts denies all, which is what a container without a network does.
+
+    Args:
+        policy: the effective profile.
+        egress: whether the relay is switched on.
     """
-    if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts:
+    if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts and not egress:
         count = len(policy.network.hosts)
-        return f"its network allowlist names {count} host(s), and this version has no egress relay"
+        return f"its network allowlist names {count} host(s), and the relay is switched off (egress.enabled)"
     return None
 
 

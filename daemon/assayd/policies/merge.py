@@ -6,7 +6,7 @@ on, stays on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from assayd.model.policy import (
@@ -14,6 +14,7 @@ from assayd.model.policy import (
     Bounds,
     CommandPolicy,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -90,7 +91,25 @@ def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
         hosts=a.hosts | b.hosts,
         ports=a.ports | b.ports,
         connect_timeout_s=max(a.connect_timeout_s, b.connect_timeout_s),
+        http=_http(a, b),
     )
+
+
+def _http(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
+    """Unite the rules of hosts; one that a policy lists without a rule is not restricted."""
+    united: dict[str, HttpRule] = {}
+    for host in a.http.keys() | b.http.keys():
+        rules = [policy.http.get(host) for policy in (a, b) if host in policy.hosts]
+        known = [rule for rule in rules if rule is not None]
+        if len(known) == len(rules):
+            methods, paths = [rule.methods for rule in known], [rule.paths for rule in known]
+            united[host] = HttpRule(methods=_unite_sets(methods), paths=_unite_sets(paths))
+    return united
+
+
+def _unite_sets(sets: Sequence[frozenset[str]]) -> frozenset[str]:
+    """Unite sets of which an empty one means all."""
+    return frozenset().union(*sets) if all(sets) else frozenset()
 
 
 def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from assayd.model.hosts import covers
 from assayd.model.policy import (
     AdapterContract,
     Bounds,
     CommandPolicy,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -28,6 +30,7 @@ from assayd.policies.files import (
     AdapterTable,
     BoundsTable,
     CommandsTable,
+    HttpTable,
     ImportsTable,
     NetworkTable,
     Profile,
@@ -131,17 +134,34 @@ def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Prob
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
             yield profile.file.problem(("bounds", limit), "the least is over the most")
+    yield from _idle_http_rules(profile)
+
+
+def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
+    """Find rules that restrict nothing, because the same file lists the host without any."""
+    table = profile.table.network
+    for host in table.http:
+        free = [entry for entry in table.hosts or () if covers(entry, host)]
+        if free:
+            message = f"restricts nothing: hosts lists {free[0]!r} without rules"
+            yield profile.file.problem(("network", "http", host), message)
 
 
 def _network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
     inherited = base or NetworkPolicy()
-    ports = frozenset(table.ports or ())
+    ports, listed = frozenset(table.ports or ()), frozenset(table.hosts or ())
+    freed = {host: rule for host, rule in inherited.http.items() if host not in listed}
     return NetworkPolicy(
         mode=NetworkMode(table.mode) if table.mode is not None else inherited.mode,
-        hosts=inherited.hosts | frozenset(table.hosts or ()),
+        hosts=inherited.hosts | listed | frozenset(table.http),
         ports=ports | base.ports if base else ports or inherited.ports,
         connect_timeout_s=_stated(table.connect_timeout_s, inherited.connect_timeout_s),
+        http={**freed, **{host: _http_rule(rule) for host, rule in table.http.items()}},
     )
+
+
+def _http_rule(table: HttpTable) -> HttpRule:
+    return HttpRule(methods=frozenset(table.methods or ()), paths=frozenset(table.paths or ()))
 
 
 def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:

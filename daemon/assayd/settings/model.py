@@ -130,6 +130,17 @@ class Limits(_Section):
     min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
 
 
+class Egress(_Section):
+    """The relay to the hosts that profiles list."""
+
+    enabled: bool = Field(True, description="Reach listed hosts; off: a profile that lists any is refused.")
+    streams: Annotated[Count, Field(le=64)] = Field(32, description="Connections of an attempt at once.")
+    connections: Count = Field(512, description="Connections and requests of an attempt, in all.")
+    bytes_up: Count = Field(32 * MIB, description="Bytes that an attempt may send.")
+    bytes_down: Count = Field(64 * MIB, description="Bytes that an attempt may receive.")
+    open_at_once: Count = Field(256, description="Connections of all attempts at once.")
+
+
 class Caps(_Section):
     """How large single things may be; some can only be lowered, as what reads them ends there."""
 
@@ -307,6 +318,7 @@ class Settings(_Section):
     pool: Pool = Pool()
     analysis: Analysis = Analysis()
     limits: Limits = Limits()
+    egress: Egress = Egress()
     caps: Caps = Caps()
     bounds: Reach = Reach()
     widest_bounds: WidestReach = WidestReach()

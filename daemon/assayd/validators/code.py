@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -23,6 +24,7 @@ from assayd.checks import (
     run_findings,
 )
 from assayd.checks.call_unit import Tried
+from assayd.checks.caps import FINDINGS
 from assayd.checks.code_annotations import RESULT, check_annotations, declarations
 from assayd.checks.code_inputs import awaited, check_inputs
 from assayd.checks.code_result import Wanted, check_result
@@ -221,7 +223,7 @@ class Code:
         submitted, source = _code(payload), _parsed(payload)
         if source.tree is None:
             return payload
-        result = next(d for d in declarations(source.tree) if d.name == RESULT)
+        result = declarations(source.tree, {RESULT})[0]
         return PreparedCode.model_construct(
             code=source.text,
             inputs=submitted.inputs,
@@ -334,7 +336,7 @@ def _check_annotations(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Findi
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
-    return tuple(check_annotations(source.text, source.tree, _inputs(payload)))
+    return tuple(islice(check_annotations(source.text, source.tree, _inputs(payload)), FINDINGS))
 
 
 def _check_inputs(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
@@ -342,7 +344,8 @@ def _check_inputs(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
-    return tuple(check_inputs(source.text, source.tree, _inputs(payload), _code(payload).requires))
+    found = check_inputs(source.text, source.tree, _inputs(payload), _code(payload).requires)
+    return tuple(islice(found, FINDINGS))
 
 
 def _judge_unit(unit: UnitResult | None, payload: PreparedCode) -> Tried:

@@ -201,7 +201,7 @@ class Script:
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=(_unit(submitted, limits),),
+            units=(_unit(submitted, policy, limits),),
             network=policy.network,
             imports=policy.imports,
             files={path: content_of(given) for path, given in submitted.files.items()},
@@ -296,7 +296,8 @@ def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
     return (*answer.findings, *python_source.parse(answer.text).findings, *paths)
 
 
-def _unit(submitted: ScriptPayload, limits: Limits) -> Unit:
+def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
+    """Plan the program. Where imports are judged it must report, since its report holds what was refused."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": {}}
@@ -310,7 +311,7 @@ def _unit(submitted: ScriptPayload, limits: Limits) -> Unit:
         arguments=arguments,
         deadline_s=limits.unit_timeout_s,
         stdin=submitted.stdin.encode("utf-8"),
-        status_decides=True,
+        status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
 
 

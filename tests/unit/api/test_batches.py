@@ -23,7 +23,11 @@ class Served:
     def __init__(self, daemon: SmallDaemon, limits: ApiLimits) -> None:
         self.daemon = daemon
         self._app = create_app(
-            daemon.service, daemon.batches, None, access=Access(operators_gid=500, own_uid=33), limits=limits
+            daemon.service,
+            daemon.batches,
+            daemon.repairs,
+            access=Access(operators_gid=500, own_uid=33),
+            limits=limits,
         )
 
     @asynccontextmanager

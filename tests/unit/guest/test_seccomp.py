@@ -28,6 +28,8 @@ def judge(program: bytes, number: int, *arguments: int, architecture: int = X86)
         match code:
             case 0x20:
                 accumulator = words[operand // 4]
+            case 0x54:
+                accumulator &= operand
             case 0x06:
                 return ALLOWED if operand == 0x7FFF0000 else operand & 0xFFFF
             case _:
@@ -58,7 +60,15 @@ ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
         ("clone of a thread", 56, (0x3D0F00,), None, None),
         ("clone with a user namespace", 56, (0x10000000 | 17,), errno.EPERM, errno.EPERM),
         ("socket AF_UNIX", 41, (socket.AF_UNIX,), errno.EPERM, errno.EPERM),
-        ("socket AF_INET", 41, (socket.AF_INET,), errno.EPERM, None),
+        ("socket TCP", 41, (socket.AF_INET, socket.SOCK_STREAM, 0), errno.EPERM, None),
+        ("socket TCP by name", 41, (2, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, 6), errno.EPERM, None),
+        ("socket UDP", 41, (socket.AF_INET, socket.SOCK_DGRAM, 0), errno.EPERM, errno.EPERM),
+        ("socket raw", 41, (socket.AF_INET, socket.SOCK_RAW, 6), errno.EPERM, errno.EPERM),
+        ("socket SCTP", 41, (socket.AF_INET, socket.SOCK_STREAM, 132), errno.EPERM, errno.EPERM),
+        ("setsockopt SO_RCVBUF", 54, (3, socket.SOL_SOCKET, socket.SO_RCVBUF), None, errno.EPERM),
+        ("setsockopt SO_SNDBUF", 54, (3, socket.SOL_SOCKET, socket.SO_SNDBUF), None, errno.EPERM),
+        ("setsockopt SO_KEEPALIVE", 54, (3, socket.SOL_SOCKET, socket.SO_KEEPALIVE), None, None),
+        ("setsockopt of TCP", 54, (3, socket.IPPROTO_TCP, socket.SO_RCVBUF), None, None),
         ("socket AF_INET6", 41, (socket.AF_INET6,), errno.EPERM, errno.EPERM),
         ("socketpair AF_UNIX", 53, (socket.AF_UNIX,), None, None),
         ("socketpair AF_TIPC", 53, (30,), errno.EPERM, errno.EPERM),

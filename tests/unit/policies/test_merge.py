@@ -7,6 +7,7 @@ import pytest
 from assayd.model.policy import (
     AdapterContract,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -138,6 +139,25 @@ def test_equal_values_have_an_equal_digest_whatever_the_name(load: Load) -> None
     policies = load(a="", b="description = 'other'\n", c="[resources]\ntimeout_s = 29\n")
     assert policies.get("a").digest == policies.get("b").digest
     assert policies.get("a").digest != policies.get("c").digest
+
+
+def listed(*hosts: str, **http: HttpRule) -> ExecutionPolicy:
+    rules = {name.replace("_", "."): rule for name, rule in http.items()}
+    return policy(network=NetworkPolicy(hosts=frozenset({*hosts, *rules}), http=rules))
+
+
+def test_merge_unites_rules_of_hosts_and_drops_those_that_one_policy_does_without() -> None:
+    get, put = HttpRule(methods=frozenset({"GET"})), HttpRule(methods=frozenset({"PUT"}))
+    below = HttpRule(methods=frozenset({"GET"}), paths=frozenset({"/x/"}))
+    first = listed("free.org", a_org=get, b_org=below, free_org=get)
+    second = listed("free.org", a_org=put, c_org=get)
+
+    assert merge(first, second).network.http == {
+        "a.org": HttpRule(methods=frozenset({"GET", "PUT"})),
+        "b.org": below,
+        "c.org": get,
+    }
+    assert merge(first, second).network == merge(second, first).network
 
 
 def test_merge_allows_as_much_sql_as_either() -> None:

@@ -95,12 +95,13 @@ def test_argv_is_planned_as_a_program(policies: PolicySet) -> None:
     assert (unit.program, unit.arguments) == (Program.EXEC, {"argv": ["python3.11", "-V"], "env": {}})
 
 
-def test_policy_that_judges_imports_lets_code_start_no_program(policies: PolicySet) -> None:
+def test_policy_that_judges_imports_lets_code_start_no_program_and_wants_its_report(
+    policies: PolicySet,
+) -> None:
     policy = policies.get("default")
     submitted = payload(code="print(1)")
-    assert not validator.plan(
-        validator.prepare(submitted), validator.narrow(submitted, policy), LIMITS
-    ).allow_exec
+    spec = validator.plan(validator.prepare(submitted), validator.narrow(submitted, policy), LIMITS)
+    assert (spec.allow_exec, spec.units[0].status_decides) == (False, False)
     with pytest.raises(RequestError) as refused:
         validator.narrow(payload(argv=["python3.11"]), policy)
     assert refused.value.code == "policy.unenforceable"

@@ -1,14 +1,16 @@
 r"""Which command a command word names, also behind prefixes that run another one.
 
-cat f                   cat
-"cat" f                 cat
-/usr/lib/assayd/tools/cat f    cat
-command -- cat f        command, cat
-env -i LC_ALL=C sort f  env, sort
-c"a"t f                 command.obscured
-\cat f                  command.obscured
-$x f                    command.dynamic
-./cat f                 command.path
+Words and what they come to:
+
+    cat f                   cat
+    "cat" f                 cat
+    /usr/lib/assayd/tools/cat f    cat
+    command -- cat f        command, cat
+    env -i LC_ALL=C sort f  env, sort
+    c"a"t f                 command.obscured
+    \cat f                  command.obscured
+    $x f                    command.dynamic
+    ./cat f                 command.path
 """
 
 from __future__ import annotations

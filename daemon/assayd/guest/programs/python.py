@@ -46,6 +46,8 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     module = text.module(_MODULE, context.policy, namespace)
     if as_script:
         sys.path.insert(0, getcwd())
+        # A site module would bring these; the interpreter runs without one.
+        module.__dict__["__builtins__"] |= {"exit": sys.exit, "quit": sys.exit}
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
