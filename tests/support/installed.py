@@ -43,6 +43,13 @@ def install(machine: Machine, deb: Path) -> None:
     machine.copy(deb, "/root/assayd.deb")
     machine.run("dpkg", "--install", "/root/assayd.deb", timeout_s=600)
     machine.run("usermod", "--append", "--groups", "assayd", "alice")
+    wait_until_it_serves(machine)
+
+
+def wait_until_it_serves(machine: Machine) -> None:
+    """Wait until the daemon says so: ready it is also when it can only tell what it lacks."""
+    shown = "systemctl show --value --property=StatusText assayd.service"
+    machine.sh(f"until {shown} | grep --quiet ^serving; do sleep 0.2; done")
 
 
 def validate(machine: Machine, user: str = "alice") -> str:
