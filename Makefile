@@ -15,7 +15,7 @@ ENGINE := deploy/dev/engine.sh
 WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine images run serve test test-system soak check bench requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images run serve test test-system soak check bench requirements deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,10 +26,10 @@ run: images ## start the daemon, validate the examples, show their reports, end 
 serve: images ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) $(HERE) ASSAYD_LOG__FORMAT=console exec $(BIN)/assayd
 
-test: images ## all tests that need a container engine at most
+test: images namespaces ## all tests that need a container engine at most
 	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
 
-test-system: images ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@$(WITH_ENGINE) $(BIN)/pytest -m system
 
 soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
@@ -54,6 +54,9 @@ $(READY): requirements/dev.txt pyproject.toml deploy/dev/venv.sh
 
 engine: ## a container engine: the one that answers, else a private one below .run/engine
 	@$(ENGINE) start
+
+namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
+	@deploy/dev/namespaces.sh
 
 images: setup engine ## build the images and load those that the engine does not have
 	@$(WITH_ENGINE) $(BIN)/assay images build --cache .run/cache/images

@@ -12,7 +12,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -96,10 +96,27 @@ def extractor(source: str = SOURCE, paths: int = 1) -> Submission:
     return {"kind": "extractor", "payload": {"code": source, "sample_paths": samples}}
 
 
+def script(source: str) -> Submission:
+    """Give a script, with the time that an extractor has for a path."""
+    return {
+        "kind": "script",
+        "payload": {"code": source},
+        "overrides": {"resources": {"unit_timeout_s": 5}},
+    }
+
+
+_HOSTILE: Mapping[str, Callable[[str], Submission]] = {"extractor": extractor, "script": script}
+
+
 def hostile() -> dict[str, Submission]:
-    """Give the hostile submissions by name. An extractor that forks is refused before it runs."""
-    sources = sorted((Path(__file__).parent / "hostile").glob("*.py"))
-    return {path.stem: extractor(path.read_text(encoding="utf-8")) for path in sources}
+    """Give the hostile submissions by name; the folder that one lies in is its kind.
+
+    The fork bomb is a script, since an extractor that forks is refused before it runs.
+    """
+    return {
+        path.stem: _HOSTILE[path.parent.name](path.read_text(encoding="utf-8"))
+        for path in sorted((Path(__file__).parent / "hostile").glob("*/*.py"))
+    }
 
 
 def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:

@@ -108,9 +108,9 @@ def read_examples():
 
 def validate(folder, example):
     """Validate one example, print its report, and give what is not as it should be."""
-    file = folder / example["file"]
-    paths = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
-    answer = assay("validate", folder.name, str(file), *paths, "--json")
+    files = [folder / name for name in example.get("files", [example.get("file")])]
+    file = " ".join(map(str, files))
+    answer = assay("validate", folder.name, *map(str, files), *options(folder, example), "--json")
     try:
         attempt = json.loads(answer)
     except ValueError:
@@ -123,6 +123,18 @@ def validate(folder, example):
     if missing := set(example.get("rules", ())) - found:
         problems.append(f"{file}: did not find {', '.join(sorted(missing))}")
     return problems
+
+
+def options(folder, example):
+    """Give the options that an example is validated with."""
+    for path in example.get("sample_paths", ()):
+        yield from ("--sample-path", path)
+    if "input" in example:
+        yield from ("--input", str(folder / example["input"]))
+    for option in example.get("options", ()):
+        yield from ("--option", option)
+    for setting in example.get("settings", ()):
+        yield from ("--set", setting)
 
 
 def assay(*arguments):

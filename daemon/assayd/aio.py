@@ -83,6 +83,16 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
         raise problem
 
 
+async def together(*works: Coroutine[object, object, None]) -> None:
+    """Run all of them to their ends; the first problem ends the others and is raised by itself."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except ExceptionGroup as problems:
+        raise problems.exceptions[0] from None
+
+
 async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
     """Run cleanup to its end even when the caller is cancelled meanwhile, but not longer than a time.
 

@@ -165,6 +165,7 @@ class Daemon:
         await self._parts.house.prepare()
         await self._parts.intake.take_up(left)
         await self._parts.batches.take_up(left)
+        await self._parts.repairs.take_up()
         origin = self._parts.origin
         log.info(
             "daemon.ready",

@@ -49,4 +49,14 @@ class StoreError(AssaydError):
 
 
 class ProviderError(AssaydError):
-    """A repair provider failed."""
+    """A repair provider failed.
+
+    Args:
+        retry_after_s: how long the provider asks to be left alone.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, retryable: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(code, message, retryable=retryable)
+        self.retry_after_s = retry_after_s

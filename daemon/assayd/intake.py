@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import structlog
 
@@ -16,7 +17,7 @@ from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits
-from assayd.model.submission import Peer, Submission
+from assayd.model.submission import Peer, RepairWish, Submission
 from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
@@ -24,6 +25,7 @@ from assayd.ports.store import Accepted, JobStore
 from assayd.ports.validator import Narrowing, Validator
 from assayd.record import give_up
 from assayd.scheduler import Order, Scheduler
+from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.wire import read_submission
 
 log = structlog.get_logger()
@@ -38,6 +40,7 @@ class Stock:
     """What submissions are looked up in, and where they go."""
 
     jobs: JobStore
+    pipelines: DatabasePipelines
     artifacts: ArtifactStore
     policies: PolicySet
     kinds: Mapping[str, Validator]
@@ -54,6 +57,18 @@ class Origin:
     idempotency_key: str | None = None
     batch_id: str | None = None
     replay_of: str | None = None
+
+
+class Wishes(Protocol):
+    """Whoever repairs attempts whose submissions ask for it."""
+
+    def check(self, kind: str, wish: RepairWish) -> None:
+        """See that this can be done. Raises: RequestError."""
+        ...
+
+    async def watch(self, attempt: Attempt, wish: RepairWish) -> None:
+        """Have an attempt repaired if it fails. Asking twice is asking once."""
+        ...
 
 
 class Intake:
@@ -73,11 +88,13 @@ class Intake:
         self._ready = ready
         self._caps = caps
         self._min_free_bytes = min_free_bytes
+        self.wishes: Wishes | None = None
         self._has_room = True
         self._room_known_until = 0.0
 
     async def submit(self, submission: Submission, origin: Origin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
+        submission = await self._stock.pipelines.complete(submission, origin.peer.uid, self._stock.kinds)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
             if not accepted.existing:  # it was removed just now, being old
@@ -85,6 +102,8 @@ class Intake:
                 self._scheduler.start(order, reserved=False)
             return accepted
         policy = self.policy(submission)
+        if submission.repair is not None and self.wishes is not None:
+            self.wishes.check(submission.kind, submission.repair)
         self.require_ready()
         await self.require_space()
         uid, size = origin.peer.uid, len(submission.document)
@@ -93,12 +112,18 @@ class Intake:
         try:
             accepted = await self._accept(submission, origin)
             if not accepted.existing:
+                await self._watch(accepted.attempt, submission)
                 self._scheduler.start(self._order(accepted.attempt, submission, policy))
                 started = True
         finally:
             if not started:
                 self._scheduler.give_back(uid, size)
         return accepted
+
+    async def _watch(self, attempt: Attempt, submission: Submission) -> None:
+        """Have an attempt repaired if it fails, where its submission asks for that."""
+        if submission.repair is not None and self.wishes is not None:
+            await self.wishes.watch(attempt, submission.repair)
 
     async def _is_known(self, origin: Origin) -> bool:
         """Tell whether the same sender has sent something under this id or key before."""
@@ -110,6 +135,7 @@ class Intake:
         return key is not None and await jobs.by_key(uid, key) is not None
 
     async def _accept(self, submission: Submission, origin: Origin) -> Accepted:
+        parent = await self._stock.jobs.get(submission.parent_id) if submission.parent_id else None
         attempt = Attempt(
             id=origin.attempt_id or self._stock.ids.new(),
             kind=submission.kind,
@@ -119,6 +145,7 @@ class Intake:
             peer=origin.peer,
             batch_id=origin.batch_id,
             parent_id=submission.parent_id,
+            attempt_number=parent.attempt_number + 1 if parent is not None else 1,
             replay_of=origin.replay_of,
             labels=submission.labels,
         )
@@ -158,7 +185,7 @@ class Intake:
         validator = self._stock.kinds[submission.kind]
         if isinstance(validator, Narrowing):
             policy = validator.narrow(submission.payload, policy)
-        require_enforceable(policy)
+        require_enforceable(policy, egress=self._stock.policies.egress)
         return policy
 
     def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
@@ -185,6 +212,7 @@ class Intake:
             except AssaydError as trouble:
                 await self._give_up(attempt, document, trouble)
             else:
+                await self._watch(attempt, submission)
                 self._scheduler.start(order, reserved=False)
         if left:
             log.warning("attempts.recovered", count=len(left))

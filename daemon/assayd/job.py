@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from assayd.aio import Deadline
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import StageReport
+from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
@@ -79,13 +79,15 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages.
+    what the runtime policy refused in code that passed the static stages. `cases` are what was run, for kinds
+    that keep records of it.
     """
 
     attempt: Attempt
     report: bytes | None
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
     facts: Facts = field(default_factory=Facts)
 
 

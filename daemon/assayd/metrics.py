@@ -51,7 +51,13 @@ class Metrics:
         )
         self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
         self.denied_connections = self._counter("denied_connections", "Connections refused.", "kind")
-        self.repairs = self._counter("repairs", "Repair loops that ended.", "provider", "outcome")
+        self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
+        self.repair_fixes = self._counter(
+            "repair_fixes", "Fixes given, by place and verdict.", "kind", "provider", "number", "verdict"
+        )
+        self.repair_duration = self._histogram(
+            "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind"
+        )
 
     def _containers(self) -> None:
         self.leases = self._counter("leases", "Containers handed out.", "start")
@@ -63,6 +69,12 @@ class Metrics:
         )
         self.engine_errors = self._counter(
             "engine_errors", "Calls of the container engine that failed.", "call", "code"
+        )
+        self.egress_accesses = self._counter(
+            "egress_accesses", "Hosts that submitted code asked for, by what came of it.", "rule"
+        )
+        self.egress_bytes = self._counter(
+            "egress_bytes", "Bytes of submitted code's connections.", "direction"
         )
 
     def _surroundings(self) -> None:

@@ -14,4 +14,9 @@ def load_profiles(settings: Settings) -> PolicySet:
         FileError: with every problem of every file.
     """
     folders = [share("policies"), *settings.policy_folders]
-    return load_policies(folders, bounds=settings.bounds.bounds(), widest=settings.widest_bounds.bounds())
+    return load_policies(
+        folders,
+        bounds=settings.bounds.bounds(),
+        widest=settings.widest_bounds.bounds(),
+        egress=settings.egress.enabled,
+    )

@@ -19,9 +19,12 @@ from assayd.model.run import RunResult
 from assayd.observation import facts_of
 from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
 from assayd.ports.clock import Clock
+from assayd.ports.validator import Rates
 from assayd.wire import canonical, execution_document, junit, limits_document, report_document
 
 log = structlog.get_logger()
+
+_RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
 """How rules begin that the runtime policy gives."""
@@ -84,6 +87,7 @@ async def conclude(
         report=words.report,
         execution=words.execution,
         static_misses=misses,
+        cases=report.cases or (),
         facts=words.facts,
     )
 
@@ -149,10 +153,20 @@ def _report(
         verdict = Verdict.CANCELLED if failure.code == "cancelled" else Verdict.ERROR
         return replace(report, verdict=verdict)
     if report.verdict is Verdict.FAILED:
-        failed = next(s for s in stages if s.status is StageStatus.FAILED)
-        context = job.validator.retry_context(failed.findings, failed.name)
-        return replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
-    return report
+        failed = [stage for stage in stages if stage.status is StageStatus.FAILED]
+        found = [finding for stage in failed for finding in stage.findings]
+        context = job.validator.retry_context(found, failed[0].name)
+        report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+    return _rated(job, report)
+
+
+def _rated(job: Job, report: Report) -> Report:
+    """Add what a kind that rates its submissions says; only what was validated has confidence."""
+    if not isinstance(job.validator, Rates) or report.verdict not in _RATED:
+        return report
+    rating = job.validator.rate(job.submission.payload, report.findings)
+    confidence = rating.confidence if report.verdict is Verdict.VALIDATED else None
+    return replace(report, confidence=confidence, feedback=rating.feedback)
 
 
 def _cut(text: str, most_bytes: int) -> str:

@@ -38,8 +38,11 @@ class Rehearsal:
 
         Raises: AssaydError when it can't be run.
         """
-        if TIMEOUT_RULE in sample.rules:
-            limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, UNIT_TIMEOUT_S))
+        timeout_s = sample.unit_timeout_s
+        if timeout_s is None and TIMEOUT_RULE in sample.rules:
+            timeout_s = UNIT_TIMEOUT_S
+        if timeout_s is not None:
+            limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, timeout_s))
         payload = validator.payload.model_validate_json(canonical(sample.payload))
         checked = await self._analyst.check(validator, payload, policy)
         ran = None

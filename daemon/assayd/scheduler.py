@@ -22,7 +22,7 @@ from assayd.lifecycle import Parts, run_attempt
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Verdict
+from assayd.model.report import Case, Verdict
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.observation import count_attempt, summary_line
@@ -99,6 +99,11 @@ class Scheduler:
     def active(self) -> int:
         """Count the attempts under way."""
         return len(self._active)
+
+    @property
+    def unfinished(self) -> int:
+        """Count the attempts that wait or are under way."""
+        return len(self._finished)
 
     def states(self) -> Counter[State]:
         """Count what has no verdict yet, by state."""
@@ -236,7 +241,7 @@ class Scheduler:
         )
         self._parts.checkpoint(Step.BUNDLED)
         events = self._last_events(attempt)
-        recorded = await self._record(attempt, events)
+        recorded = await self._record(attempt, events, finished.cases)
         self._parts.checkpoint(Step.RECORDED)
         for event in events if recorded is attempt else self._last_events(recorded):
             self._hub.show(event)
@@ -254,7 +259,7 @@ class Scheduler:
             ("finished", {"verdict": verdict, "cause": attempt.cause}),
         )
 
-    async def _record(self, attempt: Attempt, last: tuple[Event, ...]) -> Attempt:
+    async def _record(self, attempt: Attempt, last: tuple[Event, ...], cases: tuple[Case, ...]) -> Attempt:
         """Write the verdict, again and again while the store is in a trouble that can pass.
 
         Until then the attempt is not finished. One whose verdict can't be written is an error, and is
@@ -262,7 +267,8 @@ class Scheduler:
         """
         while True:
             try:
-                first = await self._parts.jobs.finish(attempt, (*self._hub.durable(attempt.id), *last))
+                events = (*self._hub.durable(attempt.id), *last)
+                first = await self._parts.jobs.finish(attempt, events, cases)
                 recorded = attempt if first else await self._parts.jobs.get(attempt.id)
             except StoreError as trouble:
                 log.critical("verdict.not_recorded", code=trouble.code)

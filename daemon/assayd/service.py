@@ -60,6 +60,7 @@ class DaemonService:
     def __init__(self, parts: Parts) -> None:
         self._stock = parts.stock
         self.kinds = parts.stock.kinds
+        self.pipelines = parts.stock.pipelines
         self._intake = parts.intake
         self._scheduler = parts.scheduler
         self._hub = parts.hub
@@ -195,7 +196,7 @@ class DaemonService:
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
         policies = self._stock.policies
-        return {name: describe(policies.get(name)) for name in policies.names}
+        return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
     def metrics(self) -> bytes:
         """Give the metrics in Prometheus' text format."""

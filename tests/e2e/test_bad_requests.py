@@ -35,7 +35,7 @@ def unharmed(daemon: DaemonProcess, client: Client) -> None:
     [
         (with_payload(code="#" * 5 * 2**20), 413, "too_large", "payload.code"),
         (with_payload(sample_paths=[]), 422, "invalid", "payload.sample_paths"),
-        (with_payload(sample_paths=[PATH] * 10_000), 422, "invalid", "payload.sample_paths"),
+        (with_payload(sample_paths=[PATH] * 10_000), 413, "too_large", "payload.sample_paths"),
         (with_payload(sample_paths=[1]), 422, "invalid", "payload.sample_paths.0"),
         (with_payload(colour="red"), 422, "invalid", "payload.colour"),
         ({"kind": "spreadsheet"}, 422, "kind.unknown", "kind"),

@@ -51,9 +51,13 @@ def test_example_of_the_readme_is_validated(daemon: DaemonProcess) -> None:
 def test_example_gets_the_verdict_and_the_rules_that_it_states(
     daemon: DaemonProcess, folder: Path, example: Document
 ) -> None:
-    paths = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
+    files = [folder / name for name in example.get("files", [example.get("file")])]
+    words = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
+    words += [word for option in example.get("options", ()) for word in ("--option", option)]
+    words += [word for setting in example.get("settings", ()) for word in ("--set", setting)]
+    words += ["--input", str(folder / example["input"])] if "input" in example else []
 
-    done = daemon.assay("validate", folder.name, folder / example["file"], *paths, "--json")
+    done = daemon.assay("validate", folder.name, *files, *words, "--json")
 
     attempt = json.loads(done.stdout)
     assert attempt["verdict"] == example["verdict"]

@@ -145,6 +145,9 @@ FLAGS: Mapping[str, Flag] = {
     ),
     "core files": Flag(probe="core_size", holds=lambda seen: seen == 0, taken=ulimits("core")),
     "file size": Flag(probe="file_size", holds=lambda seen: seen == 4 * MIB, taken=ulimits("fsize")),
+    "memory of connections": Flag(
+        probe="connection_bytes", holds=lambda seen: seen < MIB // 4, taken={"Sysctls": {}}
+    ),
     "message queues": Flag(probe="queue_bytes", holds=lambda seen: seen == 0, taken=ulimits("msgqueue")),
     "open files": Flag(
         probe="open_files",

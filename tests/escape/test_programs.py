@@ -11,7 +11,7 @@ import pytest
 from assayd.model.run import RunResult
 from assayd.wire import canonical
 from assayd.wire.execution import execution_document
-from support.hostile_program import HostileProgram, escapes, facts, read_programs
+from support.hostile_program import HostileProgram, escapes, read_programs
 
 PROGRAMS = read_programs(Path(__file__).parent / "programs")
 
@@ -26,7 +26,7 @@ async def test_program_ends_as_expected_and_escapes_nothing(
 ) -> None:
     result = await ends[program.name]
     record_property("ended", (program.family, result.outcome.cause.value))
-    found = facts(result)
+    found = program.found(result)
     wrong = [str(fact) for fact in program.facts if not fact.holds(found)]
     assert (result.outcome.cause, wrong, list(escapes(result))) == (program.cause, [], []), found
     # Whatever the guest made of its output and events, a bundle can be written of it.

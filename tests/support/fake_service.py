@@ -17,6 +17,7 @@ from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
+from assayd.ports.pipelines import PipelineQuery, StoredPipeline
 from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
@@ -54,6 +55,22 @@ class FakeValidator:
         return {"code": content.decode(), "sample_paths": list(options.sample_paths)}
 
 
+class FakePipelines:
+    """Pipelines in memory."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, StoredPipeline] = {}
+        self.queries: list[PipelineQuery] = []
+
+    async def get(self, pipeline_id: str) -> StoredPipeline | None:
+        return self.held.get(pipeline_id)
+
+    async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
+        self.queries.append(query)
+        found = [one for one in self.held.values() if query.uid in {None, one.uid}]
+        return found[: query.limit]
+
+
 class FakeService:
     """`outcome` names the golden document that every attempt comes to; None leaves it waiting."""
 
@@ -74,11 +91,17 @@ class FakeService:
             ("state", {"state": "running"}),
             ("finished", {}),
         ]
+        self.scripted_for_all: list[tuple[str, str, dict[str, object]]] = []
         self.changed = asyncio.Event()
         self.queries: list[Query] = []
+        self.stored_pipelines = FakePipelines()
         self.closed_streams = 0
         self.waiting = 0
         self.silent = False
+
+    @property
+    def pipelines(self) -> FakePipelines:
+        return self.stored_pipelines
 
     def ready(self) -> tuple[bool, str]:
         return not self.unready, self.unready
@@ -187,6 +210,15 @@ class FakeService:
         finally:
             self.closed_streams += 1
             self.changed.set()
+
+    async def all_events(
+        self, uid: int | None, *, after: str | None = None
+    ) -> AsyncGenerator[tuple[str, Event], None]:
+        for seq, (attempt_id, kind, body) in enumerate(self.scripted_for_all, 1):
+            yield (
+                str(seq),
+                Event(attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body),
+            )
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         resources = {"timeout_s": 60, "unit_timeout_s": 5, "memory_mb": 100, "max_processes": 1}

@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -150,6 +151,18 @@ def work_devices():
 def shared_memory_bytes():
     found = os.statvfs("/dev/shm")
     return found.f_blocks * found.f_frsize
+
+
+def connection_bytes():
+    listener = socket.create_server(("127.0.0.1", 0))
+    stream = socket.create_connection(listener.getsockname())
+    stream.setblocking(False)
+    held = 0
+    try:
+        while True:
+            held += stream.send(bytes(65536))
+    except BlockingIOError:
+        return held
 
 
 def masked_file():

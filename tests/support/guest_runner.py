@@ -34,7 +34,10 @@ ALLOWED = (
     "array", "asyncio", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "itertools",
     "json", "logging", "math", "os.path", "pathlib", "random", "re", "string", "time", "typing", "zoneinfo",
 )  # fmt: skip
-_START = "import sys; sys.path.insert(0, {root!r}); from assayd.guest.runner import main; main({work!r})"
+_START = (
+    "import sys; sys.path.insert(0, {root!r}); sys.path += {libraries!r}; "
+    "from assayd.guest.runner import main; main({work!r})"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,18 +130,19 @@ class GuestRunner:
         allow_exec: bool = False,
         folders: tuple[str, ...] = (),
         collect: tuple[str, ...] = (),
+        preload: tuple[str, ...] = (),
         changed_only: bool = False,
         **limits: int,
     ) -> None:
         """Greet and begin an attempt."""
-        self.hello()
+        self.hello(*preload)
         imports = {"mode": mode, "allowed": list(allowed), "denied": list(denied)}
         imports |= {"submodules": submodules, "enforce_forbidden": True}
         self.send(
             "begin",
             limits={**LIMITS, **limits},
             imports=imports,
-            network={"mode": network},
+            network={"mode": network, "streams": 4, "connections": 8},
             allow_exec=allow_exec,
             folders=list(folders),
             collect=list(collect),
@@ -203,14 +207,21 @@ def _records(frames: list[Frame]) -> list[dict[str, object]]:
     for header, body in frames:
         if header["type"] == "result":
             bodies[header["index"]] = bodies.get(header["index"], b"") + body
-    return [json.loads(body) if body.startswith(b"{") else {"raw": body} for body in bodies.values()]
+    return [json.loads(body) if _is_one_object(body) else {"raw": body} for body in bodies.values()]
+
+
+def _is_one_object(body: bytes) -> bool:
+    return body.startswith(b"{") and b"\n" not in body
 
 
 @contextmanager
-def guest_runner(work: Path) -> Iterator[GuestRunner]:
-    """Start a runner that works in a directory, as images do but for the container."""
+def guest_runner(work: Path, *libraries: str) -> Iterator[GuestRunner]:
+    """Start a runner that works in a directory, as images do but for the container.
+
+    `libraries` are folders to import from, as an image's `python_path`.
+    """
     root = str(Path(assayd.__file__).parents[1])
-    start = _START.format(root=root, work=str(work))
+    start = _START.format(root=root, work=str(work), libraries=list(libraries))
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     )

@@ -6,6 +6,9 @@ CAUSE is a `Cause`. A FACT is ``name`` (there, and neither empty nor false), ``n
 ``name~text`` (contains); names are those of `facts`. A SETTING is one of `SETTINGS`, with its default there.
 What holds blanks stands in quotes, as in a shell.
 
+A program of kind `module` is the tests of a module, or the end of its adapter, and goes through the whole
+kind but for its static stages; the facts `verdict`, `rules` and `static` are the validator's.
+
 A program of kind `call` defines ``extract(path)``; `path` is ``unit-0``, ``unit-1`` … What it got through it
 gives as ``{"escaped": […]}``, which must be empty, or says as a line ``ESCAPED …`` on an output stream, of
 which there must be none.
@@ -26,13 +29,14 @@ from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPo
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.policies import load_policies
 from assayd.share import share
+from support import hostile_module
 
 _MIB = 2**20
 _FIRST_LINE = re.compile(r"# expect: (?P<cause>\w+)(?P<facts>[^|]*)(?:\| run:(?P<settings>.*))?")
 _FACT = re.compile(r"(?P<name>\w+)(?:(?P<relation>[=~])(?P<text>.*))?", re.DOTALL)
 
 SETTINGS: Mapping[str, str] = {
-    "program": "call",
+    "program": "call",  # or python, script (python as the kind script runs it), exec (a Python started anew)
     "builtins": "full",
     "policy": "observe",  # nothing is refused, so that the walls themselves are met; else a profile's name
     "network": "blocked",
@@ -54,6 +58,7 @@ SETTINGS: Mapping[str, str] = {
     "outputs_files": "10",
     "outputs_kb": "256",
     "collect": "",
+    "as": "tests",  # of a module: whether the program is its tests or the end of its adapter
 }
 
 
@@ -90,6 +95,8 @@ class HostileProgram:
     def spec(self) -> RunSpec:
         """Give what is to run."""
         said = self.settings
+        if said["program"] == "module":
+            return hostile_module.spec(self.source, said["as"])
         return RunSpec(
             image="python",
             limits=self._limits(),
@@ -100,6 +107,13 @@ class HostileProgram:
             collect=tuple(pattern for pattern in said["collect"].split(",") if pattern),
             allow_exec=said["exec"] == "yes",
         )
+
+    def found(self, result: RunResult) -> dict[str, str]:
+        """Give what is known of its result; of a module, also what its validator makes of it."""
+        found = facts(result)
+        if self.settings["program"] == "module":
+            found |= hostile_module.facts(self.source, self.settings["as"], result)
+        return found
 
     def _limits(self) -> Limits:
         said = {name: float(text) for name, text in self.settings.items() if text.replace(".", "").isdigit()}
@@ -124,14 +138,18 @@ class HostileProgram:
         by_program: dict[str, dict[str, object]] = {
             "call": {**text, "function": "extract", "args": [f"unit-{index}"], "kwargs": {}},
             "python": {**text, "namespace": {}, "results": ["escaped"]},
+            "script": {**text, "namespace": {}, "results": [], "as_script": True},
+            "exec": {"argv": ["python3.11", "-I", "-S", "-c", self.source], "env": {}},
         }
+        as_script = said["program"] == "script"
         return Unit(
             name=f"unit-{index}",
-            program=Program(said["program"]),
+            program=Program.PYTHON if as_script else Program(said["program"]),
             arguments=by_program[said["program"]],
             deadline_s=float(said["deadline_s"]),
             stdin=b"x" * 1024 * int(said["stdin_kb"]),
             fresh_cwd=said["fresh"] == "yes",
+            status_decides=as_script and said["policy"] == "observe",
         )
 
 

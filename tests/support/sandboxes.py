@@ -8,8 +8,11 @@ from pathlib import Path
 
 import assayd.guest
 from assayd.aio import Deadline
+from assayd.egress import Relay
 from assayd.ids import SystemClock, Ulids
+from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
+from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import Origin
 from assayd.sandbox.demand import Demand
@@ -23,8 +26,12 @@ from assayd.share import share
 
 
 @asynccontextmanager
-async def sandbox_on(engine: Engine, *, ready: int = 0, sweep: bool = False) -> AsyncIterator[Sandbox]:
+async def sandbox_on(
+    engine: Engine, *, ready: int = 0, sweep: bool = False, egress: Egress | None = None
+) -> AsyncIterator[Sandbox]:
     """Give a sandbox with up to `ready` warm containers per key; no container of it outlives the body.
+
+    Its way out is one that resolves no name, unless another is given.
 
     What the pool could not remove, because its engine had gone, is swept at the end when `sweep` says so.
     """
@@ -40,12 +47,19 @@ async def sandbox_on(engine: Engine, *, ready: int = 0, sweep: bool = False) -> 
     images = Images(engine, Path(assayd.guest.__file__).parent)
     seccomp = share("seccomp", "container.json").read_text()
     async with pool.running():
-        yield Sandbox(pool=pool, images=images, clock=SystemClock(), seccomp=seccomp)
+        yield Sandbox(
+            pool=pool, images=images, clock=SystemClock(), seccomp=seccomp, egress=egress or no_way_out()
+        )
     if sweep:
         reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
         await reaper.sweep(patient=False)
     left = await engine.list_owned(origin.daemon_id)
     assert left == [], f"containers are left: {left}; known to be stuck: {pool.stuck}"
+
+
+def no_way_out() -> Egress:
+    """Give a relay for which no name has an address."""
+    return Relay(EgressLimits(), SystemClock(), Metrics(), look_up=lambda host, port: ())
 
 
 async def run(sandbox: Sandbox, spec: RunSpec, observer: Observer | None = None) -> RunResult:

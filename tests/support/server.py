@@ -5,25 +5,34 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from assayd.api import Access, ApiLimits, create_app, server_config
 
 from .fake_service import FakeService
+from .small_daemon import How, SmallDaemon, small_daemon
 
 
 @contextmanager
 def serving(
-    service: FakeService, path: Path, *, access: Access | None = None, http: type | None = None
+    service: FakeService,
+    path: Path,
+    *,
+    access: Access | None = None,
+    http: type | None = None,
+    limits: ApiLimits | None = None,
 ) -> Iterator[Path]:
     """Serve until the body ends."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
-    app = create_app(service, None, access=access or Access(), limits=ApiLimits(heartbeat_s=0.05))
+    app = create_app(
+        service, None, None, access=access or Access(), limits=limits or ApiLimits(heartbeat_s=0.05)
+    )
     config = server_config(app)
     if http is not None:
         config.http = http
@@ -37,3 +46,69 @@ def serving(
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+@contextmanager
+def serving_small(folder: Path, *, how: How | None = None, access: Access | None = None) -> Iterator[Served]:
+    """Serve a small daemon until the body ends."""
+    served = Served(folder)
+    logging = structlog.get_config()
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # not among a test's output
+    thread = threading.Thread(target=lambda: asyncio.run(served.run(how, access or Access())))
+    thread.start()
+    try:
+        served.started.wait(30)
+        yield served
+    finally:
+        served.stop()
+        thread.join()
+        structlog.configure(**logging)
+
+
+class Served:
+    """A small daemon behind its socket; what is done to it from outside runs in its own thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "s"
+        self.started = threading.Event()
+        self.daemon: SmallDaemon
+        self._loop: asyncio.AbstractEventLoop
+        self._server: uvicorn.Server
+
+    async def run(self, how: How | None, access: Access) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self.path))
+            listener.listen()
+            async with small_daemon(self.folder, how) as self.daemon:
+                limits = ApiLimits(heartbeat_s=0.05)
+                app = create_app(
+                    self.daemon.service,
+                    self.daemon.batches,
+                    self.daemon.repairs,
+                    access=access,
+                    limits=limits,
+                )
+                self._server = uvicorn.Server(server_config(app))
+                left = await self.daemon.intake.left_over()
+                await self.daemon.intake.take_up(left)
+                await self.daemon.batches.take_up(left)
+                self.started.set()
+                await self._server.serve(sockets=[listener])
+
+    def call(self, act: Callable[[], object]) -> None:
+        """Do something in the daemon's thread, and wait until it is done."""
+        done = threading.Event()
+
+        def run() -> None:
+            act()
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        assert done.wait(10)
+
+    def stop(self) -> None:
+        self.call(self.daemon.batches.stop)
+        self._server.should_exit = True

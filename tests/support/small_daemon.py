@@ -37,6 +37,10 @@ from assayd.model.submission import Peer, Submission
 from assayd.policies import load_policies
 from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.ports.validator import FileOptions, Stage
+from assayd.repair.desk import Desk
+from assayd.repair.loop import Means
+from assayd.repair.providers.rules import RulesProvider
+from assayd.repair.repairs import DaemonRepairs, RepairLimits
 from assayd.scheduler import QueueLimits, Scheduler
 from assayd.service import DaemonService
 from assayd.service import Parts as ServiceParts
@@ -46,6 +50,8 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.database import FILE, open_database
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
+from assayd.store.pipeline_reader import DatabasePipelines
+from assayd.store.repairs import DatabaseRepairStore
 from assayd.store.retention import Keep, Retention
 from assayd.wire import read_submission
 
@@ -100,8 +106,10 @@ class Gate:
 
     async def pass_through(self, what: str) -> None:
         self.waiting.append(what)
-        await self.open.wait()
-        self.waiting.remove(what)
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting.remove(what)
         self.passed.append(what)
         if self.broken is not None:
             raise self.broken
@@ -198,6 +206,7 @@ class SmallDaemon:
 
     service: DaemonService
     batches: DaemonBatches
+    repairs: DaemonRepairs
     scheduler: Scheduler
     intake: Intake
     stock: Stock
@@ -256,7 +265,13 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         artifacts = FileArtifactStore(folder / "artifacts")
         await artifacts.sweep()
         stock = Stock(
-            jobs=jobs, artifacts=artifacts, policies=POLICIES, kinds=how.kinds(), clock=clock, ids=ids
+            jobs=jobs,
+            pipelines=DatabasePipelines(jobs.access),
+            artifacts=artifacts,
+            policies=POLICIES,
+            kinds=how.kinds(),
+            clock=clock,
+            ids=ids,
         )
         checks, runs = Gate(), Gate()
         checks.open.set()
@@ -303,9 +318,22 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         belt = Belt(store=batch_store, intake=intake, scheduler=scheduler, clock=clock, retry_s=0.001)
         batches = DaemonBatches(sources, belt, how.batch, documents=service.read_documents)
         await stack.enter_async_context(batches.running())
+        means = Means(
+            attempts=Desk(intake=intake, scheduler=scheduler, jobs=jobs, documents=service.read_documents),
+            repairs=DatabaseRepairStore(jobs.access),
+            analyst=parts.analyst,
+            kinds=stock.kinds,
+            providers={"rules": RulesProvider()},
+            clock=clock,
+            ids=ids,
+        )
+        repairs = DaemonRepairs(means, RepairLimits(), metrics)
+        intake.wishes = repairs
+        await stack.enter_async_context(repairs.running())
         yield SmallDaemon(
             service=service,
             batches=batches,
+            repairs=repairs,
             scheduler=scheduler,
             intake=intake,
             stock=stock,

@@ -10,9 +10,9 @@ from assayd.client import (
     Client,
     ClientError,
     DaemonUnreachable,
-    _EventReader,
     find_socket,
 )
+from assayd.client.answers import EventReader
 from support.fake_service import FakeService
 from support.server import serving
 
@@ -88,6 +88,6 @@ def test_events_are_read_whatever_the_chunks() -> None:
     data = '{"id":"1.1","kind":"stdout","at":"t","body":{"text":"a\u2028b"}}'.encode()
     stream = b": hello\n\nid: 1.1\nevent: stdout\ndata: " + data + b"\n\n: still here\n\nid: 1.2\nevent: half"
     for size in (1, 7, len(stream)):
-        reader = _EventReader()
+        reader = EventReader()
         events = [e for n in range(0, len(stream), size) for e in reader.feed(stream[n : n + size])]
         assert [(e.id, e.body["text"]) for e in events] == [("1.1", "a\u2028b")]

@@ -10,14 +10,29 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from assayd.analysis.messages import ANSWER, EXHAUSTED, POLICY, Answer, remember
+from assayd.analysis.messages import (
+    ANSWER,
+    DESCRIBED,
+    EXHAUSTED,
+    FAILED,
+    PATCHED,
+    PATCHING,
+    POLICY,
+    Answer,
+    Described,
+    Failed,
+    Patched,
+    Patching,
+    remember,
+)
 from assayd.errors import AssaydError
 from assayd.guest import frames
 from assayd.model.finding import Finding
@@ -26,6 +41,8 @@ from assayd.model.report import StageReport, StageStatus
 from assayd.ports.validator import Preparing, Validator
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 UNANALYSABLE = "source.unanalysable"
 MAX_ANSWER = 16 * 2**20
@@ -55,7 +72,7 @@ class Checked:
 
 
 class WorkerDied(Exception):
-    """A source was too much for a worker: it met a limit. Never leaves `analysis`."""
+    """A source was too much for a worker: it met a limit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +121,33 @@ class Analyst:
 
         Raises: AssaydError when a worker can't be started.
         """
+        try:
+            answer = await self._have(
+                validator.kind, lambda worker: _check(worker, validator, payload, policy)
+            )
+        except WorkerDied:
+            return Checked(stages=unanalysable(validator), payload=payload)
+        return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
+
+    async def describe(self, validator: Validator, request: Failed) -> Described:
+        """Say what a fix of a failed submission is asked for with.
+
+        Raises: WorkerDied, when reading it is too much; AssaydError.
+        """
+        body = FAILED.dump_json(request)
+        return await self._have(
+            validator.kind, lambda worker: _ask(worker, "describe", validator.kind, body, DESCRIBED)
+        )
+
+    async def patch(self, validator: Validator, request: Patching) -> Patched:
+        """Put a fix into a submission. Raises: as `describe`."""
+        body = PATCHING.dump_json(request)
+        return await self._have(
+            validator.kind, lambda worker: _ask(worker, "patch", validator.kind, body, PATCHED)
+        )
+
+    async def _have(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
+        """Have a worker do something. Raises: WorkerDied, when that was too much for it; AssaydError."""
         worker = await self._free.get()
         try:
             if worker is not None and worker.process.returncode is not None:
@@ -112,13 +156,12 @@ class Analyst:
                 await self._end(dead)
             worker = worker or await self._start()
             async with asyncio.timeout(self._limits.wall_s):
-                answer = await _ask(worker, validator.kind, payload, policy)
-            return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
+                return await work(worker)
         except (WorkerDied, TimeoutError, BrokenPipeError, ConnectionResetError) as problem:
-            log.warning("analysis.worker_lost", kind=validator.kind, problem=str(problem) or "timeout")
+            log.warning("analysis.worker_lost", kind=kind, problem=str(problem) or "timeout")
             lost, worker = worker, None
             await self._end(lost)
-            return Checked(stages=unanalysable(validator), payload=payload)
+            raise WorkerDied(str(problem) or "timeout") from problem
         except BaseException:
             # Half a conversation may be in its pipes; the next job must not get the answer to this one.
             lost, worker = worker, None
@@ -155,21 +198,30 @@ class Analyst:
         await worker.process.wait()
 
 
-async def _ask(worker: _Worker, kind: str, payload: BaseModel, policy: ExecutionPolicy) -> Answer:
+async def _check(
+    worker: _Worker, validator: Validator, payload: BaseModel, policy: ExecutionPolicy
+) -> Answer:
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
         remember(worker.policies, policy.digest, None)
-    parts = list(frames.chunks(payload.model_dump_json().encode()))
+    body = payload.model_dump_json().encode()
+    return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
+
+
+async def _ask(
+    worker: _Worker, what: str, kind: str, body: bytes, answer: TypeAdapter[T], *, policy: str | None = None
+) -> T:
+    parts = list(frames.chunks(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode({"type": "part"}, part))
-    last: frames.Header = {"type": "check", "kind": kind, "policy": policy.digest}
+    last: frames.Header = {"type": what, "kind": kind, "policy": policy}
     worker.stdin.write(frames.encode(last, parts[-1]))
     await worker.stdin.drain()
-    return await _answer(worker)
+    return await _answer(worker, answer)
 
 
-async def _answer(worker: _Worker) -> Answer:
+async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
     answer = bytearray()
     async for header, part in worker.frames():
         answer += part
@@ -178,7 +230,7 @@ async def _answer(worker: _Worker) -> Answer:
         if header.get("last") is True:
             break
     try:
-        return ANSWER.validate_json(bytes(answer))
+        return form.validate_json(bytes(answer))
     except ValidationError as problem:
         raise _broken("the answer of an analysis worker has another form") from problem
 

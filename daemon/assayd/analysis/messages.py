@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport
+from assayd.ports.repairable import RepairContext
 
 T = TypeVar("T")
 
@@ -30,6 +31,45 @@ class Answer:
 
 
 ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A submission whose repair begins or goes on, with the report that says what failed."""
+
+    payload: dict[str, object]
+    report: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patching:
+    """A fix for one passage of a submission."""
+
+    payload: dict[str, object]
+    passage: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a fix is asked for with, and the digest of the submission's normal form."""
+
+    context: RepairContext
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """The payload with the fix in its place, and the digest of its normal form."""
+
+    payload: dict[str, object]
+    digest: str
+
+
+FAILED: TypeAdapter[Failed] = TypeAdapter(Failed)
+PATCHING: TypeAdapter[Patching] = TypeAdapter(Patching)
+DESCRIBED: TypeAdapter[Described] = TypeAdapter(Described)
+PATCHED: TypeAdapter[Patched] = TypeAdapter(Patched)
 
 EXHAUSTED = 86
 """Exit status of a worker that a source has driven out of memory or too deep."""

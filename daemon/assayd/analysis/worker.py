@@ -7,17 +7,33 @@ its limits the process dies, and takes only that job with it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 from pydantic import BaseModel
 
 from assayd import validators
-from assayd.analysis.messages import ANSWER, EXHAUSTED, POLICY, Answer, remember
+from assayd.analysis.messages import (
+    ANSWER,
+    DESCRIBED,
+    EXHAUSTED,
+    FAILED,
+    PATCHED,
+    PATCHING,
+    POLICY,
+    Answer,
+    Described,
+    Failed,
+    Patched,
+    Patching,
+    remember,
+)
 from assayd.analysis.shfmt import read_shell
 from assayd.checks.shell import reader
 from assayd.guest import frames
@@ -25,6 +41,7 @@ from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
+from assayd.ports.repairable import Repairable
 from assayd.ports.validator import OnFail, Validator
 
 _READ_BYTES = 1 << 16
@@ -69,6 +86,30 @@ def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy
     return tuple(reports)
 
 
+def describe(validator: Validator, request: Failed) -> Described:
+    """Say what a fix of a failed submission is asked for with."""
+    kind, payload = _repairable(validator), validator.payload.model_validate_json(json.dumps(request.payload))
+    return Described(context=kind.context(payload, request.report), digest=_digest(kind, payload))
+
+
+def patch(validator: Validator, request: Patching) -> Patched:
+    """Put a fix into a submission."""
+    kind, payload = _repairable(validator), validator.payload.model_validate_json(json.dumps(request.payload))
+    document = dict(kind.patch(payload, request.passage, request.code))
+    patched = validator.payload.model_validate_json(json.dumps(document))
+    return Patched(payload=document, digest=_digest(kind, patched))
+
+
+def _repairable(validator: Validator) -> Repairable:
+    if not isinstance(validator, Repairable):
+        raise TypeError(f"the kind {validator.kind} cannot be repaired")
+    return validator
+
+
+def _digest(kind: Repairable, payload: BaseModel) -> str:
+    return hashlib.sha256(kind.normal_form(payload)).hexdigest()
+
+
 def confine(memory_bytes: int) -> None:
     """Give up what a parser needs least: memory beyond a cap, files, processes, core dumps."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
@@ -100,13 +141,25 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, enabled: Sequence[s
                 remember(policies, str(header["digest"]), POLICY.validate_json(part))
                 continue
             body += part
-            if header["type"] != "check":
+            if header["type"] == "part":
                 continue
             allow_cpu(cpu_s)
-            kind = kinds[str(header["kind"])]
-            payload = kind.payload.model_validate_json(bytes(body))
+            answer = _answer(header, bytes(body), kinds[str(header["kind"])], policies)
             body.clear()
-            _reply(sink, ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])])))
+            _reply(sink, answer)
+
+
+def _answer(
+    header: frames.Header, body: bytes, kind: Validator, policies: Mapping[str, ExecutionPolicy]
+) -> bytes:
+    match header["type"]:
+        case "describe":
+            return DESCRIBED.dump_json(describe(kind, FAILED.validate_json(body)))
+        case "patch":
+            return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
+        case _:
+            payload = kind.payload.model_validate_json(body)
+            return ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])]))
 
 
 def _reply(sink: BinaryIO, answer: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assayd.api import batch_schemas, schemas
+from assayd.api import batch_schemas, repair_schemas, schemas
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
@@ -57,8 +57,18 @@ REPLAYED: Responses = {
 
 
 def _events(description: str) -> Responses:
-    stream = {"text/event-stream": {"schema": {"type": "string"}}}
-    return {200: {"description": f"{description}; the data is JSON.", "content": stream}}
+    event = {
+        "type": "object",
+        "description": "One event; its data has the same id and kind.",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "What `Last-Event-ID` sends back."},
+            "event": {"type": "string", "description": "The kind."},
+            "data": {"type": "string", "contentMediaType": "application/json", "description": "JSON."},
+        },
+    }
+    content = {"text/event-stream": {"schema": event}}
+    return {200: {"description": f"{description}.", "content": content}}
 
 
 EVENTS = _events(
@@ -107,6 +117,24 @@ READY: Responses = {
 }
 METRICS: Responses = {
     200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+REPAIR: Responses = {200: _json(repair_schemas.Repair, "The repair")}
+REPAIR_STARTED: Responses = {
+    202: {**_json(repair_schemas.Repair, "It is under way"), **_LOCATED},
+    409: _json(schemas.Error, "The attempt did not fail, or a repair of it is under way"),
+}
+REPAIR_LIST: Responses = {200: _json(repair_schemas.RepairPage, "Repairs")}
+REPAIR_CANCELLED: Responses = {
+    202: _json(repair_schemas.Repair, "It will end"),
+    409: _json(schemas.Error, "It has ended"),
+}
+REPAIR_EVENTS = _events("Events `repair`, each with the whole repair as it is then, and `finished`")
+REPAIR_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": False,
+        "content": {"application/json": {"schema": repair_schemas.RepairBody.model_json_schema()}},
+    }
 }
 
 BATCH_BODY: dict[str, Any] = {

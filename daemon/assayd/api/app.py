@@ -11,13 +11,15 @@ from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
-from assayd.api import discovery, routes
+from assayd.api import discovery, pipelines, routes
+from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
 from assayd.api.requests import RequestIds
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
+from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
 from assayd.wire import SubmissionBody
 
@@ -45,6 +47,7 @@ class Api(FastAPI):
 def create_app(
     service: Service,
     batches: Batches,
+    repairs: Repairs,
     *,
     access: Access,
     limits: ApiLimits = _USUAL,
@@ -60,12 +63,15 @@ def create_app(
     )
     app.state.service = service
     app.state.batches = batches
+    app.state.repairs = repairs
     app.state.access = access
     app.state.limits = limits
     app.state.examining = False
     app.include_router(routes.router)
     app.include_router(batch_routes.router)
+    app.include_router(repair_routes.router)
     app.include_router(discovery.router)
+    app.include_router(pipelines.router)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     app.add_middleware(

@@ -15,7 +15,9 @@ from assayd.api.peer import Access, Caller
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
+from assayd.model.repair import Repair
 from assayd.ports.batches import Batches
+from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
 from assayd.wire import PayloadCaps, attempt_body, compact
 
@@ -36,6 +38,7 @@ class Call:
 
     service: Service
     batches: Batches
+    repairs: Repairs
     access: Access
     limits: ApiLimits
     caller: Caller
@@ -59,6 +62,16 @@ class Call:
         if batch is None or not self.sees(batch):
             raise RequestError("not_found", f"there is no batch {name[:64]}")
         return batch
+
+    async def repair(self, repair_id: str) -> Repair:
+        """Give a repair that the caller may see.
+
+        Raises: RequestError ``not_found``, also for one that is somebody else's.
+        """
+        repair = await self.repairs.get(repair_id)
+        if repair is None or self.shown_uid not in {None, repair.uid}:
+            raise RequestError("not_found", f"there is no repair {repair_id[:40]}")
+        return repair
 
     def sees(self, owned: Attempt | Batch) -> bool:
         """Tell whether the caller may know of it."""
@@ -96,6 +109,7 @@ async def get_call(request: Request) -> Call:
     return Call(
         service=state.service,
         batches=state.batches,
+        repairs=state.repairs,
         access=state.access,
         limits=state.limits,
         caller=request.state.caller,

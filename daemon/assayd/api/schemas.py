@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.model.attempt import State
 from assayd.model.finding import Layer, Severity
 from assayd.model.report import CaseStatus, StageStatus, Verdict
-from assayd.model.run import Cause
+from assayd.model.run import Cause, Via
 from assayd.ports.service import Health
 
 
@@ -63,6 +63,7 @@ class Finding(Described):
     category: str = Field(description="Group of rules.")
     severity: Severity = Field(description="Errors fail the submission.")
     message: str = Field(description="What is wrong.")
+    file: str | None = Field(description="Which submitted file; null where there is but one text.")
     line: int | None = Field(description="First line, from 1, in the text as it was checked.")
     column: int | None = Field(description="Column, from 1.")
     end_line: int | None = Field(description="Last line.")
@@ -86,6 +87,7 @@ class FixHint(Described):
     message: str = Field(description="What is wrong.")
     context: str | None = Field(description="Where: source, or what was run.")
     suggestion: str = Field(description="What to do.")
+    file: str | None = Field(description="Which submitted file; null where there is but one text.")
     line: int | None = Field(description="Line, from 1.")
     rule: str = Field(description="Id of the rule.")
     edit: Edit | None = Field(description="The change itself, where it is certain.")
@@ -118,6 +120,7 @@ class Case(Described):
     error_type: str | None = Field(description="Type of the exception.")
     message: str | None = Field(description="What went wrong.")
     traceback: str | None = Field(description="Frames of the submitted code only.")
+    file: str | None = Field(description="Which submitted file; null where there is but one text.")
     line: int | None = Field(description="Line of the submitted code.")
     stdout: str = Field(description="Standard output, head and tail.")
     stderr: str = Field(description="Standard error, head and tail.")
@@ -172,6 +175,7 @@ class Import(Described):
     """One import that submitted code made."""
 
     module: str = Field(description="Dotted name.")
+    file: str | None = Field(description="Submitted file of the import.")
     line: int | None = Field(description="Line of the import.")
     allowed: bool = Field(description="Whether the policy allows it.")
 
@@ -181,6 +185,7 @@ class ImportViolation(Described):
 
     module: str = Field(description="Dotted name.")
     location: Layer = Field(description="Found by reading or by running.")
+    file: str | None = Field(description="Submitted file of the import.")
     line: int | None = Field(description="Line of the import.")
     rule: str = Field(description="Id of the rule.")
 
@@ -193,6 +198,23 @@ class NetworkViolation(Described):
     blocked: bool = Field(description="Whether it was prevented.")
     reason: str = Field(description="Why it is not allowed.")
     rule: str = Field(description="Id of the rule that decided.")
+
+
+class NetworkAttempt(Described):
+    """One host that submitted code asked the relay for, allowed or not."""
+
+    unit: int = Field(description="Which unit asked, counted from 0.")
+    host: str = Field(description="The host, as it was asked for; empty when that could not be read.")
+    port: int | None = Field(description="The port.")
+    via: Via = Field(description="By CONNECT for TLS, or in plain HTTP.")
+    method: str = Field(description="The request's method.")
+    allowed: bool = Field(description="Whether the profile allows it.")
+    rule: str = Field(description="Id of the rule that decided.")
+    trouble: str | None = Field(description="What went wrong with what was allowed.")
+    address: str | None = Field(description="The address that was connected to.")
+    bytes_up: int = Field(description="Bytes passed on to the host.")
+    bytes_down: int = Field(description="Bytes received from the host.")
+    duration_ms: float = Field(description="From the request to its end.")
 
 
 class Container(Described):
@@ -228,6 +250,7 @@ class Execution(Described):
     imports: list[Import] = Field(description="Imports of submitted code, each once.")
     import_violations: list[ImportViolation] = Field(description="Imports that are not allowed.")
     network_violations: list[NetworkViolation] = Field(description="Connections that are not allowed.")
+    network_attempts: list[NetworkAttempt] = Field(description="Hosts that the relay was asked for.")
     container: Container = Field(description="The container.")
 
 

@@ -13,17 +13,20 @@ functions and classes are their own. Source: seed 004.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from assayd.checks import code_type_names, code_types
-from assayd.checks.code_scope import bound_names, insertion_line, module_statements
+from assayd.checks.code_scope import annotated, insertion_line, is_variable, module_statements
 from assayd.checks.code_type_names import Declaration, check_names, finding_at
 from assayd.checks.python_annotations import alternatives, module_aliases
 from assayd.checks.source_text import line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 
 RESULT = "result"
+_MOST_READ = 300
+_MOST_ALIASES = 1000
 
 RULES = (
     Rule(
@@ -56,28 +59,31 @@ RULES = (
 )
 
 
-def declarations(tree: ast.Module) -> list[Declaration]:
-    """Give what the module declares, in order."""
+def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
+    """Give what the module declares of the wanted names, in order; the first few hundred.
+
+    Reading one follows all of the module's aliases at worst, so very many are not followed.
+    """
     aliases = module_aliases(tree)
+    if len(aliases) > _MOST_ALIASES:
+        aliases = {}
+    found = islice(((name, node) for name, node in annotated(tree) if name in wanted), _MOST_READ)
     return [
-        Declaration(name=node.target.id, node=node, names=alternatives(node.annotation, aliases))
-        for node in module_statements(tree)
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        Declaration(name=name, node=node, names=alternatives(node.annotation, aliases))
+        for name, node in found
     ]
 
 
 def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object]) -> Iterator[Finding]:
     """Judge the declarations against the inputs that are given."""
-    declared, bound = declarations(tree), bound_names(tree)
-    known = {declaration.name for declaration in declared}
-    wanted = [declaration for declaration in declared if declaration.name in {*inputs, RESULT}]
+    known = {name for name, _ in annotated(tree)}
+    wanted = declarations(tree, {*inputs, RESULT})
     for name in inputs:
-        if name not in known and name.isidentifier():
+        if name not in known and is_variable(name):
             yield _missing_input(name, inputs[name], text, tree)
     if RESULT not in known:
         yield _missing_result(text, tree)
-    for declaration in declared:
-        yield from check_names(declaration, text, bound, insertion_line(tree))
+    yield from check_names(tree, text)
     for declaration in wanted:
         yield from _check_meaning(declaration, text)
     yield from _conflicts(wanted, text)

@@ -13,20 +13,20 @@ Source: seed 004.
 from __future__ import annotations
 
 import ast
-import keyword
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.checks import code_types
 from assayd.checks.caps import shorten
 from assayd.checks.code_annotations import RESULT, declarations
-from assayd.checks.code_scope import bound_names
+from assayd.checks.code_scope import annotated, bound_names, is_variable
 from assayd.checks.code_type_names import Declaration, finding_at
 from assayd.checks.python_failures import IMAGE_MODULES, instead_of
 from assayd.guest.tagged import TAGS, restore
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.submission import JsonValue
+
+_MOST_AWAITED = 100
 
 RULES = (
     Rule(
@@ -69,14 +69,15 @@ def check_inputs(
     text: str, tree: ast.Module, inputs: Mapping[str, JsonValue], requires: Sequence[str]
 ) -> Iterator[Finding]:
     """Judge names, forms and types of the inputs, and what is asked of the image."""
-    declared = {declaration.name: declaration for declaration in reversed(declarations(tree))}
+    missing = awaited(tree, inputs)
+    declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
     for name, value in inputs.items():
         wrong = _name(name) or _encoding(name, value)
         if wrong is not None:
             yield wrong
         elif name in declared:
             yield from _type(declared[name], value, text)
-    for name in awaited(tree, inputs):
+    for name in missing:
         yield _not_given(declared[name], text)
     for module in requires:
         if _module(module) not in IMAGE_MODULES:
@@ -84,33 +85,23 @@ def check_inputs(
 
 
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Give the names that are declared, and neither given nor bound by the text."""
-    bare = [d.node.target for d in declarations(tree) if not d.has_value]
+    """Give the names that are declared, and neither given nor bound by the text; a hundred at most."""
+    bare = [node.target for _, node in annotated(tree) if node.value is None]
     bound = bound_names(tree, leaving_out=bare)
     if bound is None:
         return ()
     declared = {target.id for target in bare if isinstance(target, ast.Name)}
-    return tuple(sorted(declared - bound - {*inputs, RESULT}))
+    return tuple(sorted(declared - bound - {*inputs, RESULT}))[:_MOST_AWAITED]
 
 
 def _name(name: str) -> Finding | None:
     if name == RESULT:
-        why, remedy = "is the name of what the node gives", "Give the input another name."
-    elif not name.isidentifier() or keyword.iskeyword(name):
-        why, remedy = (
-            "is not the name of a variable",
-            "Use letters, digits and '_', not starting with a digit.",
-        )
-    elif name.startswith("__"):
-        why, remedy = "begins with two underscores, which are Python's own", "Give the input another name."
-    elif unicodedata.normalize("NFKC", name) != name:
-        why, remedy = (
-            "is read as another name by Python",
-            f"Write it as {unicodedata.normalize('NFKC', name)!a}.",
-        )
+        remedy = "Give the input another name; result is what the node gives."
+    elif not is_variable(name):
+        remedy = "Use letters, digits and '_', no word of Python's own, nothing that begins with '__'."
     else:
         return None
-    return _finding("inputs.name", f"The input {shorten(name, 80)!a} {why}.", remedy)
+    return _finding("inputs.name", f"The input {shorten(name, 80)!a} is no name for a variable.", remedy)
 
 
 def _encoding(name: str, value: JsonValue) -> Finding | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import keyword
+import unicodedata
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -18,6 +21,16 @@ def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
         if not isinstance(node, _OTHER_SCOPES):
             inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
             pending.extend(reversed(inner))
+
+
+@lru_cache(maxsize=2)
+def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
+    """Give every name that is annotated in the module's own scope, with its statement, in order."""
+    return tuple(
+        (node.target.id, node)
+        for node in module_statements(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    )
 
 
 def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
@@ -48,6 +61,12 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
             case _:
                 pass
     return None if "*" in found else frozenset(found)
+
+
+def is_variable(name: str) -> bool:
+    """Tell whether a name can be a variable of a text, and is read as it is written."""
+    plain = unicodedata.normalize("NFKC", name) == name
+    return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def insertion_line(tree: ast.Module) -> int:

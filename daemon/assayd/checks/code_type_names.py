@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from assayd.checks import code_types
 from assayd.checks.caps import shorten
+from assayd.checks.code_scope import annotated, bound_names, insertion_line
 from assayd.checks.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule
 
@@ -32,9 +33,11 @@ RULES = (
     ),
 )
 
-_BUILT_IN = {
-    "List": "list", "Dict": "dict", "Set": "set", "FrozenSet": "frozenset", "Tuple": "tuple", "Type": "type",
+_PLAIN = {
+    "any": "object", "Dict": "dict", "FrozenSet": "frozenset", "List": "list", "Set": "set", "Tuple": "tuple",
+    "Type": "type",
 }  # fmt: skip
+"""What can stand for a name without an import."""
 _TYPING = frozenset(typing.__all__)
 
 
@@ -58,86 +61,78 @@ class Declaration:
 
     def shown(self, text: str) -> str:
         """Give the annotation as it is written."""
-        return shorten(" ".join((ast.get_source_segment(text, self.node.annotation) or "").split()), 120)
+        node = self.node.annotation
+        first = line_at(text, node.lineno) or ""
+        start = column_of(first, node.col_offset) - 1
+        if node.end_lineno != node.lineno:
+            return shorten(f"{first[start:].strip()} …", 120)
+        return shorten(first[start : column_of(first, node.end_col_offset or 0) - 1], 120)
 
 
-def check_names(
-    declaration: Declaration, text: str, bound: frozenset[str] | None, top: int
-) -> Iterator[Finding]:
-    """Look for names in an annotation that are no types, or not there.
-
-    Args:
-        declaration: what is judged.
-        text: the text that it is in.
-        bound: the names that the text binds; None when that is not known.
-        top: the line before which an import can be put.
-    """
+def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
+    """Look for names in the module's annotations that are no types, or not there."""
+    bound, top = bound_names(tree), insertion_line(tree)
     if bound is None:
         return
-    for node, quoted in _type_names(declaration.node.annotation):
-        if node.id in bound:
-            continue
-        if node.id == "any":
-            yield _lower_case_any(declaration, node, quoted, text)
-        elif node.id in _TYPING:
-            yield _not_imported(declaration, node, quoted, text, top)
+    for name, node in annotated(tree):
+        names = [(found, quoted) for found, quoted in _type_names(node.annotation) if found.id not in bound]
+        if names:
+            yield from _missing(Declaration(name=name, node=node, names=frozenset()), names, text, top)
 
 
-def _lower_case_any(declaration: Declaration, node: ast.Name, quoted: bool, text: str) -> Finding:
-    return finding_at(
-        declaration,
-        text,
-        "annotations.lower_case_any",
-        f"'{declaration.name}' is annotated with any, which is a function and no type.",
-        "Write Any with 'from typing import Any' at the top, or object.",
-        None if quoted else _renamed(node, "object", text),
-    )
+def _missing(
+    declaration: Declaration, names: Sequence[tuple[ast.Name, bool]], text: str, top: int
+) -> Iterator[Finding]:
+    edit = _plain_types(names, text)
+    for name in dict.fromkeys(node.id for node, _ in names):
+        if name == "any":
+            message = f"'{declaration.name}' is annotated with any, which is a function and no type."
+            remedy = "Write Any with 'from typing import Any' at the top, or object."
+            yield finding_at(declaration, text, "annotations.lower_case_any", message, remedy, edit)
+        elif name in _TYPING:
+            message = f"'{declaration.name}' is annotated with {name}, which is not imported."
+            statement = f"from typing import {name}"
+            plain = _PLAIN.get(name)
+            remedy = f"Write {plain}." if plain else f"Put at the top: {statement}"
+            change = edit if plain else Edit(start_line=top, end_line=top - 1, replacement=statement)
+            yield finding_at(declaration, text, "annotations.not_imported", message, remedy, change)
 
 
-def _not_imported(declaration: Declaration, node: ast.Name, quoted: bool, text: str, top: int) -> Finding:
-    plain = _BUILT_IN.get(node.id)
-    if plain is not None:
-        remedy, edit = f"Write {plain}.", None if quoted else _renamed(node, plain, text)
-    else:
-        statement = f"from typing import {node.id}"
-        remedy = f"Put at the top: {statement}"
-        edit = Edit(start_line=top, end_line=top - 1, replacement=statement)
-    message = f"'{declaration.name}' is annotated with {node.id}, which is not imported."
-    return finding_at(declaration, text, "annotations.not_imported", message, remedy, edit)
-
-
-def _renamed(node: ast.Name, name: str, text: str) -> Edit | None:
-    """Give the line of a name with another in its place."""
-    line = line_at(text, node.lineno)
-    if line is None:
+def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
+    """Give the line of an annotation with plain types in it, for all names at once that have one."""
+    nodes = [node for node, _ in names if node.id in _PLAIN]
+    lines = {node.lineno for node in nodes}
+    if len(lines) != 1 or any(quoted for _, quoted in names):
         return None
-    start = column_of(line, node.col_offset) - 1
-    replaced = f"{line[:start]}{name}{line[start + len(node.id) :]}"
-    return Edit(start_line=node.lineno, end_line=node.lineno, replacement=replaced)
+    [number] = lines
+    line = line_at(text, number) or ""
+    for node in sorted(nodes, key=lambda node: node.col_offset, reverse=True):
+        start = column_of(line, node.col_offset) - 1
+        line = f"{line[:start]}{_PLAIN[node.id]}{line[start + len(node.id) :]}"
+    return Edit(start_line=number, end_line=number, replacement=line)
 
 
-def _type_names(annotation: ast.expr, quoted: bool = False) -> Iterator[tuple[ast.Name, bool]]:
-    """Give the plain names in an annotation, in quoted parts too; what Literal and Annotated hold is data."""
-    match annotation:
-        case ast.Name():
-            yield annotation, quoted
-        case ast.Constant(value=str(text)):
-            inner = _parse(text)
-            if inner is not None:
-                yield from _type_names(inner, quoted=True)
-        case ast.Subscript(value=value, slice=inner):
-            yield from _type_names(value, quoted)
-            name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
-            parts: Sequence[ast.expr] = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            read = {"Literal": parts[:0], "Annotated": parts[:1]}.get(name, parts)
-            for part in read:
-                yield from _type_names(part, quoted)
-        case ast.Attribute():
-            return
-        case _:
-            for child in ast.iter_child_nodes(annotation):
-                if isinstance(child, ast.expr):
-                    yield from _type_names(child, quoted)
+def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
+    """Give the plain names in an annotation, and whether each is quoted; what Literal holds is data."""
+    pending = [(annotation, False)]
+    while pending:
+        node, quoted = pending.pop()
+        if isinstance(node, ast.Name):
+            yield node, quoted
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            inner = _parse(node.value)
+            pending.extend([] if inner is None else [(inner, True)])
+        elif not isinstance(node, ast.Attribute):
+            pending.extend((child, quoted) for child in reversed(_inside(node)))
+
+
+def _inside(node: ast.expr) -> list[ast.expr]:
+    """Give the expressions inside one that name types."""
+    if not isinstance(node, ast.Subscript):
+        return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return [node.value, *{"Literal": [], "Annotated": parts[:1]}.get(name, parts)]
 
 
 def _parse(text: str) -> ast.expr | None:

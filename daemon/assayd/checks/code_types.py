@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from assayd.guest.tagged import TAG, VALUE
+from assayd.guest.tagged import TAG, TAGS, VALUE
 from assayd.model.submission import JsonValue
 
 ANYTHING = "anything"
@@ -72,12 +72,11 @@ def unknown(names: Collection[str]) -> list[str]:
 
 
 def type_of(form: JsonValue) -> str:
-    """Name the type of a value in its JSON form; the form of an instance of another class is `ANYTHING`."""
+    """Name the type of a value in its JSON form; `ANYTHING` for what is an instance of another class."""
     if isinstance(form, dict) and TAG in form:
         tag = form[TAG]
-        if not isinstance(tag, str) or VALUE not in form or tag == "object":
-            return ANYTHING
-        return _OF_TAG.get(tag, tag)
+        known = isinstance(tag, str) and tag in TAGS and form.keys() == {TAG, VALUE}
+        return _OF_TAG.get(str(tag), str(tag)) if known else ANYTHING
     return _OF_JSON[type(form)]
 
 

@@ -87,7 +87,7 @@ def _not_executed(body: bytes, program: str) -> Finding:
     return Finding(
         rule=NOT_EXECUTED_RULE.id,
         category="runtime",
-        message=f"{shorten(program, 200)} {why}.",
+        message=f"{shorten(program, 200)!a} {why}.",
         layer=Layer.RUNTIME,
         suggestion=remedy,
     )

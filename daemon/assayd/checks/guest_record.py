@@ -55,7 +55,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An exception that left the submitted code. `line` is the last one in the submitted file."""
+    """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which."""
 
     error_type: str
     message: str
@@ -63,6 +63,7 @@ class Raised:
     traceback: str
     where: str | None
     phase: str
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,10 @@ def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound:
     return _bound(fields) if "values" in fields else Returned(value=_value(fields))
 
 
+def _read_raised(fields: Mapping[str, JsonValue]) -> Raised:
+    return read_raised(fields, _text(fields, "phase", _NAME_CHARS))
+
+
 def _bound(fields: Mapping[str, JsonValue]) -> Bound:
     values, missing = fields["values"], fields.get("missing", [])
     if not isinstance(values, dict) or not isinstance(missing, list):
@@ -124,15 +129,17 @@ def _bound(fields: Mapping[str, JsonValue]) -> Bound:
     )
 
 
-def _raised(fields: Mapping[str, JsonValue]) -> Raised:
-    where = fields.get("where")
+def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
+    """Read what the guest tells of an exception. Raises: GuestJsonError."""
+    where, file = fields.get("where"), fields.get("file")
     return Raised(
         error_type=_text(fields, "error_type", _NAME_CHARS),
         message=_text(fields, "message"),
         line=_position(fields, "line"),
         traceback=_text(fields, "traceback", TRACEBACK_CHARS),
         where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
-        phase=_text(fields, "phase", _NAME_CHARS),
+        phase=phase,
+        file=shorten(file, _NAME_CHARS) if isinstance(file, str) else None,
     )
 
 
@@ -151,7 +158,7 @@ def _not_executed(fields: Mapping[str, JsonValue]) -> NotExecuted:
 
 _READERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
     "returned": _returned,
-    "raised": _raised,
+    "raised": _read_raised,
     "not_compiled": _not_compiled,
     "no_function": lambda _: NoFunction(),
     "not_executed": _not_executed,

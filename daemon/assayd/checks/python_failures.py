@@ -79,7 +79,9 @@ _INSTEAD: Mapping[str, str] = {
 }
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
-_SCANNED_CHARS = 200_000
+_SCANNED_CHARS = 100_000
+_COMPARED = 100
+_COMPARED_CHARS = 40
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
@@ -129,11 +131,20 @@ def _definition_of(name: str, text: str) -> str:
         return f"Put at the top: from typing import {name}"
     if name in _USUAL_ALIASES:
         return f"The image has no {_USUAL_ALIASES[name]}; use {instead_of(_USUAL_ALIASES[name])}."
-    known = {*_IDENTIFIER.findall(text[:_SCANNED_CHARS]), *_BUILTINS} - {name}
-    close = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-    if close:
-        return f"Did you mean '{close[0]}'? Otherwise define '{name}' before it is used."
+    close = _close_to(name, text)
+    if close is not None:
+        return f"Did you mean '{close}'? Otherwise define '{name}' before it is used."
     return f"Define or import '{name}' before it is used."
+
+
+def _close_to(name: str, text: str) -> str | None:
+    """Find a name in the text that may have been meant. Comparing takes time, so only a few are compared."""
+    near = range(len(name) - 3, len(name) + 4)
+    found = dict.fromkeys((*_IDENTIFIER.findall(text[:_SCANNED_CHARS]), *sorted(_BUILTINS)))
+    like = [other for other in found if len(other) in near and other[0].lower() == name[0].lower()]
+    compared = [other for other in like if other != name][:_COMPARED]
+    close = get_close_matches(name, compared, n=1, cutoff=0.75) if len(name) <= _COMPARED_CHARS else []
+    return close[0] if close else None
 
 
 def _unbound(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:

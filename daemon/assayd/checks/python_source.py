@@ -57,7 +57,7 @@ class PythonSource:
     findings: tuple[Finding, ...] = ()
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def parse(text: str) -> PythonSource:
     """Parse and compile a text whose line ends are plain newlines; nothing of it is run."""
     refused = _refuse(text)

@@ -29,8 +29,9 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
 
 
 def _describe(number: int, finding: Finding) -> Iterator[str]:
-    place = f"line {finding.line}: " if finding.line is not None else ""
-    yield f"{number}. {place}{shorten(finding.message, _FIELD_CHARS)} [{finding.rule}]"
+    parts = (finding.file, None if finding.line is None else f"line {finding.line}")
+    place = ", ".join(part for part in parts if part is not None)
+    yield f"{number}. {place}{': ' * bool(place)}{shorten(finding.message, _FIELD_CHARS)} [{finding.rule}]"
     if finding.snippet:
         yield f"   Code: {finding.snippet.strip()}"
     if finding.context:

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from assayd.checks.caps import shorten
 from assayd.checks.guest_record import NotCompiled, Raised
+from assayd.checks.network_errors import network_hint
+from assayd.checks.network_rules import WORDINGS, NetworkRule
 from assayd.checks.source_text import snippet
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent
@@ -70,6 +72,9 @@ _HINTS: Mapping[str, str] = {
     "ZeroDivisionError": "Check the divisor.",
     "error": "Check the pattern, or escape what is taken from data with re.escape().",
 }
+_EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
+LEAVING = "os._exit"
+"""The event of an attempt to end the process at once."""
 _NO_HINT = "Handle this case in the code."
 
 
@@ -98,7 +103,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
         layer=Layer.RUNTIME,
         line=record.line if snippet(text, record.line) is not None else None,
         snippet=snippet(text, record.line),
-        suggestion=_HINTS.get(record.error_type.rpartition(".")[2], _NO_HINT),
+        suggestion=network_hint(record.error_type, record.message) or hint_for(record.error_type),
     )
 
 
@@ -127,24 +132,52 @@ def no_function_finding(function: str) -> Finding:
     )
 
 
-def event_findings(events: Iterable[PolicyEvent], text: str) -> Iterator[Finding]:
-    """Give a finding for every refused event; one that was only observed is for information."""
+def hint_for(error_type: str) -> str:
+    """Say what helps against an exception of this type."""
+    return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
+
+
+def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
+    """Give a finding for every refused event; one that was only observed is for information.
+
+    Args:
+        events: what the runtime policy saw.
+        texts: the one submitted text, or the texts of several files by their names.
+    """
     for event in events:
         if event.allowed:
             continue
+        file = None if isinstance(texts, str) else event.file
+        text = texts if isinstance(texts, str) else texts.get(event.file or "", "")
         known = event.kind in {"import", "network"}
-        what = f"{event.kind} of" if known else f"{shorten(event.kind, 60)}:"
         place = snippet(text, event.line)
         yield Finding(
             rule=f"policy.{event.kind}" if known else "policy.operation",
             category="policy",
-            message=shorten(f"The policy {_verb(event)} {what} {event.detail}.", 400),
+            message=shorten(_told(event), 400),
             severity=Severity.ERROR if event.enforced else Severity.INFO,
             layer=Layer.RUNTIME,
+            file=file if place is not None else None,
             line=event.line if place is not None else None,
             snippet=place,
-            suggestion="Do without it; it was found only when the code ran.",
+            suggestion=_instead(event),
         )
+
+
+def file_events(
+    file: str, events: Iterable[PolicyEvent], texts: Mapping[str, str]
+) -> Iterator[tuple[PolicyEvent, Finding]]:
+    """Give every refused event with its finding, for kinds of several files.
+
+    Args:
+        file: the file that was run; named where the event has no place of its own.
+        events: what the runtime policy saw.
+        texts: the submitted texts by the names of their files.
+    """
+    for event in events:
+        for finding in event_findings([event], texts):
+            category = _EVENT_CATEGORIES.get(event.kind, finding.category)
+            yield event, replace(finding, category=category, file=finding.file or file)
 
 
 def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
@@ -152,10 +185,10 @@ def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
 
     What follows a colon (the text of an exception) often differs from case to case and does not part them.
     """
-    first: dict[tuple[str, int | None, str], Finding] = {}
-    names: dict[tuple[str, int | None, str], list[str]] = {}
+    first: dict[tuple[object, ...], Finding] = {}
+    names: dict[tuple[object, ...], list[str]] = {}
     for name, finding in found:
-        key = (finding.rule, finding.line, finding.message.partition(":")[0])
+        key = (finding.rule, finding.file, finding.line, finding.message.partition(":")[0])
         first.setdefault(key, finding)
         names.setdefault(key, []).append(name)
     return tuple(replace(finding, context=_among(names[key])) for key, finding in first.items())
@@ -167,5 +200,23 @@ def _among(cases: list[str]) -> str:
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
 
 
-def _verb(event: PolicyEvent) -> str:
-    return "refused" if event.enforced else "does not allow"
+def _told(event: PolicyEvent) -> str:
+    if event.kind == "network":
+        # Whatever the policy only records, the container lets nothing through.
+        why = f" ({event.rule}: {event.reason})" if event.rule else ""
+        return f"The policy refused access to the network: {shorten(event.detail, 300)}{why}."
+    what = (
+        f"import of {event.detail}"
+        if event.kind == "import"
+        else f"{shorten(event.kind, 60)}: {event.detail}"
+    )
+    if event.enforced:
+        return f"The policy refused {what}."
+    return f"Recorded only: {what}; the policy does not list it."
+
+
+def _instead(event: PolicyEvent) -> str | None:
+    """Say what to do instead; rules of the network have words of their own."""
+    if event.rule is not None:
+        return WORDINGS[NetworkRule(event.rule)].hint
+    return "Do without it; it was found only when the code ran." if event.enforced else None

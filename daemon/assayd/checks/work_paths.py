@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator
+from glob import escape
 
 from assayd.checks.caps import shorten
 from assayd.model.finding import Finding, Rule
@@ -22,7 +23,7 @@ _MOST_PARTS = 12
 _MOST_BYTES = 512
 _MOST_NAME_BYTES = 255
 _MOST_COLLECTED_CHARS = 16_384
-"""Of all outputs together, as they travel in the header of one frame."""
+"""Of all outputs together, escaped as they travel in the header of one frame."""
 
 RULES = (
     Rule(
@@ -46,7 +47,7 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
         if wrong is not None:
             yield _finding("path.invalid", f"{field}: {_shown(path)} {wrong[0]}.", wrong[1])
     yield from _clashes(paths, field)
-    if len(json.dumps(list(paths))) > _MOST_COLLECTED_CHARS and field == "collect":
+    if len(json.dumps([escape(path) for path in paths])) > _MOST_COLLECTED_CHARS and field == "collect":
         yield _finding("path.too_many", "The paths of collect are too long together.", "Use shorter names.")
 
 

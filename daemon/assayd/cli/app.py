@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assayd.cli.batch_app import batch_app
+from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
+from assayd.cli.repair import repair_app
+from assayd.cli.upkeep_app import upkeep_app
+
 if TYPE_CHECKING:
     from assayd.client import Client
 
@@ -19,8 +24,12 @@ app = typer.Typer(
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+app.add_typer(upkeep_app)  # its commands are the program's own
+app.add_typer(batch_app, name="batch", rich_help_panel=None)
+app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
+app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -60,17 +69,22 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
     repair: Annotated[
-        str | None, typer.Option(metavar="PROVIDER", help="Let a model repair it (not available yet).")
+        str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
     as_json: Json = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the YAML form of a Fifth program's report.")
+    ] = False,
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
-    from assayd.errors import RequestError
 
-    if repair is not None:
-        raise RequestError("repair.unavailable", "--repair is not available yet")
+    if as_yaml:
+        from assayd.cli.yaml_form import require_kind
+
+        require_kind(kind)
     submission = build_submission(
         Request(
             kind=kind,
@@ -83,9 +97,18 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             options=option or (),
         )
     )
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
     with _client(context) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not as_json)
-    _print_attempt(attempt, as_json=as_json)
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or as_yaml))
+        if repair is not None and attempt["verdict"] == "failed":
+            attempt = follow_repairs(client, attempt, show=not (as_json or as_yaml))
+    if as_yaml:
+        from assayd.cli.yaml_form import write_yaml
+
+        print(write_yaml(attempt, submission, ascii_only=sys.stdout.isatty()), end="")
+    else:
+        _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
 
@@ -115,9 +138,20 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
 
 
 @app.command()
-def show(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+def show(
+    context: typer.Context,
+    attempt_id: Id,
+    steps: Annotated[bool, typer.Option("--steps", help="Show the rows of a pipeline's steps.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show an attempt and its report."""
+    from assayd.cli.terminal import print_json
+
     with _client(context) as client:
+        if steps:
+            rows = steps_of(client, attempt_id)
+            print_json(rows) if as_json else print_steps(rows)
+            return
         attempt = client.attempt(attempt_id)
     _print_attempt(attempt, as_json=as_json)
 
@@ -150,20 +184,26 @@ def logs(
 
 
 @app.command()
-def events(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
-    """Follow what happens to an attempt, up to its verdict."""
-    import json
+def events(
+    context: typer.Context,
+    attempt_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="The attempt; else all that you may see, without end."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Follow all attempts; what is done without an ID.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Follow what happens to an attempt, up to its verdict; or to all attempts."""
+    from assayd.cli.listing import print_events
+    from assayd.errors import RequestError
 
-    from assayd.cli.listing import event_line
-    from assayd.cli.terminal import out
-
-    console = out()
+    if follow and attempt_id is not None:
+        raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
     with _client(context) as client:
-        for event in client.events(attempt_id):
-            if as_json:
-                print(json.dumps({"id": event.id, "kind": event.kind, "at": event.at, "body": event.body}))
-            else:
-                console.print(event_line(event))
+        told = client.all_events() if attempt_id is None else client.events(attempt_id)
+        print_events(told, as_json=as_json, with_id=attempt_id is None)
 
 
 @app.command()
@@ -171,6 +211,22 @@ def cancel(context: typer.Context, attempt_id: Id) -> None:
     """Stop an attempt."""
     with _client(context) as client:
         client.cancel(attempt_id)
+
+
+@app.command()
+def replay(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
+    """Run a finished attempt's submission again, and show what differs; 1 when something does."""
+    from assayd.cli.replay import exit_code, render_diff, run
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        attempt = run(client, attempt_id)
+    if as_json:
+        print_json(attempt)
+    else:
+        for line in render_diff(attempt):
+            out().print(line)
+    raise typer.Exit(exit_code(attempt))
 
 
 @app.command()
@@ -234,16 +290,36 @@ def check_policy(
         Path | None, typer.Argument(metavar="[FILE]", help="A profile, as TOML; else all that are in use.")
     ] = None,
 ) -> None:
-    """Check a profile, or all of them, without the daemon; each problem with its line."""
+    """Check a profile, or all of them, without the daemon: problems with lines, else what is allowed."""
     from assayd.cli.exits import FAILED
-    from assayd.cli.policies import check
+    from assayd.cli.policies import allowances, check
+    from assayd.tomlfile import FileError
 
-    problems = check(file)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
-        raise typer.Exit(FAILED)
+    try:
+        policies = check(file)
+    except FileError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: fine")
+    for policy in policies:
+        for line in allowances(policy):
+            print(line)
+
+
+@policy_app.command("explain")
+def explain_policy(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of a profile.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
+    method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
+) -> None:
+    """Tell whether a profile lets code reach a URL, by which rule, and what to do if not."""
+    from assayd.cli.exits import FAILED
+    from assayd.cli.policies import explain
+
+    allowed, text = explain(profile, url, method)
+    print(text)
+    if not allowed:
+        raise typer.Exit(FAILED)
 
 
 @app.command()
@@ -272,11 +348,15 @@ def build(
         Path | None,
         typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
     ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Files that go into the image named, e.g. Fifth's libraries."),
+    ] = None,
 ) -> None:
     """Build images and load them into the engine."""
     from assayd.cli.images import build_images
 
-    build_images(names or (), cache)
+    build_images(names or (), cache, library)
 
 
 @images_app.command("list")
@@ -287,31 +367,6 @@ def list_engine_images() -> None:
     from assayd.cli.terminal import out
 
     print_table(out(), ("image", "digest", "size"), list_images())
-
-
-@app.command()
-def metrics(context: typer.Context) -> None:
-    """Print the daemon's metrics."""
-    with _client(context) as client:
-        sys.stdout.write(client.metrics().decode())
-
-
-@app.command()
-def top(
-    context: typer.Context,
-    interval: Annotated[float, typer.Option(metavar="S", min=0.2, help="Seconds between looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, at the time since the start.")] = False,
-) -> None:
-    """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
-    from assayd.cli.terminal import out
-    from assayd.cli.top import Watch, render, watch
-
-    console = out()
-    with _client(context) as client:
-        if once or not console.is_terminal:
-            console.print(render(Watch(client).look()))
-        else:
-            watch(client, console, interval_s=interval)
 
 
 @app.command()

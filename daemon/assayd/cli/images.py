@@ -9,19 +9,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import assayd
-from assayd.errors import EngineError
+from assayd.errors import EngineError, RequestError
 from assayd.ports.engine import Engine, ImageFacts
 
 
-def build_images(names: Sequence[str], cache: Path | None = None) -> None:
-    """Build images, all of them when none is named, and load those that the engine has not got."""
+def build_images(names: Sequence[str], cache: Path | None = None, library: Path | None = None) -> None:
+    """Build images, all of them when none is named, and load those that the engine has not got.
+
+    `library` is a folder for the one image that is named.
+    """
     from assayd.imaging import build, list_recipes
     from assayd.share import share
 
+    if library is not None and len(names) != 1:
+        raise RequestError("usage", "--library goes with the name of one image")
     recipes = share("images")
     guest = Path(assayd.__file__).parent / "guest"
     for name in names or [recipe.name for recipe in list_recipes(recipes)]:
-        archive = build(name, recipes=recipes, guest=guest, cache=cache or _cache(), progress=_say)
+        archive = build(
+            name, recipes=recipes, guest=guest, cache=cache or _cache(), progress=_say, library=library
+        )
         facts = asyncio.run(_load_if_new(name, archive))
         print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from assayd.cli.report import duration
-from assayd.cli.terminal import plain
+from assayd.cli.terminal import out, plain
 from assayd.client import Document, StreamEvent
 
 STYLES = {
@@ -111,3 +112,16 @@ def event_line(event: StreamEvent) -> Text:
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
     line = plain(body.rstrip("\n")).replace("\n", "⏎")
     return Text.assemble((event.at[11:23], "dim"), f" {event.kind:<8} {line}")
+
+
+def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
+    """Print events as they come: a line each, or a JSON object each; `with_id` names their attempts."""
+    console = out()
+    for event in events:
+        named = {"attempt_id": event.attempt_id} if with_id else {}
+        if as_json:
+            document = {"id": event.id, **named, "kind": event.kind, "at": event.at, "body": event.body}
+            print(json.dumps(document), flush=True)
+        else:
+            name = f"{plain(event.attempt_id or ''):<26} " if with_id else ""
+            console.print(Text.assemble((name, "bold"), event_line(event)))

@@ -36,7 +36,7 @@ def render(attempt: Document) -> Iterator[Text]:
         yield Text(f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red")
     if report is not None:
         yield from _findings(report["findings"])
-        yield from _cases(report["runtime_results"])
+        yield from _cases(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
         yield from _execution(attempt["execution"])
     if attempt["bundle"] is not None:
@@ -112,6 +112,8 @@ def _findings(findings: Sequence[Document]) -> Iterator[Text]:
 
 def _excerpt(finding: Document, style: str) -> Iterator[Text]:
     """Show the source with its line numbers, and a caret under the column."""
+    if finding["file"] is not None:
+        yield Text(f"  in {plain(finding['file'])}", "dim")
     if finding["line"] is None or not finding["snippet"]:
         if finding["line"] is not None:
             yield Text(f"  line {finding['line']}", "dim")
@@ -125,7 +127,7 @@ def _excerpt(finding: Document, style: str) -> Iterator[Text]:
             yield Text.assemble((f"{'':>{width}} │ ", "dim"), " " * (column - 1), ("^", f"bold {style}"))
 
 
-def _cases(results: Document | None) -> Iterator[Text]:
+def _cases(results: Document | None, kind: str) -> Iterator[Text]:
     if not results or not results["cases"]:
         return
     cases = results["cases"]
@@ -134,7 +136,7 @@ def _cases(results: Document | None) -> Iterator[Text]:
     width = min(max(map(len, names)), 40)
     for name, case in zip(names, cases, strict=False):
         mark, style = MARKS[case["status"]]
-        yield Text.assemble("  ", (mark, style), f" {name:<{width}} → ", _result(case))
+        yield Text.assemble("  ", (mark, style), f" {name:<{width}} → ", _result(case, kind))
     if len(cases) > MAX_CASES:
         yield Text(f"  … and {len(cases) - MAX_CASES} more", "dim")
 
@@ -146,13 +148,15 @@ def _short_name(name: str, cases: Sequence[Document]) -> str:
     return shorten(last if len(alike) == 1 else name, 60)
 
 
-def _result(case: Document) -> Text:
+def _result(case: Document, kind: str) -> Text:
     if case["status"] == "passed":
-        return Text(shorten(_brief(case["result"]), 100))
+        gives_nothing = UNITS.get(kind) == "test"
+        return Text("passed" if gives_nothing else shorten(_brief(case["result"]), 100))
     if case["status"] == "skipped":
-        return Text("never started", "dim")
+        return Text(shorten(plain(case["message"] or "never started"), 100), "dim")
     error = f"{case['error_type']}: " if case["error_type"] else ""
-    line = f" (line {case['line']})" if case["line"] is not None else ""
+    file = f"{plain(case['file'])} " if case["file"] is not None else ""
+    line = f" ({file}line {case['line']})" if case["line"] is not None else ""
     reason = case["message"] or case["cause"] or case["status"]
     return Text(shorten(f"{error}{reason}{line}", 100), "red")
 

@@ -113,8 +113,11 @@ def read_settings(settings: Sequence[str]) -> dict[str, object]:
 def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for path in paths:
         if path.is_dir():
-            found = (inner for inner in sorted(path.rglob("*")) if inner.is_file())
-            yield from ((inner.relative_to(path).as_posix(), inner) for inner in found)
+            for inner in sorted(path.rglob("*")):
+                if inner.is_symlink():  # it may lead to anything, which would then be sent
+                    raise RequestError("file.link", f"{inner} is a symbolic link; put the file itself there")
+                if inner.is_file():
+                    yield inner.relative_to(path).as_posix(), inner
         else:
             yield (STDIN if path == Path("-") else path.name), path
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _UNSAFE = frozenset({"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit"})
 _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
@@ -27,11 +30,11 @@ def guest_builtins(kind: str, guarded_import: Callable[..., object]) -> dict[str
         raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
     left_out = _HIDDEN | _UNSAFE if kind == "safe" else _HIDDEN
     names = {name: value for name, value in vars(builtins).items() if name not in left_out}
-    names["__import__"] = _opaque(guarded_import)
+    names["__import__"] = opaque(guarded_import)
     return names
 
 
-def _opaque(function: Callable[..., object]) -> Callable[..., object]:
+def opaque(function: Callable[..., _T]) -> Callable[..., _T]:
     """Wrap a function so that its module and closure are not among its attributes.
 
     A cache of size 0 calls through and keeps nothing.

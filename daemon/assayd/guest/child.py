@@ -22,11 +22,10 @@ from .policy import RuntimePolicy
 from .programs import Context, Program, Record
 from .reporter import Reporter
 from .requests import Attempt, Limits
-from .seccomp import build_filter
+from .seccomp import REPORT, build_filter
 
 private.isolate(globals())
 
-_REPORT = 3
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
 _FAILED = 1
@@ -53,13 +52,18 @@ class Descriptors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What holds for every child of an attempt, made ready before the first fork."""
+    """What holds for every child of an attempt, made ready before the first fork.
+
+    `environment` is what programs of the image are started with; `proxies`, a part of it, is what Python code
+    finds in its own.
+    """
 
     rlimits: tuple[tuple[int, int], ...]
     policy: RuntimePolicy
     reporter: Reporter
     system_call_filter: bytes
     environment: Mapping[str, str]
+    proxies: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +75,18 @@ class Plan:
     arguments: bytes
 
 
-def confine(attempt: Attempt, work_path: str, environment: Mapping[str, str]) -> Confinement:
+def confine(
+    attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
+) -> Confinement:
     """Make ready what confines the children of an attempt."""
-    reporter = Reporter(_REPORT)
+    reporter = Reporter(REPORT)
     return Confinement(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
         system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
-        environment=environment,
+        environment={**environment, **proxies},
+        proxies=proxies,
     )
 
 
@@ -104,12 +111,15 @@ def _run(plan: Plan) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     arguments = json.loads(plan.arguments)
+    os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
     if plan.program.IN_PYTHON:
         confinement.policy.install()
         gc.enable()
-    context = Context(policy=confinement.policy, environment=confinement.environment)
+    context = Context(
+        policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
+    )
     record = plan.program.run(arguments, context)
     return _finish(record, confinement.reporter)
 
@@ -120,8 +130,8 @@ def _separate(descriptors: Descriptors) -> None:
     os.fchdir(descriptors.work)
     sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, descriptors.report)
     for target, source in enumerate(sources):
-        os.dup2(source, target, inheritable=target != _REPORT)
-    os.closerange(_REPORT + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(source, target, inheritable=target != REPORT)
+    os.closerange(REPORT + 1, os.sysconf("SC_OPEN_MAX"))
     os.umask(0o022)
     # The runner has all others at default already; CPython ignores these two.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -157,8 +167,9 @@ def _finish(record: Record, reporter: Reporter) -> int:
     _set_recursion_limit(_RECURSION_LIMIT)
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
-    reporter.result(record)
     exit_code = record.get("exit_code")
+    # The end of an interpreter runs guest code once more.
+    reporter.result(record, last=type(exit_code) is not int)
     if type(exit_code) is int:
         _end_interpreter(exit_code)
     return _EXITS.get(record["status"], _FAILED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import CodeType, TracebackType
 
 from . import private
@@ -15,25 +17,41 @@ _MAX_FRAMES = 20
 _MAX_LINE = 400
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A submitted text, and the name that it is shown by."""
+
+    name: str
+    text: str
+
+
+Texts = Mapping[str, Shown]
+"""Submitted texts by the file name that they were compiled under; only their frames are shown."""
+
+
 def raised(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
-    """Give the record of an exception that guest code let through.
+    """Give the record of an exception that the one submitted text let through.
 
     Args:
         problem: the exception.
-        filename: what the submitted text was compiled under; only its frames are shown.
-        source: the submitted text.
+        filename: what the text was compiled under, and is shown by.
+        source: the text.
         phase: ``import`` or ``call``.
     """
-    places = _places(problem.__traceback__, filename)
+    return {"status": "raised", **told(problem, {filename: Shown(filename, source)}), "phase": phase}
+
+
+def told(problem: BaseException, texts: Texts) -> Record:
+    """Tell of an exception: type, message, and where in submitted texts it came through."""
+    places = _places(problem.__traceback__, texts)
     line, code = places[-1] if places else (None, None)
     return {
-        "status": "raised",
         "error_type": type_name(problem),
         "message": message_of(problem),
+        "file": None if code is None else texts[code.co_filename].name,
         "line": line,
-        "traceback": _traceback(problem, places, filename, source),
-        "where": _clean(code.co_name) if code is not None else None,
-        "phase": phase,
+        "traceback": _traceback(problem, places, texts),
+        "where": None if code is None else clean(code.co_name),
     }
 
 
@@ -43,7 +61,7 @@ def not_compiled(problem: BaseException) -> Record:
     return {
         "status": "not_compiled",
         "error_type": type_name(problem),
-        "message": message_of(problem) if syntax is None else _clean(syntax.msg),
+        "message": message_of(problem) if syntax is None else clean(syntax.msg),
         "line": None if syntax is None else syntax.lineno,
         "column": None if syntax is None else syntax.offset,
     }
@@ -55,26 +73,30 @@ def message_of(problem: BaseException) -> str:
         text = str(problem)
     except BaseException as second:  # noqa: BLE001 - guest code, which may raise whatever it likes
         return f"<message not available: {type_name(second)}>"
-    return _clean(text)
+    return clean(text)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Give a text in a fair length that JSON can hold."""
     return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
-def _places(traceback: TracebackType | None, filename: str) -> list[tuple[int, CodeType]]:
+def _places(traceback: TracebackType | None, texts: Texts) -> list[tuple[int, CodeType]]:
     places = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if code.co_filename == filename:
+        if code.co_filename in texts:
             places.append((traceback.tb_lineno, code))
         traceback = traceback.tb_next
     return places
 
 
-def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], filename: str, source: str) -> str:
-    lines = source.split("\n")
-    shown = [_frame_text(line, code, filename, lines) for line, code in places]
+def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], texts: Texts) -> str:
+    lines = {filename: shown.text.split("\n") for filename, shown in texts.items()}
+    shown = [
+        _frame_text(line, code, texts[code.co_filename].name, lines[code.co_filename])
+        for line, code in places
+    ]
     if len(shown) > _MAX_FRAMES:
         half = _MAX_FRAMES // 2
         shown[half:-half] = [f"  [… {len(shown) - _MAX_FRAMES} frames left out …]"]
@@ -82,7 +104,7 @@ def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], filen
     return "\n".join(["Traceback (most recent call last):", *shown, last])
 
 
-def _frame_text(line: int, code: CodeType, filename: str, lines: list[str]) -> str:
+def _frame_text(line: int, code: CodeType, name: str, lines: list[str]) -> str:
     text = lines[line - 1].strip()[:_MAX_LINE] if 0 < line <= len(lines) else ""
-    place = f'  File "{filename}", line {line}, in {code.co_name}'
-    return _clean(f"{place}\n    {text}" if text else place)
+    place = f'  File "{name}", line {line}, in {code.co_name}'
+    return clean(f"{place}\n    {text}" if text else place)

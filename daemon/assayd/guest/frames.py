@@ -17,6 +17,11 @@ MAX_HEADER = 64 * 1024
 MAX_BODY = 1024 * 1024
 _LENGTHS = struct.Struct(">II")
 
+WINDOW = 128 * 1024
+"""How much each end of a relayed stream may send before the other has taken anything of it."""
+LEAST_COST = 1024
+"""What the smallest piece of a relayed stream counts for: each costs the other end a frame."""
+
 Header = dict[str, object]
 
 
@@ -33,6 +38,11 @@ def encode(header: Header, body: bytes = b"") -> bytes:
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
         raise FrameError(f"frame too large to send: header {len(head)}, body {len(body)} bytes")
     return _LENGTHS.pack(len(head), len(body)) + head + body
+
+
+def cost(piece: bytes) -> int:
+    """Tell how much of a window a piece of a relayed stream takes up."""
+    return max(len(piece), LEAST_COST)
 
 
 def chunks(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
 from dataclasses import dataclass
+from sys import _getframe
 from types import FrameType
 
 from . import private
@@ -23,11 +25,13 @@ class Place:
     """What the frames above an act tell.
 
     `direct`: guest code did it itself, with no library in between. `importing`: it was done while a
-    module was being loaded. `line`: in the submitted file, when that is on the stack.
+    module was being loaded. `file` and `line`: the innermost submitted file on the stack, as it was
+    submitted, and where in it; None when there is none.
     """
 
     direct: bool
     importing: bool
+    file: str | None
     line: int | None
 
 
@@ -35,7 +39,10 @@ class Places:
     """Knows guest code from library code."""
 
     def __init__(self, work_path: str) -> None:
-        self.submitted: set[str] = set()
+        self.submitted: dict[str, str] = {}
+        """File names that submitted texts were compiled under, each with the name that it is shown by."""
+        self.looking: set[int] = set()
+        """Threads in which we look at frames, which raises events of its own."""
         self.work = work_path.rstrip("/") + "/"
         self.libraries = tuple(_library_folders(self.work))
         self._trusted = ("<frozen ", *self.libraries)
@@ -47,14 +54,25 @@ class Places:
             direct = False
             importing = importing or frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)
             frame = frame.f_back
-        return Place(direct and frame is not None, importing, self._line(frame))
+        return Place(direct and frame is not None, importing, *self._submitted_line(frame))
 
-    def _line(self, frame: FrameType | None) -> int | None:
+    def guest_above(self) -> FrameType | None:
+        """Give the frame that called the caller, when it is the guest's own."""
+        thread = get_ident()
+        self.looking.add(thread)
+        try:
+            frame = _getframe(2)
+            return None if frame.f_code.co_filename.startswith(self._trusted) else frame
+        finally:
+            self.looking.discard(thread)
+
+    def _submitted_line(self, frame: FrameType | None) -> tuple[str | None, int | None]:
         while frame is not None:
-            if frame.f_code.co_filename in self.submitted:
-                return frame.f_lineno
+            file = self.submitted.get(frame.f_code.co_filename)
+            if file is not None:
+                return file, frame.f_lineno
             frame = frame.f_back
-        return None
+        return None, None
 
 
 def _library_folders(work: str) -> list[str]:

@@ -85,28 +85,28 @@ class AuditHook:
         self._rules = rules
         self._places = places
         self._reporter = reporter
-        self._busy: set[int] = set()
         self._judges = self._table()
 
     def __call__(self, event: str, arguments: Arguments) -> None:
         """Judge one event."""
         judge = self._judges.get(event)
-        thread = get_ident()
-        # Looking at frames raises events of its own.
-        if judge is None or thread in self._busy:
+        thread, looking = get_ident(), self._places.looking
+        if judge is None or thread in looking:
             return
-        self._busy.add(thread)
+        looking.add(thread)
         try:
             self._judge(judge, event, arguments, self._places.locate(_getframe(1)))
         finally:
-            self._busy.discard(thread)
+            looking.discard(thread)
 
     def _judge(self, judge: _Judge, event: str, arguments: Arguments, place: Place) -> None:
         act = judge(event, arguments, place)
         if act is None:
             return
         refused = self._rules.enforce and not act.allowed
-        self._reporter.event(act.kind, act.detail, allowed=act.allowed, enforced=refused, line=place.line)
+        self._reporter.event(
+            act.kind, act.detail, allowed=act.allowed, enforced=refused, file=place.file, line=place.line
+        )
         if refused:
             raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
 
@@ -166,7 +166,7 @@ class AuditHook:
         if reads and full.startswith(_READ_BY_ANYONE):
             return None
         fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
-        return None if not place.direct and full.startswith(fine) else Act(event, full, False)
+        return None if not place.direct and f"{full}/".startswith(fine) else Act(event, full, False)
 
     def _lookup(self, event: str, arguments: Arguments, place: Place) -> Act | None:
         port = arguments[1] if event == "socket.getaddrinfo" else None
@@ -179,6 +179,8 @@ class AuditHook:
         return self._network(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
 
     def _socket(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        if place.importing:
+            return None  # a library that finds out what there is; the system call filter answers it
         family = arguments[1]
         if type(family) is not int:
             family = int.__index__(family) if is_a(family, int) else 0

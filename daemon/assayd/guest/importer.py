@@ -1,6 +1,7 @@
 """The guarded ``__import__``: judges the import statements of guest code, and no others.
 
-Only guest code finds it among its built-in names; what a library imports is the library's business.
+What a library imports is the library's business. Where guest code has built-in names of its own, only it
+finds the guard there; where it shares the interpreter's, the guard asks who called.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from sys import _getframe
+from types import FrameType
 
 from . import private
-from .frames_above import Places
+from .frames_above import Place, Places
 from .reporter import Reporter
 from .requests import ImportRules
 
@@ -31,6 +33,11 @@ _IMPORTED_BY_C = frozenset(
 The interpreter calls the importer of the frame below, which is the guest's, and passes an empty list of
 names; an import statement passes None or a tuple.
 """
+
+
+_Names = Mapping[str, object] | None
+_Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
+"""What ``__import__`` was called with: name, global names, local names, wanted names, level."""
 
 
 class ImportGuard:
@@ -58,18 +65,39 @@ class ImportGuard:
         level: int = 0,
     ) -> object:
         """Stand in for ``__import__``. Raises: ImportError for what the policy refuses."""
+        return self._import(_getframe(1), (name, globals, locals, fromlist, level))
+
+    def shared(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002 - the names of the function it replaces
+        locals: Mapping[str, object] | None = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> object:
+        """Stand in for ``__import__`` among built-in names that libraries use as well."""
+        frame = self._places.guest_above()
+        asked = (name, globals, locals, fromlist, level)
+        return _real_import(*asked) if frame is None else self._import(frame, asked)
+
+    def _import(self, frame: FrameType, asked: _Asked) -> object:
+        name, names, local_names, fromlist, level = asked
         by_c = type(fromlist) is list and not fromlist
         # Plain copies: a subclass could say one thing here and another to the import itself.
         wanted = tuple(str.__str__(item) for item in fromlist or ())
         name = str.__str__(name)
         if name not in _FREE and not (by_c and name in _IMPORTED_BY_C):
-            line = self._places.locate(_getframe(1)).line
-            for module, allowed in self._judged("." * level + name, wanted):
-                refused = self._rules.enforce and not allowed
-                self._reporter.event("import", module, allowed=allowed, enforced=refused, line=line)
-                if refused:
-                    raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
-        return _real_import(name, globals, locals, wanted, level)
+            self._judge(_absolute(name, names, level), wanted, self._places.locate(frame))
+        return _real_import(name, names, local_names, wanted, level)
+
+    def _judge(self, name: str, wanted: tuple[str, ...], place: Place) -> None:
+        for module, allowed in self._judged(name, wanted):
+            refused = self._rules.enforce and not allowed
+            self._reporter.event(
+                "import", module, allowed=allowed, enforced=refused, file=place.file, line=place.line
+            )
+            if refused:
+                raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
     def _judged(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
         """Give the names that an import asks for: the module, or the submodules that it takes from it."""
@@ -80,6 +108,17 @@ class ImportGuard:
         if inner and all(self.allows(module) for module in inner):
             return [(module, True) for module in inner]
         return [(name, False)]
+
+
+def _absolute(name: str, names: _Names, level: int) -> str:
+    """Give the module that a relative import means; its dots, where that cannot be told."""
+    if not level:
+        return name
+    package = names.get("__package__") if type(names) is dict else None
+    parts = package.split(".") if type(package) is str and package else []
+    if level > len(parts):
+        return "." * level + name
+    return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
 
 
 def _covers(names: frozenset[str], module: str) -> bool:

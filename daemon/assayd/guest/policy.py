@@ -5,13 +5,16 @@ Feedback and audit trail, not a wall: what it sees can fail a submission, never 
 
 from __future__ import annotations
 
+import builtins
 import sys
+from collections.abc import Mapping
 
 from . import private
-from .builtins_safe import guest_builtins
+from .builtins_safe import guest_builtins, opaque
 from .frames_above import Places
 from .hook import AuditHook, HookRules
 from .importer import ImportGuard
+from .leaving import refuse_to_leave
 from .reporter import Reporter
 from .requests import Attempt
 
@@ -23,6 +26,7 @@ class RuntimePolicy:
 
     def __init__(self, attempt: Attempt, work_path: str, reporter: Reporter) -> None:
         self._places = Places(work_path)
+        self._reporter = reporter
         self._imports = ImportGuard(attempt.imports, self._places, reporter)
         rules = HookRules(
             enforce=attempt.imports.enforce,
@@ -47,5 +51,22 @@ class RuntimePolicy:
             kind: ``safe`` or ``full``.
             submitted: the file name that the text is compiled under; events give its lines.
         """
-        self._places.submitted.add(submitted)
+        self._places.submitted[submitted] = submitted
         return self._builtins[kind]
+
+    def refuse_to_leave(self) -> None:
+        """Refuse ``os._exit`` to this process, so that what its program has to say is said."""
+        refuse_to_leave(self._places, self._reporter)
+
+    def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
+        """Give the interpreter's own built-in names, into which the guarded importer is put.
+
+        For programs in which guest code and a library have to see the same ones, e.g. when a test puts
+        another ``open`` in its place.
+
+        Args:
+            submitted: the file names that texts are compiled under, with the names to show.
+        """
+        self._places.submitted.update(submitted)
+        vars(builtins)["__import__"] = opaque(self._imports.shared)
+        return vars(builtins)

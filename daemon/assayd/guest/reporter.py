@@ -19,7 +19,8 @@ private.isolate(globals())
 Record = Mapping[str, object]
 
 MAX_DETAIL = 200
-"""Keeps an event below 4 KiB when every character is escaped, so that its write is one piece."""
+MAX_FILE = 100
+"""With `MAX_DETAIL`, keeps an event below 4 KiB when all is escaped, so that its write is one piece."""
 _BODY_BYTES = 2**20
 
 
@@ -33,14 +34,23 @@ class Reporter:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = RLock()
-        self._seen: set[tuple[str, str, int | None]] = set()
+        self._seen: set[tuple[str, str, str | None, int | None]] = set()
         self._closed = False
         self._encode = _make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
 
-    def event(self, kind: str, detail: str, *, allowed: bool, enforced: bool, line: int | None) -> None:
-        """Tell of a policy event, once per kind, detail and line."""
+    def event(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        allowed: bool,
+        enforced: bool,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Tell of a policy event, once per kind, detail and place."""
         detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
-        key = (kind, detail, line)
+        key = (kind, detail, file, line)
         with self._lock:
             if self._closed or key in self._seen:
                 return
@@ -49,24 +59,39 @@ class Reporter:
                 f'{{"type":"event","kind":{encode_basestring_ascii(kind)},'
                 f'"detail":{encode_basestring_ascii(detail)},'
                 f'"allowed":{_flag(allowed)},"enforced":{_flag(enforced)},'
+                f'"file":{"null" if file is None else encode_basestring_ascii(file[:MAX_FILE])},'
                 f'"line":{"null" if line is None else line}}}'.encode(),
                 b"",
             )
 
-    def result(self, record: Record) -> None:
-        """Write the result record; nothing is reported after it."""
-        content = "".join(self._encode(record, 0)).encode()
+    def progress(self, record: Record) -> None:
+        """Write a line ahead of the result record, which follows in the same result."""
+        content = _utf8("".join((*self._encode(record, 0), "\n")))
         with self._lock:
-            self._closed = True
-            for start in range(0, len(content), _BODY_BYTES):
-                last = start + _BODY_BYTES >= len(content)
-                head = b'{"type":"result","last":' + _flag(last).encode() + b"}"
-                self._write(head, content[start : start + _BODY_BYTES])
+            self._write_result(content, closing=False)
+
+    def result(self, record: Record, *, last: bool) -> None:
+        """Write the result record; nothing is reported after it, when it is the last thing that happens."""
+        content = _utf8("".join(self._encode(record, 0)))
+        with self._lock:
+            self._closed = last
+            self._write_result(content, closing=True)
+
+    def _write_result(self, content: bytes, *, closing: bool) -> None:
+        for start in range(0, len(content), _BODY_BYTES):
+            last = closing and start + _BODY_BYTES >= len(content)
+            head = b'{"type":"result","last":' + _flag(last).encode() + b"}"
+            self._write(head, content[start : start + _BODY_BYTES])
 
     def _write(self, head: bytes, body: bytes) -> None:
         rest = memoryview(len(head).to_bytes(4, "big") + len(body).to_bytes(4, "big") + head + body)
         while rest:
             rest = rest[write(self._descriptor, rest) :]
+
+
+def _utf8(text: str) -> bytes:
+    # Half a surrogate pair becomes the escape that JSON has for it.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _flag(value: bool) -> str:

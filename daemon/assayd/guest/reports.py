@@ -18,7 +18,8 @@ _OVERHEAD_BYTES = 2**20
 _MAX_KIND = 64
 _MAX_DETAIL = 512
 _MAX_LINE = 10**7
-_EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "line")
+_MAX_FILE = 100
+_EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "file", "line")
 
 
 class Reports:
@@ -63,7 +64,7 @@ class Reports:
             case {"type": "result", "last": bool(last)}:
                 yield from self._take_result(last, body)
             case {"type": "event"} if not body and _is_event(header):
-                yield from self._take_event({name: header[name] for name in _EVENT_FIELDS})
+                yield from self._take_event({name: header.get(name) for name in _EVENT_FIELDS})
             case _:
                 raise FrameError(f"not a frame of a child: {str(header.get('type'))[:_MAX_KIND]!a}")
 
@@ -92,7 +93,9 @@ class Reports:
 def _is_event(header: Header) -> bool:
     match header:
         case {"kind": str(kind), "detail": str(detail), "allowed": bool(), "enforced": bool(), "line": line}:
+            file = header.get("file")
             placed = line is None or (type(line) is int and 0 <= line <= _MAX_LINE)
-            return placed and len(kind) <= _MAX_KIND and len(detail) <= _MAX_DETAIL
+            named = file is None or (type(file) is str and len(file) <= _MAX_FILE)
+            return placed and named and len(kind) <= _MAX_KIND and len(detail) <= _MAX_DETAIL
         case _:
             return False

@@ -47,16 +47,29 @@ class ImportRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayCaps:
+    """How many connections to the proxy may be open at once, and how many there may be in all."""
+
+    streams: int
+    connections: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What `begin` says: holds for all units that follow."""
+    """What `begin` says: holds for all units that follow. `relay` is None where the network is blocked."""
 
     limits: Limits
     imports: ImportRules
-    allow_inet: bool
+    relay: RelayCaps | None
     allow_exec: bool
     folders: tuple[str, ...]
     collect: tuple[str, ...]
     changed_only: bool
+
+    @property
+    def allow_inet(self) -> bool:
+        """Whether guest code may have sockets, which then lead to loopback only."""
+        return self.relay is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +86,10 @@ class UnitRequest:
 def read_attempt(header: Header) -> Attempt:
     """Read a `begin` header. Raises: Fault."""
     limits = mapping(header, "limits")
-    network = mapping(header, "network")
     return Attempt(
         limits=Limits(**{field.name: _positive(limits, field.name) for field in fields(Limits)}),
         imports=_read_imports(mapping(header, "imports")),
-        allow_inet=_choice(network, "mode", "blocked", "allowlist") == "allowlist",
+        relay=_read_relay(mapping(header, "network")),
         allow_exec=get(header, "allow_exec", bool),
         folders=tuple(_check_path(folder) for folder in texts(header, "folders")),
         collect=texts(header, "collect"),
@@ -124,6 +136,12 @@ def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
     if len(found) != len(values):
         raise Fault(f"{name} is not a list of strings")
     return found
+
+
+def _read_relay(network: Mapping[str, object]) -> RelayCaps | None:
+    if _choice(network, "mode", "blocked", "allowlist") == "blocked":
+        return None
+    return RelayCaps(streams=_positive(network, "streams"), connections=_positive(network, "connections"))
 
 
 def _check_path(path: str) -> str:

@@ -19,6 +19,8 @@ from .cgroup import Cgroup
 from .frames import PROTOCOL, Decoder, FrameError, Header, encode
 from .processes import Processes, ProcessesRemain
 from .programs import find_programs
+from .relay import KINDS as RELAYED
+from .relay import Relay
 from .requests import Fault, get, read_attempt, read_unit, texts
 from .session import Session
 from .startup import (
@@ -58,13 +60,15 @@ class Runner:
         self._children = kernel.child_signals()
         self._programs = find_programs()
         hide_our_modules()
+        selector = selectors.DefaultSelector()
         self._around = Surroundings(
-            selector=selectors.DefaultSelector(),
+            selector=selector,
             processes=Processes(),
             cgroup=Cgroup(),
             work=WorkDirectory(work),
             environment=environment,
             shared=open_shared_memory() if os.getpid() == 1 else (),
+            relay=Relay(selector, self._send),
             send=self._send,
         )
         self._greeted = False
@@ -111,6 +115,9 @@ class Runner:
 
     def _take(self, header: Header, body: bytes) -> None:
         kind = header["type"]
+        if kind in RELAYED:
+            self._around.relay.take(header, body)
+            return
         if self._unit is not None:
             raise Fault(f"{kind} while a unit runs")
         if not self._greeted:

@@ -10,8 +10,12 @@ Kept out for a reason that is not plain:
   slowed runner enforces its deadlines late.
 - shmget, msgget, semget, mq_open: what they make outlives the process, so it would reach the next unit.
 - memfd_create: a file that can be executed, where the only writable place is mounted noexec.
-- socket: refused, except for AF_INET where the network mode is `allowlist`. socketpair of AF_UNIX stays:
-  asyncio wakes itself through one.
+- close, close_range, dup2, dup3 of the report pipe, where no other program can be started: what a child has
+  to say is said, so that a record of its own making is contradicted. (Shells use descriptor 3 themselves.)
+- socket: refused, except for TCP over AF_INET where the network mode is `allowlist`. There is no device but
+  loopback, where the proxy listens. socketpair of AF_UNIX stays: asyncio wakes itself through one.
+- setsockopt of buffer sizes, in that mode: memory of TCP is the host's, and its settings in the container
+  (engines/docker/document.py) bound what a socket takes of it unless it asks for more.
 """
 
 from __future__ import annotations
@@ -25,12 +29,17 @@ _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
 
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 
+REPORT = 3
+"""The descriptor that a child reports on."""
+
 _NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 """CLONE_NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWNS."""
+_SOCKET_KIND = 0x0F
+"""The bits of a socket's type without SOCK_CLOEXEC and SOCK_NONBLOCK."""
 _PRIO_PROCESS = 0
 _IOPRIO_WHO_PROCESS = 1
 
@@ -104,6 +113,11 @@ _JUDGED: dict[str, tuple[int, int | None]] = {
     "sched_setattr": (314, 274),
     "setpriority": (141, 140),
     "ioprio_set": (251, 30),
+    "setsockopt": (54, 208),
+    "close": (3, 57),
+    "dup2": (33, None),
+    "dup3": (292, 24),
+    "close_range": (436, 436),
 }
 
 
@@ -122,10 +136,11 @@ def build_filter(*, allow_exec: bool, allow_inet: bool, machine: str | None = No
         for call in table.values():
             if (nr := call[column]) is not None:
                 program += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(number)
-    for name, block in _judgements(allow_inet).items():
-        nr = _JUDGED[name][column]
-        judged = block + _step(_LOAD, _NR)
-        program += _step(_JUMP_EQUAL, nr or 0, skip_if_not=len(judged) // 8) + judged
+    judgements = _judgements(allow_inet) | ({} if allow_exec else _report_kept())
+    for name, block in judgements.items():
+        if (nr := _JUDGED[name][column]) is not None:
+            judged = block + _step(_LOAD, _NR)
+            program += _step(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
     return program + _step(_RETURN, _ALLOW)
 
 
@@ -146,7 +161,8 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
     own_only = _unless_equal(0, 0)
     return {
         "clone": _load(0) + _step(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1) + _fail(errno.EPERM),
-        "socket": _unless_equal(0, socket.AF_INET) if allow_inet else _fail(errno.EPERM),
+        "socket": _unless_tcp() if allow_inet else _fail(errno.EPERM),
+        "setsockopt": _fail_on_buffer_sizes() if allow_inet else b"",
         "socketpair": _unless_equal(0, socket.AF_UNIX),
         "prlimit64": own_only,
         "sched_setaffinity": own_only,
@@ -156,6 +172,49 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
         "setpriority": _unless_equal(0, _PRIO_PROCESS) + _unless_equal(1, 0),
         "ioprio_set": _unless_equal(0, _IOPRIO_WHO_PROCESS) + _unless_equal(1, 0),
     }
+
+
+def _unless_tcp() -> bytes:
+    """Refuse every socket but one of TCP over IPv4, whatever flags its type carries."""
+    return (
+        _unless_equal(0, socket.AF_INET)
+        + _load(1)
+        + _step(_AND, _SOCKET_KIND)
+        + _step(_JUMP_EQUAL, socket.SOCK_STREAM, skip_if=1)
+        + _fail(errno.EPERM)
+        + _load(2)
+        + _step(_JUMP_EQUAL, 0, skip_if=2)
+        + _step(_JUMP_EQUAL, socket.IPPROTO_TCP, skip_if=1)
+        + _fail(errno.EPERM)
+    )
+
+
+def _fail_on_buffer_sizes() -> bytes:
+    """Refuse SO_SNDBUF and SO_RCVBUF, by which a socket takes more memory than the container gives it."""
+    judged = (
+        _load(2)
+        + _step(_JUMP_EQUAL, socket.SO_SNDBUF, skip_if=1)
+        + _step(_JUMP_EQUAL, socket.SO_RCVBUF, skip_if_not=1)
+        + _fail(errno.EPERM)
+    )
+    return _load(1) + _step(_JUMP_EQUAL, socket.SOL_SOCKET, skip_if_not=len(judged) // 8) + judged
+
+
+def _report_kept() -> dict[str, bytes]:
+    """Give the blocks that keep the report pipe where it is.
+
+    A range gets "no such call", at which callers close one by one.
+    """
+    return {
+        "close": _if_equal(0, REPORT),
+        "dup2": _if_equal(1, REPORT),
+        "dup3": _if_equal(1, REPORT),
+        "close_range": _load(0) + _step(_JUMP_GREATER_EQUAL, REPORT + 1, skip_if=1) + _fail(errno.ENOSYS),
+    }
+
+
+def _if_equal(argument: int, value: int) -> bytes:
+    return _load(argument) + _step(_JUMP_EQUAL, value, skip_if_not=1) + _fail(errno.EPERM)
 
 
 def _unless_equal(argument: int, value: int) -> bytes:

@@ -28,7 +28,8 @@ class Session:
         self._attempt = attempt
         self._programs = programs
         self._around = around
-        self._confinement = child.confine(attempt, around.work.path, around.environment)
+        proxies = around.relay.open(attempt.relay) if attempt.relay is not None else {}
+        self._confinement = child.confine(attempt, around.work.path, around.environment, proxies)
         self._files: dict[str, bytearray] = {}
         self._unlaid: set[str] = set()
         self._stdin = bytearray()

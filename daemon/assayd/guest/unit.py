@@ -16,6 +16,7 @@ from . import child
 from .cgroup import Cgroup
 from .frames import Header
 from .processes import Ended, Processes
+from .relay import Relay
 from .requests import Limits, UnitRequest
 from .streams import Send, Streams
 from .workdir import WorkDirectory
@@ -37,6 +38,7 @@ class Surroundings:
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
+    relay: Relay
     environment: Mapping[str, str]
     send: Send
 
@@ -74,6 +76,7 @@ class Unit:
         self._stop_at = self._started + request.deadline_s
         self._pid = self._fork(plan)
         around.send({"type": "started", "unit": request.index}, b"")
+        around.relay.begin(request.index)
 
     def wait_s(self) -> float:
         """Tell how long the selector may wait."""
@@ -121,6 +124,7 @@ class Unit:
         for ended in self._around.processes.kill_all():
             self._note(ended)
         self._streams.finish()
+        self._around.relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
         evidence = self._evidence(left_processes)

@@ -16,7 +16,7 @@ from pathlib import Path
 from assayd.errors import ConfigError
 from assayd.imaging import packages, rootfs
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from assayd.imaging.digest import digest_of, guest_digest, guest_files
+from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
 from assayd.imaging.packages import Progress
 from assayd.imaging.recipe import Recipe, load_recipe
 
@@ -34,7 +34,9 @@ class _Facts:
     python: str | None
 
 
-def build(name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progress) -> Path:
+def build(
+    name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progress, library: Path | None = None
+) -> Path:
     """Build image `name` and give the path of its archive, which is ``<cache>/<name>/image.tar``.
 
     Blocks for seconds (cached) to a minute; safe when several processes build at once.
@@ -45,6 +47,7 @@ def build(name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progr
         guest: folder with the guest code.
         cache: folder to keep unpacked packages and archives in; may be deleted at any time.
         progress: called with one line per step.
+        library: folder whose files go into the image, where the recipe has a place for them.
 
     Raises:
         ConfigError: ``image.*``, when the recipe, the guest code or this machine cannot give the image.
@@ -61,8 +64,10 @@ def build(name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progr
         layers = [(facts.digest, base / _LAYER)]
         if recipe.guest:
             layers.append(_guest_layer(recipe, guest, base / _ROOT, work))
+        if library is not None:
+            layers.append(_library_layer(recipe, library, work))
         archive = work / "image.tar"
-        identity = write_archive(archive, _image(recipe, facts, guest), layers)
+        identity = write_archive(archive, _image(recipe, facts, guest, library), layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
         return archive.replace(folder / "image.tar")
 
@@ -131,11 +136,23 @@ def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple
     return pack_layer(root, layer), layer
 
 
-def _image(recipe: Recipe, facts: _Facts, guest: Path) -> Image:
+def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path]:
+    if recipe.library_folder is None or not library.is_dir():
+        problem = "takes no library" if library.is_dir() else f"cannot take {library}, which is no folder"
+        raise ConfigError("image.library", f"image {recipe.name!r} {problem}")
+    root, layer = work / "library", work / "library.tar"
+    root.mkdir()
+    rootfs.place_library(library, root, recipe.library_folder)
+    return pack_layer(root, layer), layer
+
+
+def _image(recipe: Recipe, facts: _Facts, guest: Path, library: Path | None) -> Image:
     labels = {"org.assayd.image": recipe.name, "org.assayd.recipe": recipe.digest}
     environment = dict(recipe.environment)
     if recipe.guest:
         labels["org.assayd.guest"] = guest_digest(guest)
+    if library is not None:
+        labels["org.assayd.library"] = library_digest(library)
     if facts.python is not None:
         labels["org.assayd.python"] = facts.python
     if recipe.python_path:

@@ -31,6 +31,16 @@ def guest_digest(folder: Path) -> str:
     return digest_of((name, path.read_bytes()) for name, path in guest_files(folder))
 
 
+def library_files(folder: Path) -> list[tuple[str, Path]]:
+    """List the files right in a library folder as (name, path), sorted by name."""
+    return sorted((path.name, path) for path in folder.iterdir() if path.is_file())
+
+
+def library_digest(folder: Path) -> str:
+    """Give ``sha256:…`` over names and contents of the files of a library folder."""
+    return digest_of((name, path.read_bytes()) for name, path in library_files(folder))
+
+
 def file_digest(path: Path) -> str:
     """Give ``sha256:…`` of one file's bytes."""
     total = hashlib.sha256()

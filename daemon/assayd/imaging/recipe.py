@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 _VERSION = re.compile(r"3\.[0-9]+")
 _BASE_KEYS = {"packages", "executables", "drop", "links", "environment"}
-_KEYS = _BASE_KEYS | {"description", "python", "python_path", "guest", "ca_bundle", "entrypoint"}
+_KEYS = _BASE_KEYS | {"description", "python", "python_path", "guest", "ca_bundle", "entrypoint", "library"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class Recipe:
     ca_bundle: bool
     """Whether the certificates of package ca-certificates are joined into one bundle."""
     entrypoint: tuple[str, ...]
+    library_folder: str | None
+    """Where the files of a folder go that the operator gives; None for an image that takes none."""
     digest: str
     """Over the bytes of both files."""
 
@@ -86,6 +88,7 @@ def load_recipe(recipes: Path, name: str) -> Recipe:
         guest=own.flag("guest"),
         ca_bundle=own.flag("ca_bundle"),
         entrypoint=own.texts("entrypoint"),
+        library_folder=own.text("library"),
         digest=digest_of([(BASE, base.source), (RECIPE, own.source)]),
     )
     _check(recipe, own)
@@ -106,6 +109,7 @@ def _check(recipe: Recipe, table: Table) -> None:
         "drop": recipe.drop,
         "links": tuple(path for path, _ in recipe.links),
         "python_path": recipe.python_path,
+        "library": (recipe.library_folder,) if recipe.library_folder else (),
     }
     for key, values in paths.items():
         for value in values:

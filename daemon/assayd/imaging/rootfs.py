@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assayd.errors import ConfigError
 from assayd.imaging.command import run
-from assayd.imaging.digest import guest_files
+from assayd.imaging.digest import guest_files, library_files
 from assayd.imaging.recipe import Recipe
 
 GUEST_UID = 10001
@@ -84,6 +84,12 @@ def place_guest(guest: Path, root: Path, recipe: Recipe) -> None:
     """Copy the guest code into the library folder of `root`, which may hold nothing else."""
     for name, path in guest_files(guest):
         _write(root / recipe.library / GUEST_PACKAGE / name, path.read_bytes())
+
+
+def place_library(library: Path, root: Path, folder: str) -> None:
+    """Copy the files of a library folder to their place below `root`, which may hold nothing else."""
+    for name, path in library_files(library):
+        _write(root / folder / name, path.read_bytes())
 
 
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:

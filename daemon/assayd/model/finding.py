@@ -56,7 +56,8 @@ class Edit:
 class Finding:
     """One thing found, at one place.
 
-    Lines and columns are 1-based and refer to the text as it was checked (and run).
+    Lines and columns are 1-based and refer to the text as it was checked (and run). `file` is which of the
+    submitted files they are in; None where there is but one text.
     """
 
     rule: str
@@ -64,6 +65,7 @@ class Finding:
     message: str
     severity: Severity = Severity.ERROR
     layer: Layer = Layer.STATIC
+    file: str | None = None
     line: int | None = None
     column: int | None = None
     end_line: int | None = None
@@ -88,6 +90,7 @@ class FixHint:
     suggestion: str
     line: int | None
     rule: str
+    file: str | None = None
     edit: Edit | None = None
 
 
@@ -101,6 +104,7 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
             suggestion=f.suggestion,
             line=f.line,
             rule=f.rule,
+            file=f.file,
             edit=f.edit,
         )
         for f in findings

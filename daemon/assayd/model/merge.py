@@ -71,8 +71,6 @@ def merge_report(blank: Report, stages: tuple[StageReport, ...], ran: Ran | None
         stages=stages,
         static_results=blank.static_results,
         cases=None if ran is None else ran.judgement.cases,
-        confidence=ran.judgement.confidence if ran and verdict is Verdict.VALIDATED else None,
-        feedback=ran.judgement.feedback if ran else None,
         image_digest=(ran.result.container.image_digest or None) if ran else None,
     )
 

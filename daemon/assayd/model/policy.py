@@ -6,9 +6,15 @@ Source: seed 002 (policy system), CONTRACT section 7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from assayd.model.hosts import covers
+
+_DEVIOUS = re.compile(r"//|\\|/\.{1,2}(?:[/;]|$)|%(?:2e|2f|5c|00)", re.IGNORECASE)
+"""What servers fold in ways of their own, so that a path would be compared that is not the one served."""
 
 
 class NetworkMode(StrEnum):
@@ -39,13 +45,50 @@ class SubmoduleRule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRule:
+    """What may be asked of a host over plain HTTP; an empty set means all.
+
+    A path that ends in a slash stands for all below it, any other for itself.
+    """
+
+    methods: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+
+    def allows_method(self, method: str) -> bool:
+        """Tell whether a method may be used."""
+        return not self.methods or method in self.methods
+
+    def allows_path(self, path: str) -> bool:
+        """Tell whether a path, without its query, may be asked for."""
+        if not self.paths:
+            return True
+        below = any(entry.endswith("/") and path.startswith(entry) for entry in self.paths)
+        return is_plain(path) and (path in self.paths or below)
+
+
+def is_plain(path: str) -> bool:
+    """Tell whether a path says where it leads: no ``..``, ``//`` or escaped slash for a server to resolve."""
+    return not _DEVIOUS.search(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
-    """Which hosts may be reached. `connect_timeout_s` bounds one connection attempt."""
+    """Which hosts may be reached, and how.
+
+    An entry of `hosts` is a folded name, or a leading dot and a name for all names below it. An entry with a
+    rule in `http` is reached over plain HTTP only, since nobody sees methods and paths inside TLS. What any
+    entry allows is allowed. `connect_timeout_s` bounds one connection attempt, from the name's look-up on.
+    """
 
     mode: NetworkMode = NetworkMode.BLOCKED
     hosts: frozenset[str] = frozenset()
     ports: frozenset[int] = frozenset({443})
     connect_timeout_s: float = 5.0
+    http: Mapping[str, HttpRule] = field(default_factory=dict)
+
+    def rules(self, name: str) -> Iterator[HttpRule | None]:
+        """Give, for each entry that covers a folded name or entry, its rule; None for one without."""
+        return (self.http.get(entry) for entry in sorted(self.hosts) if covers(entry, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +116,22 @@ class ImportPolicy:
         if self.submodules is SubmoduleRule.EXACT:
             return module in self.allowed
         return any(_covers(a, module) for a in self.allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterContract:
+    """What an adapter module has to be; asked by the kind `module` alone. Source: seed 002.
+
+    A class that one of `decorators` registers has all `methods` itself. `forbidden` are names that no file of
+    the module may use: modules, their attributes (``os.write``) and builtins. `modules` are the names under
+    which the container offers the decorators and `base_classes`.
+    """
+
+    decorators: tuple[str, ...] = ("register_adapter",)
+    methods: tuple[str, ...] = ("fetch_raw", "transform", "get_schema")
+    base_classes: tuple[str, ...] = ("Adapter",)
+    modules: tuple[str, ...] = ("assayd_adapter",)
+    forbidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +225,7 @@ class ExecutionPolicy:
     description: str = ""
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
+    adapter: AdapterContract = AdapterContract()
     commands: CommandPolicy = CommandPolicy()
     resources: ResourcePolicy = ResourcePolicy()
     sql: SqlPolicy = SqlPolicy()

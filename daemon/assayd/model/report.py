@@ -84,6 +84,7 @@ class Case:
     error_type: str | None = None
     message: str | None = None
     traceback: str | None = None
+    file: str | None = None
     line: int | None = None
     stdout: str = ""
     stderr: str = ""
@@ -101,8 +102,14 @@ class Judgement:
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
     cases: tuple[Case, ...] = ()
-    confidence: float | None = None
-    feedback: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """What a kind that rates its submissions says of one, beside its findings."""
+
+    confidence: float
+    feedback: JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,14 +205,62 @@ class PolicyEvent:
     """Something that the runtime policy saw: an import, or an act that the audit hook judges.
 
     `kind` is ``import``, ``network`` or the audit event's name; `detail` is the module, ``host:port``
-    or a short description. `allowed` is the policy's word; `line` is in guest code, when known.
+    or a short description. `allowed` is the policy's word; `file` and `line` are in guest code, when known.
+    `rule` and `reason` are there when the relay decided.
     """
 
     kind: str
     detail: str
     allowed: bool
     enforced: bool
+    file: str | None = None
     line: int | None = None
+    rule: str | None = None
+    reason: str = ""
+
+
+class Via(StrEnum):
+    """How guest code asked the proxy for a host."""
+
+    TLS = "tls"
+    """By CONNECT; what follows must be TLS to that host."""
+    HTTP = "http"
+    """By a request in plain HTTP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkEvent:
+    """One host that guest code asked the relay for, and what came of it.
+
+    `host` is as it was asked for, empty when that could not be read; `rule` is what decided. `address` is the
+    one connected to. `trouble` says what went wrong with what was allowed. Bytes are those relayed.
+    """
+
+    host: str
+    port: int | None
+    via: Via
+    allowed: bool
+    rule: str
+    reason: str
+    method: str = ""
+    address: str | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    duration_s: float = 0.0
+    trouble: str | None = None
+
+
+def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
+    """Give a refused access as the event that all kinds judge."""
+    place = event.host if event.port is None else f"{event.host}:{event.port}"
+    return PolicyEvent(
+        kind="network",
+        detail=place,
+        allowed=False,
+        enforced=enforced,
+        rule=event.rule,
+        reason=event.reason,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +297,7 @@ class UnitResult:
     left_processes: int = 0
     events: tuple[PolicyEvent, ...] = ()
     events_dropped: int = 0
+    network: tuple[NetworkEvent, ...] = ()
     outcome: Outcome = UNCLASSIFIED
 
 

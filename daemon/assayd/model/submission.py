@@ -27,6 +27,15 @@ class Submission:
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     parent_id: str | None = None
+    repair: RepairWish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairWish:
+    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails."""
+
+    provider: str
+    max_attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +52,8 @@ class Sample:
     """A submission that a validator carries as its own proof.
 
     `payload` is the plain JSON payload; `rules` must all be among the report's findings.
-    `needs_container` is False for one that is decided by the static stages alone.
+    `needs_container` is False for one that is decided by the static stages alone. `unit_timeout_s` bounds
+    each unit of a sample that never ends, so that it does not take long to show it.
     """
 
     name: str
@@ -51,3 +61,4 @@ class Sample:
     verdict: str
     rules: frozenset[str] = frozenset()
     needs_container: bool = False
+    unit_timeout_s: float | None = None

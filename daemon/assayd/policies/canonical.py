@@ -15,13 +15,17 @@ MEGABYTE = 2**20
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Give the values that bind submitted code; equal values have an equal digest, whatever the name."""
     network, imports, resources = policy.network, policy.imports, policy.resources
-    commands = policy.commands
+    adapter, commands = policy.adapter, policy.commands
     return {
         "network": {
             "mode": network.mode.value,
             "hosts": _sorted(network.hosts),
             "ports": [*sorted(network.ports)],
             "connect_timeout_s": network.connect_timeout_s,
+            "http": {
+                host: {"methods": _sorted(rule.methods), "paths": _sorted(rule.paths)}
+                for host, rule in sorted(network.http.items())
+            },
         },
         "imports": {
             "mode": imports.mode.value,
@@ -31,6 +35,13 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "submodules": imports.submodules.value,
             "names": {module: _sorted(names) for module, names in sorted(imports.names.items())},
             "enforce_forbidden": imports.enforce_forbidden,
+        },
+        "adapter": {
+            "decorators": list(adapter.decorators),
+            "methods": list(adapter.methods),
+            "base_classes": list(adapter.base_classes),
+            "modules": list(adapter.modules),
+            "forbidden": _sorted(adapter.forbidden),
         },
         "commands": {
             "allowed": _sorted(commands.allowed),
@@ -49,9 +60,9 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     }
 
 
-def describe(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+def describe(policy: ExecutionPolicy, *, egress: bool = True) -> dict[str, JsonValue]:
     """Give all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
-    reason = unenforceable(policy)
+    reason = unenforceable(policy, egress=egress)
     return {
         "name": policy.name,
         "description": policy.description,
@@ -69,15 +80,18 @@ def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
-def unenforceable(policy: ExecutionPolicy) -> str | None:
+def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
     """Say what of a policy cannot be enforced, or None.
 
-    An allowlist without hosts denies all, which is what a container without a network does. One with
-    hosts needs the egress relay, which this version does not have.
+    An allowlist without hosts denies all, which is what a container without a network does.
+
+    Args:
+        policy: the effective profile.
+        egress: whether the relay is switched on.
     """
-    if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts:
+    if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts and not egress:
         count = len(policy.network.hosts)
-        return f"its network allowlist names {count} host(s), and this version has no egress relay"
+        return f"its network allowlist names {count} host(s), and the relay is switched off (egress.enabled)"
     return None
 
 

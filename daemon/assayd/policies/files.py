@@ -15,14 +15,17 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
+from assayd.model.hosts import fold_entry
+from assayd.model.policy import is_plain
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
 CATEGORIES = "categories.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_PATH = re.compile(r"/[!-~]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
 _OPTION = re.compile(r"-[A-Za-z0-9]|--[a-z0-9][a-z0-9-]*")
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def _dotted(name: str) -> str:
@@ -35,6 +38,18 @@ def _attribute(name: str) -> str:
     if not name.isidentifier():
         raise ValueError(f"{name!r} is not the name of an attribute")
     return name
+
+
+def _method(name: str) -> str:
+    if not _METHOD.fullmatch(name) or name == "CONNECT":
+        raise ValueError(f"{name!r} is not a method of HTTP in capitals")
+    return name
+
+
+def _path(path: str) -> str:
+    if not _PATH.fullmatch(path) or not is_plain(path) or "?" in path or "#" in path:
+        raise ValueError(f"{path!r} is not a plain path: it begins with / and has no //, .. , ?, # or %2f")
+    return path
 
 
 def _command(name: str) -> str:
@@ -55,27 +70,14 @@ def _variable(text: str) -> str:
     return text
 
 
-def _host(text: str) -> str:
-    """Fold a host name to the form that is compared; a leading dot stands for all names below."""
-    name = text.rstrip(".").lower()
-    try:
-        plain = name.removeprefix(".").encode("idna").decode("ascii")
-    except UnicodeError:
-        raise ValueError(f"{text!r} is not a host name") from None
-    labels = plain.split(".")
-    if len(plain) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(f"{text!r} is not a host name")
-    if labels[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", labels[-1]):
-        raise ValueError(f"{text!r} is an address; list host names")
-    return "." + plain if name.startswith(".") else plain
-
-
 Dotted = Annotated[str, AfterValidator(_dotted)]
 Attribute = Annotated[str, AfterValidator(_attribute)]
+Host = Annotated[str, AfterValidator(fold_entry)]
+Method = Annotated[str, AfterValidator(_method)]
+UrlPath = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, AfterValidator(_command)]
 Option = Annotated[str, AfterValidator(_option)]
 Variable = Annotated[str, AfterValidator(_variable)]
-Host = Annotated[str, AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Interval = Annotated[list[Number], Field(min_length=2, max_length=2)]
@@ -85,13 +87,21 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class HttpTable(_Table):
+    """``[network.http."host"]``: what may be asked of that host, over plain HTTP."""
+
+    methods: Annotated[list[Method], Field(min_length=1)] | None = None
+    paths: Annotated[list[UrlPath], Field(min_length=1)] | None = None
+
+
 class NetworkTable(_Table):
-    """``[network]``."""
+    """``[network]``; a host with a table in ``[network.http]`` is listed by that."""
 
     mode: Literal["blocked", "allowlist"] | None = None
     hosts: list[Host] | None = None
     ports: Annotated[list[Port], Field(min_length=1)] | None = None
     connect_timeout_s: Annotated[Number, Field(gt=0, le=60)] | None = None
+    http: dict[Host, HttpTable] = Field(default_factory=dict)
 
 
 class ImportsTable(_Table):
@@ -104,6 +114,16 @@ class ImportsTable(_Table):
     submodules: Literal["inherit", "exact"] | None = None
     enforce_forbidden: bool | None = None
     names: dict[Dotted, list[Attribute]] = Field(default_factory=dict)
+
+
+class AdapterTable(_Table):
+    """``[adapter]``: what an adapter module has to be."""
+
+    decorators: Annotated[list[Attribute], Field(min_length=1)] | None = None
+    methods: list[Attribute] | None = None
+    base_classes: list[Attribute] | None = None
+    modules: Annotated[list[Dotted], Field(min_length=1)] | None = None
+    forbidden: list[Dotted] | None = None
 
 
 class CommandsTable(_Table):
@@ -150,6 +170,7 @@ class ProfileTable(_Table):
     extends: str | list[str] = Field(default_factory=list)
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
+    adapter: AdapterTable = AdapterTable()
     commands: CommandsTable = CommandsTable()
     sql: SqlTable = SqlTable()
     resources: ResourcesTable = ResourcesTable()

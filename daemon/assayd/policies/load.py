@@ -25,7 +25,8 @@ WIDEST = Bounds(max_processes=Range(least=1, most=64))
 class PolicySet:
     """The profiles of one or more folders, with their effective values."""
 
-    def __init__(self, folders: Sequence[Path], bounds: Bounds, widest: Bounds) -> None:
+    def __init__(self, folders: Sequence[Path], bounds: Bounds, widest: Bounds, *, egress: bool) -> None:
+        self.egress = egress
         self._folders = tuple(folders)
         self._bounds = bounds
         self._widest = merge_bounds(bounds, widest)
@@ -56,16 +57,27 @@ class PolicySet:
     def check_file(self, path: Path) -> list[Problem]:
         """Find what is wrong in a file if it were loaded with the others of this set."""
         try:
-            candidate = read_profile(path)
-            profiles = _read_all({**self._paths, candidate.name: path})
-            resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
+            self.try_file(path)
         except FileError as error:
             return list(error.problems)
+        return []
+
+    def try_file(self, path: Path) -> ExecutionPolicy:
+        """Give what a file would come to if it were loaded with the others of this set.
+
+        Raises:
+            FileError: with every problem of the file.
+        """
+        candidate = read_profile(path)
+        profiles = _read_all({**self._paths, candidate.name: path})
+        resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
         draft = resolver.draft(candidate.name)
         if draft is None:
-            return resolver.problems
-        reason = unenforceable(draft.policy)
-        return [] if reason is None else [candidate.file.problem(("network", "hosts"), reason)]
+            raise FileError(CODE, resolver.problems)
+        reason = unenforceable(draft.policy, egress=self.egress)
+        if reason is not None:
+            raise FileError(CODE, [candidate.file.problem(("network", "hosts"), reason)])
+        return self._effective(draft)
 
     def reload(self) -> None:
         """Read and resolve everything.
@@ -87,7 +99,11 @@ class PolicySet:
 
 
 def load_policies(
-    folders: Sequence[Path], *, bounds: Bounds = DEFAULT_BOUNDS, widest: Bounds = WIDEST
+    folders: Sequence[Path],
+    *,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    widest: Bounds = WIDEST,
+    egress: bool = True,
 ) -> PolicySet:
     """Load the profiles of all folders; a later folder's replaces an earlier one's of the same name.
 
@@ -95,22 +111,27 @@ def load_policies(
         folders: where the files are, the shipped folder first.
         bounds: what a profile is clamped to when it states no bounds of its own.
         widest: how far a profile's own bounds may reach, beyond `bounds`.
+        egress: whether the relay to listed hosts is switched on.
 
     Raises:
         FileError: with every problem of every file.
     """
-    policies = PolicySet(folders, bounds, widest)
+    policies = PolicySet(folders, bounds, widest, egress=egress)
     policies.reload()
     return policies
 
 
-def require_enforceable(policy: ExecutionPolicy) -> None:
+def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None:
     """Refuse a policy that asks for what cannot be enforced.
+
+    Args:
+        policy: the effective profile.
+        egress: whether the relay to listed hosts is switched on.
 
     Raises:
         RequestError: ``policy.unenforceable``.
     """
-    reason = unenforceable(policy)
+    reason = unenforceable(policy, egress=egress)
     if reason is not None:
         message = f"policy {policy.name!r} cannot be enforced: {reason}"
         raise RequestError("policy.unenforceable", message, field="policy")

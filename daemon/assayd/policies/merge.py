@@ -6,13 +6,15 @@ on, stays on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from assayd.model.policy import (
+    AdapterContract,
     Bounds,
     CommandPolicy,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -40,6 +42,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         name=name or f"{first.name}+{second.name}",
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
+        adapter=_adapter(first.adapter, second.adapter),
         commands=merge_commands(first.commands, second.commands),
         sql=_sql(first.sql, second.sql),
         resources=_resources(first.resources, second.resources),
@@ -88,7 +91,25 @@ def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
         hosts=a.hosts | b.hosts,
         ports=a.ports | b.ports,
         connect_timeout_s=max(a.connect_timeout_s, b.connect_timeout_s),
+        http=_http(a, b),
     )
+
+
+def _http(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
+    """Unite the rules of hosts; one that a policy lists without a rule is not restricted."""
+    united: dict[str, HttpRule] = {}
+    for host in a.http.keys() | b.http.keys():
+        rules = [policy.http.get(host) for policy in (a, b) if host in policy.hosts]
+        known = [rule for rule in rules if rule is not None]
+        if len(known) == len(rules):
+            methods, paths = [rule.methods for rule in known], [rule.paths for rule in known]
+            united[host] = HttpRule(methods=_unite_sets(methods), paths=_unite_sets(paths))
+    return united
+
+
+def _unite_sets(sets: Sequence[frozenset[str]]) -> frozenset[str]:
+    """Unite sets of which an empty one means all."""
+    return frozenset().union(*sets) if all(sets) else frozenset()
 
 
 def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
@@ -102,6 +123,21 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
         names=_names(a, b),
         enforce_forbidden=a.enforce_forbidden or b.enforce_forbidden,
     )
+
+
+def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
+    """Unite two contracts: either's decorators and names will do; both's methods are asked for."""
+    return AdapterContract(
+        decorators=_joined(a.decorators, b.decorators),
+        methods=_joined(a.methods, b.methods),
+        base_classes=_joined(a.base_classes, b.base_classes),
+        modules=_joined(a.modules, b.modules),
+        forbidden=a.forbidden | b.forbidden,
+    )
+
+
+def _joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a if a == b else tuple(sorted({*a, *b}))
 
 
 def _names(a: ImportPolicy, b: ImportPolicy) -> Names:

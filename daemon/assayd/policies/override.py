@@ -12,9 +12,11 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from assayd.errors import RequestError
+from assayd.model.hosts import covers, fold_entry
 from assayd.model.policy import (
     CommandPolicy,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -22,6 +24,7 @@ from assayd.model.policy import (
     ResourcePolicy,
     SqlPolicy,
     SubmoduleRule,
+    is_plain,
 )
 from assayd.policies.canonical import MEGABYTE, with_digest
 from assayd.tomlfile import nearest
@@ -32,7 +35,9 @@ _Item = TypeVar("_Item", int, str)
 
 # What a request names travels to the runner in the header of one frame.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_COMMAND = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
 _MOST_NAMES = 200
+_PRINTED = re.compile(r"[!-~]{1,200}")
 
 
 def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
@@ -76,11 +81,14 @@ def _resources(policy: ResourcePolicy, table: Table) -> ResourcePolicy:
 
 def _network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
     at = "overrides.network"
-    _refuse_unknown(at, table, ("mode", "hosts", "ports", "connect_timeout_s"))
+    _refuse_unknown(at, table, ("mode", "hosts", "ports", "connect_timeout_s", "http"))
     mode = NetworkMode(_choice(at, "mode", table, policy.mode, "blocked", tuple(NetworkMode)))
-    hosts, ports = policy.hosts, policy.ports
+    hosts, http, ports = policy.hosts, dict(policy.http), policy.ports
     if "hosts" in table:
-        hosts = _subset(f"{at}.hosts", _names(f"{at}.hosts", table["hosts"]), policy.hosts)
+        narrowed = _narrowed(f"{at}.hosts", table["hosts"], policy)
+        hosts, http = frozenset(narrowed), {name: rule for name, rule in narrowed.items() if rule is not None}
+    if "http" in table:
+        http |= _http_rules(f"{at}.http", table["http"], hosts, http)
     if "ports" in table:
         ports = _subset(f"{at}.ports", _ports(f"{at}.ports", table["ports"]), policy.ports)
     return NetworkPolicy(
@@ -88,7 +96,60 @@ def _network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
         hosts=hosts,
         ports=ports,
         connect_timeout_s=_at_most(at, "connect_timeout_s", table, policy.connect_timeout_s, _number),
+        http=http,
     )
+
+
+def _narrowed(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
+    """Give each entry asked for with the rule that it keeps: that of the narrowest entry that covers it."""
+    narrowed: dict[str, HttpRule | None] = {}
+    for text in sorted(_names(field, value)):
+        try:
+            entry = fold_entry(text)
+        except ValueError as problem:
+            raise _wrong(field, str(problem)) from problem
+        covering = sorted((own for own in policy.hosts if covers(own, entry)), key=len)
+        if not covering:
+            raise _wider(field, f"not in the policy: {entry}")
+        free = any(own not in policy.http for own in covering)
+        narrowed[entry] = None if free else policy.http[covering[-1]]
+    return narrowed
+
+
+def _http_rules(
+    field: str, value: object, hosts: frozenset[str], rules: Mapping[str, HttpRule]
+) -> dict[str, HttpRule]:
+    asked: dict[str, HttpRule] = {}
+    for host, table in _table(field, value).items():
+        at = f"{field}.{host[:100]}"
+        if host not in hosts:
+            raise _wider(at, "is none of the hosts; name it among them")
+        asked[host] = _http_rule(at, _table(at, table), rules.get(host, HttpRule()))
+    return asked
+
+
+def _http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
+    _refuse_unknown(at, table, ("methods", "paths"))
+    methods, paths = rule.methods, rule.paths
+    if "methods" in table:
+        methods = _some(f"{at}.methods", table["methods"])
+        if beyond := [method for method in sorted(methods) if not rule.allows_method(method)]:
+            raise _wider(f"{at}.methods", f"not in the policy: {beyond[0]}")
+    if "paths" in table:
+        paths = _some(f"{at}.paths", table["paths"])
+        if beyond := [path for path in sorted(paths) if not (is_plain(path) and rule.allows_path(path))]:
+            raise _wider(f"{at}.paths", f"not in the policy: {beyond[0]}")
+    return HttpRule(methods=methods, paths=paths)
+
+
+def _some(field: str, value: object) -> frozenset[str]:
+    """Read a list that is not empty; an empty one would allow all."""
+    texts = _list(field, value)
+    if not texts or len(texts) > _MOST_NAMES:
+        raise _wrong(field, f"must have between 1 and {_MOST_NAMES} texts")
+    if not all(isinstance(text, str) and _PRINTED.fullmatch(text) for text in texts):
+        raise _wrong(field, "must be a list of texts in ASCII, each of at most 200 characters")
+    return frozenset(str(text) for text in texts)
 
 
 def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
@@ -116,13 +177,13 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
 def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
     at = "overrides.commands"
     _refuse_unknown(at, table, ("allowed", "blocked", "builtins"))
-    allowed, builtins = policy.allowed, policy.builtins
-    if "allowed" in table:
-        allowed = _subset(f"{at}.allowed", _names(f"{at}.allowed", table["allowed"]), allowed)
-    if "builtins" in table:
-        builtins = _subset(f"{at}.builtins", _names(f"{at}.builtins", table["builtins"]), builtins)
-    blocked = policy.blocked | _names(f"{at}.blocked", table.get("blocked", []))
-    return replace(policy, allowed=allowed, builtins=builtins, blocked=blocked)
+    asked = {key: _names(f"{at}.{key}", value, _COMMAND) for key, value in table.items()}
+    return replace(
+        policy,
+        allowed=_subset(f"{at}.allowed", asked.get("allowed", policy.allowed), policy.allowed),
+        builtins=_subset(f"{at}.builtins", asked.get("builtins", policy.builtins), policy.builtins),
+        blocked=policy.blocked | asked.get("blocked", frozenset()),
+    )
 
 
 def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
@@ -179,9 +240,9 @@ def _whole(field: str, value: object) -> int:
     return value
 
 
-def _names(field: str, value: object) -> frozenset[str]:
+def _names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
     names = _list(field, value)
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+    if not all(isinstance(name, str) and pattern.fullmatch(name) for name in names):
         raise _wrong(field, "must be a list of dotted names or hosts, each of at most 100 characters")
     if len(names) > _MOST_NAMES:
         raise _wrong(field, f"has more than {_MOST_NAMES} names")

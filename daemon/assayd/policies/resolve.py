@@ -10,10 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from assayd.model.hosts import covers
 from assayd.model.policy import (
+    AdapterContract,
     Bounds,
     CommandPolicy,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -24,8 +27,10 @@ from assayd.model.policy import (
 )
 from assayd.policies.canonical import MEGABYTE
 from assayd.policies.files import (
+    AdapterTable,
     BoundsTable,
     CommandsTable,
+    HttpTable,
     ImportsTable,
     NetworkTable,
     Profile,
@@ -102,6 +107,7 @@ class Resolver:
             description=table.description or base.policy.description,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            adapter=_adapter(table.adapter, base.policy.adapter),
             commands=merge_commands(base.policy.commands, _commands(table.commands)),
             sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
             resources=_resources(table.resources, base.policy.resources),
@@ -128,17 +134,34 @@ def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Prob
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
             yield profile.file.problem(("bounds", limit), "the least is over the most")
+    yield from _idle_http_rules(profile)
+
+
+def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
+    """Find rules that restrict nothing, because the same file lists the host without any."""
+    table = profile.table.network
+    for host in table.http:
+        free = [entry for entry in table.hosts or () if covers(entry, host)]
+        if free:
+            message = f"restricts nothing: hosts lists {free[0]!r} without rules"
+            yield profile.file.problem(("network", "http", host), message)
 
 
 def _network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
     inherited = base or NetworkPolicy()
-    ports = frozenset(table.ports or ())
+    ports, listed = frozenset(table.ports or ()), frozenset(table.hosts or ())
+    freed = {host: rule for host, rule in inherited.http.items() if host not in listed}
     return NetworkPolicy(
         mode=NetworkMode(table.mode) if table.mode is not None else inherited.mode,
-        hosts=inherited.hosts | frozenset(table.hosts or ()),
+        hosts=inherited.hosts | listed | frozenset(table.http),
         ports=ports | base.ports if base else ports or inherited.ports,
         connect_timeout_s=_stated(table.connect_timeout_s, inherited.connect_timeout_s),
+        http={**freed, **{host: _http_rule(rule) for host, rule in table.http.items()}},
     )
+
+
+def _http_rule(table: HttpTable) -> HttpRule:
+    return HttpRule(methods=frozenset(table.methods or ()), paths=frozenset(table.paths or ()))
 
 
 def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
@@ -155,6 +178,17 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
         submodules=SubmoduleRule(table.submodules) if table.submodules is not None else inherited.submodules,
         names={**inherited.names, **own_names},
         enforce_forbidden=inherited.enforce_forbidden if forbid is None else forbid,
+    )
+
+
+def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
+    """Give the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
+    return AdapterContract(
+        decorators=_listed(table.decorators, base.decorators),
+        methods=_listed(table.methods, base.methods),
+        base_classes=_listed(table.base_classes, base.base_classes),
+        modules=_listed(table.modules, base.modules),
+        forbidden=base.forbidden | frozenset(table.forbidden or ()),
     )
 
 
@@ -181,6 +215,10 @@ def _resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
 def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
     stated = {limit: Range(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
     return replace(base, **stated)
+
+
+def _listed(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
+    return inherited if stated is None else tuple(dict.fromkeys(stated))
 
 
 def _stated(value: float | None, inherited: float) -> float:

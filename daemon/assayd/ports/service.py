@@ -9,6 +9,7 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
+from assayd.ports.pipelines import Pipelines
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 
@@ -52,6 +53,11 @@ class Service(Protocol):
     @property
     def kinds(self) -> Mapping[str, Validator]:
         """The validators that are enabled, by kind."""
+        ...
+
+    @property
+    def pipelines(self) -> Pipelines:
+        """The pipelines on record."""
         ...
 
     def ready(self) -> tuple[bool, str]:

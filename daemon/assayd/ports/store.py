@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from assayd.model.attempt import Attempt, State
-from assayd.model.report import Verdict
+from assayd.model.report import Case, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,13 @@ class JobStore(Protocol):
         """Record which container a run gets, durably, before the first frame is sent."""
         ...
 
-    async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
-        """Record the verdict, durably: insert or nothing. False when one is there already."""
+    async def finish(
+        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+    ) -> bool:
+        """Record the verdict, durably: insert or nothing. False when one is there already.
+
+        `cases` are what was run, for kinds that keep records of them.
+        """
         ...
 
     async def append(self, events: Sequence[Event]) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Judgement
+from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
 
@@ -48,6 +48,15 @@ class FileOptions:
     sample_paths: tuple[str, ...] = ()
     input: Mapping[str, object] | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Labelling(Protocol):
+    """A validator, beside all else, whose payloads say by which labels they want to be found."""
+
+    def labels(self, payload: BaseModel) -> Mapping[str, str]:
+        """Give labels that the payload implies; those of the submission itself come first."""
+        ...
 
 
 class Validator(Protocol):
@@ -117,7 +126,22 @@ class Validator(Protocol):
         ...
 
     def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
-        """Say, for a model that tries again, what stage failed, on what, and what is allowed."""
+        """Say, for a model that tries again, what stage failed, on what, and what is allowed.
+
+        `findings` are those of every stage that failed, in order; `stage` is the first of them.
+        """
+        ...
+
+
+@runtime_checkable
+class Rates(Protocol):
+    """What a validator brings beside, when its kind rates submissions."""
+
+    def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
+        """Rate a submission that was validated or failed, by all findings of its report.
+
+        `payload` is as it was submitted: nothing of it is parsed here.
+        """
         ...
 
 

@@ -6,10 +6,15 @@ Leaves order and meaning to `sandbox.runner`.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+
 from assayd.guest import frames
 from assayd.ports.engine import Duplex
 
 Header = frames.Header
+
+FRAMES_PER_TURN = 64
 
 
 class GuestFault(Exception):
@@ -26,7 +31,8 @@ class Channel:
     def __init__(self, duplex: Duplex) -> None:
         self.duplex = duplex
         self._decoder = frames.Decoder()
-        self._ready: list[tuple[Header, bytes]] = []
+        self._coming: Iterator[tuple[Header, bytes]] = iter(())
+        self._given = 0
 
     async def send(self, *parts: bytes) -> None:
         """Send encoded frames in one go."""
@@ -35,18 +41,23 @@ class Channel:
     async def receive(self) -> tuple[Header, bytes]:
         """Give the next frame.
 
+        Lets others have their turn after some: a guest that makes many small ones would else keep the loop.
+
         Raises: GuestFault when the bytes are no frame; StreamEnded at the end; EngineError.
         """
-        while not self._ready:
+        self._given += 1
+        if self._given % FRAMES_PER_TURN == 0:
+            await asyncio.sleep(0)
+        while (frame := self._next()) is None:
             data = await self.duplex.read()
             if not data:
                 raise StreamEnded
-            self._feed(data)
-        return self._ready.pop(0)
+            self._coming = self._decoder.feed(data)
+        return frame
 
-    def _feed(self, data: bytes) -> None:
+    def _next(self) -> tuple[Header, bytes] | None:
         try:
-            self._ready.extend(self._decoder.feed(data))
+            return next(self._coming, None)
         except frames.FrameError as problem:
             raise GuestFault(str(problem)) from None
 

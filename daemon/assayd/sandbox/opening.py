@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from assayd.guest.frames import MAX_BODY, PROTOCOL, chunks, encode
 from assayd.model.run import RunSpec, Unit
+from assayd.ports.egress import EgressLimits
 from assayd.sandbox.channel import Channel, GuestFault, integer, text
 from assayd.wire import canonical
 
@@ -41,8 +42,13 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
     )
 
 
-def begin_frames(spec: RunSpec) -> Iterator[bytes]:
-    """Give the frames that open an attempt: its rules, its files, its database."""
+def begin_frames(spec: RunSpec, relay: EgressLimits | None = None) -> Iterator[bytes]:
+    """Give the frames that open an attempt: its rules, its files, its database.
+
+    Args:
+        spec: what is to run.
+        relay: what the relay is held to; None where the policy has no allowlist. The list itself stays here.
+    """
     limits, imports = spec.limits, spec.imports
     yield encode(
         {
@@ -64,7 +70,9 @@ def begin_frames(spec: RunSpec) -> Iterator[bytes]:
                 "submodules": imports.submodules.value,
                 "enforce_forbidden": imports.enforce_forbidden,
             },
-            "network": {"mode": spec.network.mode.value},
+            "network": {"mode": "blocked"}
+            if relay is None
+            else {"mode": "allowlist", "streams": relay.streams, "connections": relay.connections},
             "allow_exec": spec.allow_exec,
             "folders": list(spec.folders),
             "collect": list(spec.collect),

@@ -10,11 +10,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assayd.aio import Deadline
+from assayd.checks.network_rules import WORDINGS, rule_of_hook
 from assayd.errors import EngineError
-from assayd.model.run import Output, RunEnd, RunSpec, Unit, UnitEnd, UnitResult
+from assayd.model.policy import ImportMode
+from assayd.model.run import (
+    NetworkEvent,
+    Output,
+    PolicyEvent,
+    RunEnd,
+    RunSpec,
+    Unit,
+    UnitEnd,
+    UnitResult,
+    refusal_of,
+)
+from assayd.ports.egress import EgressSession
 from assayd.sandbox.channel import Channel, GuestFault, Header, StreamEnded, boolean, integer, text
 from assayd.sandbox.opening import FINISH, begin_frames, file_frames, unit_frames
 from assayd.sandbox.outcome import unit_outcome
+from assayd.sandbox.relay import Streams, streams_of
 from assayd.sandbox.transcript import Transcript
 
 MAX_DROPPED = 100
@@ -39,10 +53,14 @@ class Observer:
 class Conversation:
     """One attempt over one channel; keeps what came even when it ends badly."""
 
-    def __init__(self, channel: Channel, spec: RunSpec, observer: Observer) -> None:
+    def __init__(
+        self, channel: Channel, spec: RunSpec, observer: Observer, egress: EgressSession | None = None
+    ) -> None:
         self._channel = channel
         self._spec = spec
         self._observer = observer
+        self._egress = egress
+        self._streams: Streams | None = None
         self._current: Transcript | None = None
         self._result_bytes = 0
         self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
@@ -55,7 +73,7 @@ class Conversation:
     async def hold(self, deadline: Deadline) -> tuple[RunEnd, str]:
         """Talk until the end, whichever it is; give it with a detail for the evidence."""
         try:
-            async with deadline.scope():
+            async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
                 await self._talk()
             return RunEnd.FINISHED, ""
         except TimeoutError:
@@ -68,10 +86,11 @@ class Conversation:
             return RunEnd.ENGINE, problem.code
         finally:
             if self._current is not None:
-                self._keep(self._current.interrupted())
+                asked = self._egress.events(len(self.units)) if self._egress is not None else ()
+                self._keep(self._with_network(self._current.interrupted(), asked))
 
     async def _talk(self) -> None:
-        opening = list(begin_frames(self._spec))
+        opening = list(begin_frames(self._spec, self._egress.limits if self._egress else None))
         for index, unit in enumerate(self._spec.units):
             await self._channel.send(*opening, *unit_frames(index, unit))
             opening = []
@@ -101,9 +120,27 @@ class Conversation:
             elif kind == "result":
                 transcript.result(header, body)
             elif kind == "unit_end":
-                return self._ended(index, transcript.end(header), transcript.result_bytes)
+                asked = await self._streams.end_unit(index) if self._streams is not None else ()
+                result = self._with_network(transcript.end(header), asked)
+                return self._ended(index, result, transcript.result_bytes)
+            elif self._streams is not None:
+                self._streams.take(index, header, body)
             else:
                 raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
+
+    def _with_network(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
+        """Add what a unit asked the relay for; what was refused counts like any refusal of the policy's."""
+        enforced = self._spec.imports.mode is ImportMode.ENFORCE
+        refused = (refusal_of(event, enforced=enforced) for event in asked if not event.allowed)
+        seen = (self._with_rule(event) for event in unit.events)
+        return replace(unit, network=asked, events=(*seen, *dict.fromkeys(refused)))
+
+    def _with_rule(self, event: PolicyEvent) -> PolicyEvent:
+        """Name the rule by which the hook in the guest has judged an access to the network."""
+        if event.kind != "network" or event.allowed:
+            return event
+        rule = rule_of_hook(self._spec.network.mode)
+        return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
 
     def _ended(self, index: int, result: UnitResult, result_bytes: int) -> None:
         self._current = None

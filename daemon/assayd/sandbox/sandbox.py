@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from assayd.aio import Deadline, finish
 from assayd.errors import EngineError
+from assayd.model.policy import NetworkMode
 from assayd.model.run import ContainerFacts, RunEnd, RunResult, RunSpec
 from assayd.ports.clock import Clock
+from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
 from assayd.sandbox.images import LABEL_PYTHON, Images, baseline_bytes
@@ -38,10 +40,11 @@ class Lease:
 class Sandbox:
     """The one way from a RunSpec to a RunResult."""
 
-    def __init__(self, *, pool: Pool, images: Images, clock: Clock, seccomp: str) -> None:
+    def __init__(self, *, pool: Pool, images: Images, clock: Clock, seccomp: str, egress: Egress) -> None:
         self.pool = pool
         self.images = images
         self._clock = clock
+        self._egress = egress
         self.info: EngineInfo | None = None
         self.seccomp = seccomp
 
@@ -94,7 +97,9 @@ class Sandbox:
     ) -> RunResult:
         """Run the units in the leased container; give what came back, classified."""
         began = self._clock.monotonic()
-        conversation = Conversation(lease.container.channel, spec, observer or Observer())
+        listed = spec.network.mode is NetworkMode.ALLOWLIST
+        egress = self._egress.session(spec.network) if listed else None
+        conversation = Conversation(lease.container.channel, spec, observer or Observer(), egress)
         end, detail = await conversation.hold(deadline)
         wall_s = self._clock.monotonic() - began
         facts = lease.facts

@@ -47,12 +47,13 @@ class Transcript:
         """Keep a policy event."""
         if len(self._events) >= MAX_EVENTS:
             raise GuestFault("more policy events than the runner may pass on")
-        line = header.get("line")
+        file, line = header.get("file"), header.get("line")
         event = PolicyEvent(
             kind=text(header, "kind", most=64),
             detail=text(header, "detail", most=1024),
             allowed=boolean(header, "allowed"),
             enforced=boolean(header, "enforced"),
+            file=None if file is None else text(header, "file", most=256),
             line=None if line is None else integer(header, "line", most=10**7),
         )
         self._events.append(event)
@@ -96,6 +97,7 @@ class Transcript:
             name=self._name,
             wait_status=None,
             end=UnitEnd.INTERRUPTED,
+            results=tuple(bytes(r) for r in self._records),
             stdout=self._captured("stdout", None),
             stderr=self._captured("stderr", None),
             events=tuple(self._events),

@@ -1,7 +1,16 @@
 """What an operator may set. Only the roots read it; every other part is handed what it needs."""
 
 from assayd.settings.load import Row, effective, load_settings, variable
-from assayd.settings.model import Settings
+from assayd.settings.model import RepairProvider, Settings
 from assayd.settings.sample import documented, sample
 
-__all__ = ["Row", "Settings", "documented", "effective", "load_settings", "sample", "variable"]
+__all__ = [
+    "RepairProvider",
+    "Row",
+    "Settings",
+    "documented",
+    "effective",
+    "load_settings",
+    "sample",
+    "variable",
+]

@@ -130,6 +130,17 @@ class Limits(_Section):
     min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
 
 
+class Egress(_Section):
+    """The relay to the hosts that profiles list."""
+
+    enabled: bool = Field(True, description="Reach listed hosts; off: a profile that lists any is refused.")
+    streams: Annotated[Count, Field(le=64)] = Field(32, description="Connections of an attempt at once.")
+    connections: Count = Field(512, description="Connections and requests of an attempt, in all.")
+    bytes_up: Count = Field(32 * MIB, description="Bytes that an attempt may send.")
+    bytes_down: Count = Field(64 * MIB, description="Bytes that an attempt may receive.")
+    open_at_once: Count = Field(256, description="Connections of all attempts at once.")
+
+
 class Caps(_Section):
     """How large single things may be; some can only be lowered, as what reads them ends there."""
 
@@ -209,6 +220,43 @@ class Metrics(_Section):
         return _parted(self.listen) if self.listen is not None else None
 
 
+class RepairProvider(_Section):
+    """One provider of fixes; which fields it needs depends on its type."""
+
+    type: Literal["command", "gemini", "openai", "anthropic"] = Field(description="What stands behind it.")
+    argv: tuple[str, ...] = Field((), description="Program and arguments (command).")
+    environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
+    model: str | None = Field(None, description="Name of the model (all but command).")
+    base_url: str | None = Field(
+        None, description="Another address of the API (openai-compatible servers, tests)."
+    )
+    key_variable: str | None = Field(None, description="Environment variable that holds the key.")
+    key_file: Path | None = Field(None, description="File that holds the key, readable by its owner only.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> RepairProvider:
+        if self.type == "command" and not self.argv:
+            raise ValueError("argv: a command needs a program")
+        if self.type != "command" and not self.model:
+            raise ValueError("model: a model needs a name")
+        return self
+
+
+class Repair(_Section):
+    """The repair loop."""
+
+    at_once: Count = Field(4, description="Repairs that go on at once.")
+    max_attempts: Annotated[Count, Field(le=10)] = Field(
+        3, description="Fixes tried when a request names no number."
+    )
+    timeout_s: Seconds = Field(300.0, description="Time of one repair, from the failure on.")
+    on_exhausted: tuple[str, ...] = Field(
+        (),
+        description="Program that gets repair and report on its input when fixes are used up or it is stuck.",
+    )
+    providers: dict[str, RepairProvider] = Field({}, description="Providers beside `rules`, by name.")
+
+
 class Log(_Section):
     """The log on standard error."""
 
@@ -270,12 +318,14 @@ class Settings(_Section):
     pool: Pool = Pool()
     analysis: Analysis = Analysis()
     limits: Limits = Limits()
+    egress: Egress = Egress()
     caps: Caps = Caps()
     bounds: Reach = Reach()
     widest_bounds: WidestReach = WidestReach()
     access: Access = Access()
     retention: Retention = Retention()
     metrics: Metrics = Metrics()
+    repair: Repair = Repair()
     log: Log = Log()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)

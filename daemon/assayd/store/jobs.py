@@ -10,16 +10,19 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
+from assayd.model.report import Case
 from assayd.ports.store import Accepted, Event, Page, Query, Run, Usage
 from assayd.store import expiry, rows, tables
 from assayd.store.access import Access, open_access
 from assayd.store.listing import Statement, listing, page
+from assayd.store.recorder import Recorder, keep
 
 _RUNS = (
     select(func.coalesce(func.max(tables.runs.c.run_number), 0))
@@ -73,8 +76,9 @@ _BY_KEY = select(tables.attempts.c.id).where(
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, recorders: Sequence[Recorder] = ()) -> None:
         self.access = access
+        self._recorders = tuple(recorders)
         self._new_submission = access.insert_or_nothing(tables.submissions)
         self._new_verdict = access.insert_or_nothing(tables.verdicts)
         self._new_events = access.insert_or_nothing(tables.events)
@@ -97,6 +101,8 @@ class DatabaseJobStore:
             connection.execute(_NEW_ATTEMPT, values)
             if labels:
                 connection.execute(_NEW_LABELS, labels)
+            for recorder in self._recorders_of(attempt):
+                keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
 
         return await self.access.write(apply)
@@ -104,9 +110,17 @@ class DatabaseJobStore:
     async def lease(self, run: Run) -> None:
         """Record which container a run gets, durably."""
         values = rows.run_values(run)
-        await self.access.write(lambda connection: connection.execute(_NEW_RUN, values).close())
 
-    async def finish(self, attempt: Attempt, events: Sequence[Event] = ()) -> bool:
+        def apply(connection: Connection) -> None:
+            connection.execute(_NEW_RUN, values)
+            for recorder in self._recorders:
+                keep(connection, "lease", partial(recorder.leased, connection, run))
+
+        await self.access.write(apply)
+
+    async def finish(
+        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+    ) -> bool:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
         verdict = rows.verdict_values(attempt)
         happened = [rows.event_values(event) for event in events]
@@ -116,6 +130,9 @@ class DatabaseJobStore:
                 return False
             if happened:
                 connection.execute(self._new_events, happened)
+            for recorder in self._recorders_of(attempt):
+                write = partial(recorder.finished, connection, attempt, cases, events)
+                keep(connection, "finish", write)
             return True
 
         return await self.access.write(apply)
@@ -128,7 +145,13 @@ class DatabaseJobStore:
 
     async def remove(self, attempt_ids: Sequence[str]) -> None:
         """Forget attempts with all that is on record of them, and submissions that nothing refers to."""
-        await self.access.write(lambda connection: expiry.remove(connection, attempt_ids))
+
+        def apply(connection: Connection) -> None:
+            expiry.remove(connection, attempt_ids)
+            for recorder in self._recorders:
+                keep(connection, "remove", partial(recorder.removed, connection))
+
+        await self.access.write(apply)
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
@@ -187,13 +210,18 @@ class DatabaseJobStore:
         statement = expiry.removable(_ATTEMPT, before).limit(limit).offset(offset)
         return await self.access.read(lambda connection: _attempts(connection, statement))
 
+    def _recorders_of(self, attempt: Attempt) -> Sequence[Recorder]:
+        return [recorder for recorder in self._recorders if recorder.kind == attempt.kind]
+
     async def usage(self) -> Usage:
         """Count the finished attempts, and what their bundles take on disk."""
         return await self.access.read(expiry.usage)
 
 
 @asynccontextmanager
-async def open_jobs(state_dir: Path, database_url: str | None = None) -> AsyncIterator[DatabaseJobStore]:
+async def open_jobs(
+    state_dir: Path, database_url: str | None = None, recorders: Sequence[Recorder] = ()
+) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
 
     Raises:
@@ -201,7 +229,7 @@ async def open_jobs(state_dir: Path, database_url: str | None = None) -> AsyncIt
         StoreError: the database is damaged, newer than this program, or cannot be written.
     """
     async with open_access(state_dir, database_url) as access:
-        yield DatabaseJobStore(access)
+        yield DatabaseJobStore(access, recorders)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -109,6 +110,53 @@ verdicts = Table(
 )
 """How each attempt ended. The attempt is the primary key: one verdict, whoever ran it."""
 
+repairs = Table(
+    "repairs",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("provider", String(64), nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("first_fingerprint", String(64)),
+    Column("first_digest", String(64)),
+    Column("first_cause", String(32)),
+    Column("hint", Text),
+    Column("outcome", String(32)),
+    Column("detail", Text),
+    Column("fallback", Text),
+    Index(None, "attempt_id"),
+    Index("ix_repairs_uid", "uid", "started_at", "id"),
+)
+"""Repairs of failed attempts; `fallback` is JSON."""
+
+repair_fixes = Table(
+    "repair_fixes",
+    metadata,
+    Column("repair_id", String(26), ForeignKey("repairs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("strategy", String(16), nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("passage", Text, nullable=False),
+    Column("patched_code", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("duplicate", Integer, nullable=False),
+    Column("attempt_id", String(26)),
+    Column("verdict", String(16)),
+    Column("cause", String(32)),
+    Column("fingerprint", String(64)),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("took_s", Float, nullable=False),
+)
+"""One row per fix: what failed, why it was changed how, and what came of it."""
+
 events = Table(
     "events",
     metadata,
@@ -157,3 +205,58 @@ batch_items = Table(
     Index("ix_batch_items_run_key", "batch_id", "run_key"),
 )
 """The lines of batches. `attempt_id` is given with the line, before there is such an attempt."""
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("uid", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_pipelines_uid", "uid", "id"),
+)
+"""Pipelines that were submitted; they stay as long as an attempt of theirs does."""
+
+pipeline_steps = Table(
+    "pipeline_steps",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("type", String(8), nullable=False),
+    Column("content", Text, nullable=False),
+    UniqueConstraint("pipeline_id", "position"),
+)
+"""The steps of each pipeline, as they were submitted or repaired last."""
+
+pipeline_attempts = Table(
+    "pipeline_attempts",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Index(None, "pipeline_id"),
+)
+"""Which attempts are of which pipeline."""
+
+execution_logs = Table(
+    "execution_logs",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Column("step_id", Integer, ForeignKey("pipeline_steps.id", ondelete="SET NULL")),
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("run_time", BigInteger),
+    Column("is_successful", Integer, nullable=False),
+    Column("stdout", Text, nullable=False),
+    Column("stderr", Text, nullable=False),
+    Column("exit_code", Integer),
+    Column("execution_time_ms", BigInteger, nullable=False),
+    UniqueConstraint("attempt_id", "position"),
+    Index(None, "pipeline_id"),
+    Index(None, "step_id"),
+)
+"""A row per step that was run, written with its attempt's verdict."""

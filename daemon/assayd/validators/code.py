@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -18,10 +19,12 @@ from assayd.checks import (
     code_result,
     model_answer,
     python_failures,
+    python_normal,
     python_source,
     run_findings,
 )
 from assayd.checks.call_unit import Tried
+from assayd.checks.caps import FINDINGS
 from assayd.checks.code_annotations import RESULT, check_annotations, declarations
 from assayd.checks.code_inputs import awaited, check_inputs
 from assayd.checks.code_result import Wanted, check_result
@@ -30,6 +33,7 @@ from assayd.checks.guest_record import Bound, Value
 from assayd.checks.python_failures import Surroundings
 from assayd.checks.python_source import PythonSource
 from assayd.checks.python_unit import judge_end, never_started, read
+from assayd.checks.repairing import context_of
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding
 from assayd.checks.submitted_file import only_text
@@ -40,6 +44,7 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue, Sample
 from assayd.policies import tighten
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "node.py"
@@ -218,7 +223,7 @@ class Code:
         submitted, source = _code(payload), _parsed(payload)
         if source.tree is None:
             return payload
-        result = next(d for d in declarations(source.tree) if d.name == RESULT)
+        result = declarations(source.tree, {RESULT})[0]
         return PreparedCode.model_construct(
             code=source.text,
             inputs=submitted.inputs,
@@ -275,6 +280,25 @@ class Code:
         headline = _HEADLINES.get(stage, "The code was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
 
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the code again, with what its report says and the inputs that it gets."""
+        inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
+        return context_of(
+            Passage(name="code", language="python", text=model_answer.clean(_code(payload).code).text),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="inputs", text=inputs or "none"),),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the code."""
+        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax tree of the code."""
+        return python_normal.normal_form(model_answer.clean(_code(payload).code).text)
+
 
 def _code(payload: BaseModel) -> CodePayload:
     if not isinstance(payload, CodePayload):
@@ -312,7 +336,7 @@ def _check_annotations(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Findi
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
-    return tuple(check_annotations(source.text, source.tree, _inputs(payload)))
+    return tuple(islice(check_annotations(source.text, source.tree, _inputs(payload)), FINDINGS))
 
 
 def _check_inputs(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
@@ -320,7 +344,8 @@ def _check_inputs(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
-    return tuple(check_inputs(source.text, source.tree, _inputs(payload), _code(payload).requires))
+    found = check_inputs(source.text, source.tree, _inputs(payload), _code(payload).requires)
+    return tuple(islice(found, FINDINGS))
 
 
 def _judge_unit(unit: UnitResult | None, payload: PreparedCode) -> Tried:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.checks import (
     extraction_quality,
     model_answer,
+    python_normal,
     python_security,
     python_signature,
     python_source,
@@ -25,6 +26,7 @@ from assayd.checks.caps import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.checks.extraction_quality import judge_quality
 from assayd.checks.python_signature import Expected, check_signature
 from assayd.checks.python_source import PythonSource
+from assayd.checks.repairing import context_of
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding, grouped
 from assayd.checks.submitted_file import only_text
@@ -34,6 +36,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "extractor.py"
@@ -51,6 +54,9 @@ _PRELOAD = (
     "json", "math", "os.path", "pathlib", "re", "string", "time", "typing", "urllib.parse", "uuid",
 )  # fmt: skip
 """What the default policy allows. Never what a request names: the runner itself imports this."""
+
+_PATHS_TOLD = 20
+"""How many sample paths a request for a fix shows."""
 
 _HEADLINES = {
     "syntax": "The code is not valid Python:",
@@ -230,6 +236,25 @@ class Extractor:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The extractor was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the whole function again, with what its report says and the paths that it is tried on."""
+        paths = "\n".join(_extractor(payload).sample_paths[:_PATHS_TOLD])
+        return context_of(
+            Passage(name=FILENAME, language="python", text=_source(payload).text),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="sample paths", text=paths),),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the code."""
+        return {**payload.model_dump(mode="json"), "code": code}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax tree of the code."""
+        return python_normal.normal_form(_source(payload).text)
 
 
 def _extractor(payload: BaseModel) -> ExtractorPayload:

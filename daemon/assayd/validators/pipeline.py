@@ -19,9 +19,11 @@ from assayd.checks.caps import FINDINGS, shorten
 from assayd.checks.pipeline_errors import Program as Writer
 from assayd.checks.pipeline_payload import Database, PipelinePayload, Step, payload_of_files
 from assayd.checks.pipeline_run import BASH, StepText, judge_database, judge_outputs, judge_step
+from assayd.checks.repairing import context_of, errors_of, without_layout
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding
 from assayd.checks.shell.source import clean
+from assayd.checks.sql import tokens as sql_tokens
 from assayd.checks.work_files import content_of
 from assayd.checks.work_paths import check_paths
 from assayd.errors import RequestError
@@ -30,6 +32,7 @@ from assayd.model.policy import ExecutionPolicy, SqlPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
@@ -54,6 +57,9 @@ _RULES = (
     exec_unit.NOT_EXECUTED_RULE,
     *pipeline_run.RULES,
 )
+
+_HEAD_BYTES = 1024
+"""How much of each file a request for a fix shows."""
 
 _HEADLINES = {
     "parse": "The pipeline cannot be read:",
@@ -198,6 +204,30 @@ class Pipeline:
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
 
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the step that failed again, with what is around it."""
+        submitted = _pipeline(payload)
+        step = _faulty(submitted, report)
+        return context_of(
+            Passage(name=str(step.number), language=step.program.value, text=step.content),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=tuple(_around(submitted, step)),
+            about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the step of that number."""
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        steps = [dict(step) for step in document["steps"]]
+        steps[int(passage) - 1]["content"] = code
+        return {**document, "steps": steps}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the words of all steps."""
+        return b"\n;\n".join(_normal(step) for step in _texts(_pipeline(payload)))
+
 
 def _pipeline(payload: BaseModel) -> PipelinePayload:
     if not isinstance(payload, PipelinePayload):
@@ -208,6 +238,36 @@ def _pipeline(payload: BaseModel) -> PipelinePayload:
 def _texts(submitted: PipelinePayload) -> Iterator[StepText]:
     for number, step in enumerate(submitted.steps, 1):
         yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
+
+
+def _faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
+    """Find the step that the first error is about; errors of steps begin with the step's name."""
+    steps = list(_texts(submitted))
+    for finding in errors_of(report):
+        for step in steps:
+            if str(finding.get("message")).startswith(f"{step.label}:"):
+                return step
+    return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
+
+
+def _around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
+    """Tell what a fix has to fit into: the schema, the heads of the files, the steps before it."""
+    if submitted.database is not None and submitted.database.schema_sql is not None:
+        yield Surrounding(title="tables", text=submitted.database.schema_sql)
+    for path, content in sorted(submitted.files.items()):
+        head = content_of(content)[:_HEAD_BYTES].decode("utf-8", "replace")
+        yield Surrounding(title=f"file {path}", text=head)
+    for before in list(_texts(submitted))[: step.number - 1]:
+        yield Surrounding(title=f"{before.label}, {before.program.value}", text=before.content)
+
+
+def _normal(step: StepText) -> bytes:
+    if step.program is Writer.BASH:
+        return without_layout(step.content, "#")
+    try:
+        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
+    except sql_tokens.NotSql:
+        return without_layout(step.content, "--")
 
 
 def _check_parse(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:

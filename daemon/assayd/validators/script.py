@@ -15,12 +15,21 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from assayd.checks import exec_unit, model_answer, python_failures, python_source, run_findings, work_paths
+from assayd.checks import (
+    exec_unit,
+    model_answer,
+    python_failures,
+    python_normal,
+    python_source,
+    run_findings,
+    work_paths,
+)
 from assayd.checks.call_unit import Tried
 from assayd.checks.caps import shorten
 from assayd.checks.exec_unit import judge_exec
 from assayd.checks.python_failures import Surroundings
 from assayd.checks.python_unit import judge_end, never_started
+from assayd.checks.repairing import context_of, without_layout
 from assayd.checks.retry_context import retry_context
 from assayd.checks.submitted_file import only_text
 from assayd.checks.work_files import FileContent, content_of, payload_of
@@ -31,6 +40,7 @@ from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "script.py"
@@ -191,7 +201,7 @@ class Script:
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=(_unit(submitted, limits),),
+            units=(_unit(submitted, policy, limits),),
             network=policy.network,
             imports=policy.imports,
             files={path: content_of(given) for path, given in submitted.files.items()},
@@ -216,11 +226,48 @@ class Script:
         headline = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
         return retry_context(findings, headline=headline.get(stage, "It failed:"), reminders=_REMINDERS)
 
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the code again, or for the file that is run, with what the report says."""
+        submitted = _script(payload)
+        name, text = _main_text(submitted)
+        python = submitted.code is not None or name.endswith(".py")
+        wanted = Surrounding(title="files that must be there at the end", text="\n".join(submitted.collect))
+        return context_of(
+            Passage(name=name, language="python" if python else "text", text=text),
+            report,
+            instructions=_REMINDERS if python else (),
+            runtime_stages=self.runtime_stages,
+            surroundings=(wanted,) if submitted.collect else (),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the code, or of that file."""
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        if _script(payload).code is not None:
+            return {**document, "code": code}
+        return {**document, "files": {**document.get("files", {}), passage: code}}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax tree of Python, else the words of the text."""
+        name, text = _main_text(_script(payload))
+        python = _script(payload).code is not None or name.endswith(".py")
+        return python_normal.normal_form(text) if python else without_layout(text, "#")
+
 
 def _script(payload: BaseModel) -> ScriptPayload:
     if not isinstance(payload, ScriptPayload):
         raise TypeError(f"not a script's payload: {type(payload).__name__}")
     return payload
+
+
+def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
+    """Give the text that a repair is about: the code, else the file that is run, else the first one."""
+    if submitted.code is not None:
+        return "code", model_answer.clean(submitted.code).text
+    named = [name for name in submitted.files if name in submitted.argv]
+    name = (named or sorted(submitted.files) or [""])[0]
+    content = content_of(submitted.files[name]) if name else b""
+    return name, content.decode("utf-8", "replace")
 
 
 def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
@@ -249,7 +296,8 @@ def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
     return (*answer.findings, *python_source.parse(answer.text).findings, *paths)
 
 
-def _unit(submitted: ScriptPayload, limits: Limits) -> Unit:
+def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
+    """Plan the program. Where imports are judged it must report, since its report holds what was refused."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": {}}
@@ -263,7 +311,7 @@ def _unit(submitted: ScriptPayload, limits: Limits) -> Unit:
         arguments=arguments,
         deadline_s=limits.unit_timeout_s,
         stdin=submitted.stdin.encode("utf-8"),
-        status_decides=True,
+        status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
 
 

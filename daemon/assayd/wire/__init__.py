@@ -18,6 +18,7 @@ from assayd.wire.documents import (
 )
 from assayd.wire.execution import execution_document, joined_output
 from assayd.wire.junit import junit
+from assayd.wire.repairs import repair_document
 from assayd.wire.replay import replay_diff
 from assayd.wire.strict_json import canonical, compact, digest, read_json
 from assayd.wire.submission import MAX_SOURCE_BYTES, PayloadCaps, SubmissionBody, read_submission
@@ -45,6 +46,7 @@ __all__ = [
     "read_event_id",
     "read_json",
     "read_submission",
+    "repair_document",
     "replay_diff",
     "report_document",
     "timestamp",

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from assayd.model.policy import NetworkMode, NetworkPolicy
+from assayd.model.policy import NetworkPolicy
 from assayd.model.run import Captured, Limits, PolicyEvent, RunResult, UnitResult
 from assayd.wire.documents import Document, limits_document, milliseconds
 
@@ -63,7 +63,8 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
         "resource_usage": {**limits_document(limits, network), **_usage(result.units)},
         "imports": _imports(result.units),
         "import_violations": _import_violations(result.units),
-        "network_violations": _network_violations(result.units, network),
+        "network_violations": _network_violations(result.units),
+        "network_attempts": _network_attempts(result.units),
         "container": {
             "id": facts.id,
             "image": facts.image,
@@ -108,7 +109,7 @@ def _usage(units: Sequence[UnitResult]) -> Document:
 
 def _imports(units: Sequence[UnitResult]) -> list[Document]:
     listed: list[Document] = [
-        {"module": event.detail, "line": event.line, "allowed": event.allowed}
+        {"module": event.detail, "file": event.file, "line": event.line, "allowed": event.allowed}
         for event in _distinct(units, kind="import")
     ]
     return listed[:MAX_LISTED]
@@ -116,26 +117,52 @@ def _imports(units: Sequence[UnitResult]) -> list[Document]:
 
 def _import_violations(units: Sequence[UnitResult]) -> list[Document]:
     listed: list[Document] = [
-        {"module": event.detail, "location": "runtime", "line": event.line, "rule": "import.not_allowed"}
+        {
+            "module": event.detail,
+            "location": "runtime",
+            "file": event.file,
+            "line": event.line,
+            "rule": "import.not_allowed",
+        }
         for event in _distinct(units, kind="import")
         if not event.allowed
     ]
     return listed[:MAX_LISTED]
 
 
-def _network_violations(units: Sequence[UnitResult], network: NetworkPolicy) -> list[Document]:
-    allowlist = network.mode is NetworkMode.ALLOWLIST
-    reason = "the host is not on the allowlist" if allowlist else "the policy blocks the network"
+def _network_violations(units: Sequence[UnitResult]) -> list[Document]:
     return [
         {
             **_address(event.detail),
             "blocked": True,  # the container has no network device, whatever the hook did
-            "reason": reason,
-            "rule": "network.not_listed" if allowlist else "network.blocked",
+            "reason": event.reason or "the profile blocks the network",
+            "rule": event.rule or "network.blocked",
         }
         for event in _distinct(units, kind="network")
         if not event.allowed
     ][:MAX_LISTED]
+
+
+def _network_attempts(units: Sequence[UnitResult]) -> list[Document]:
+    """List all that the relay was asked for, in order, the unit's index with each."""
+    asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
+    return [
+        {
+            "unit": index,
+            "host": event.host,
+            "port": event.port,
+            "via": event.via.value,
+            "method": event.method,
+            "allowed": event.allowed,
+            "rule": event.rule,
+            "trouble": event.trouble,
+            "address": event.address,
+            "bytes_up": event.bytes_up,
+            "bytes_down": event.bytes_down,
+            "duration_ms": milliseconds(event.duration_s),
+        }
+        for index, event in asked[:MAX_LISTED]
+    ]
 
 
 def _address(detail: str) -> Document:

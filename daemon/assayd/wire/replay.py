@@ -26,6 +26,7 @@ VOLATILE: Mapping[str, frozenset[str]] = {
             "execution_time_ms",
             "cpu_ms",
             "peak_memory_bytes",
+            "network_attempts",
         }
     ),
     "execution.resource_usage": frozenset(

@@ -15,7 +15,7 @@ Connect = Callable[..., httpx.AsyncClient]
 def app() -> FastAPI:
     """Give one application for all tests of a module; making it takes longer than they do."""
     limits = ApiLimits(body_bytes=2 * 2**20, heartbeat_s=0.01)
-    return create_app(FakeService(), None, access=Access(operators_gid=500), limits=limits)
+    return create_app(FakeService(), None, None, access=Access(operators_gid=500), limits=limits)
 
 
 @pytest.fixture

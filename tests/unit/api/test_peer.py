@@ -1,12 +1,13 @@
 import os
+import select
 import socket
 from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
 
-from assayd.api import Access, Caller, create_app, peer
-from assayd.api.peer import PeerH11, PeerHttpTools, read_caller
+from assayd.api import Access, ApiLimits, Caller, create_app, peer
+from assayd.api.peer import PeerH11, PeerHttpTools, read_caller, with_silence
 from assayd.model.submission import Peer
 from support.fake_service import FakeService
 from support.server import serving
@@ -40,6 +41,13 @@ def test_without_an_operators_group_only_root_is_an_operator() -> None:
     assert not Access().is_operator(caller(1000, 1000))
 
 
+def test_daemons_own_user_and_whoever_is_in_the_operators_group_are_operators() -> None:
+    access = Access(operators_gid=60, own_uid=33)
+    assert access.is_operator(caller(33))
+    assert access.is_operator(caller(1000, 20, 60))
+    assert not access.is_operator(caller(1000, 20))
+
+
 @pytest.mark.parametrize("http", [PeerHttpTools, PeerH11])
 def test_the_kernel_names_the_peer(tmp_path, http) -> None:
     with serving(FakeService(), tmp_path / "s", http=http) as path:
@@ -51,7 +59,7 @@ def test_the_kernel_names_the_peer(tmp_path, http) -> None:
 
 @pytest.mark.parametrize("path_asked", ["/healthz", "/v1/attempts", "/nowhere", "/openapi.json"])
 async def test_a_peer_that_is_not_known_is_turned_away_everywhere(path_asked) -> None:
-    app = create_app(FakeService(), None, access=Access())
+    app = create_app(FakeService(), None, None, access=Access())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://assayd") as client:
         response = await client.get(path_asked)
     assert (response.status_code, response.json()["error"]["code"]) == (403, "peer.not_allowed")
@@ -121,3 +129,46 @@ def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
         assert answers[-1].recv(100).startswith(b"HTTP/1.1 503")
         answers[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert answers[0].recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_client_that_does_not_take_its_answer_is_cut_off(tmp_path) -> None:
+    service = FakeService()
+    service.files = {"large": bytes(2**24)}
+    with serving(service, tmp_path / "s", http=with_silence(0.05)) as path:
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, base_url="http://assayd") as client:
+            attempt = client.post("/v1/attempts?wait_s=5", json=GOOD).json()["id"]
+        with socket.socket(socket.AF_UNIX) as slow:
+            slow.settimeout(10)
+            slow.connect(str(path))
+            slow.sendall(f"GET /v1/attempts/{attempt}/artifacts/large HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            wait_until_cut_off(slow)
+            taken = len(b"".join(iter(lambda: receive(slow), b"")))
+    assert taken < 2**24
+
+
+def wait_until_cut_off(connection: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(connection, select.POLLHUP)
+    assert poll.poll(10_000)
+
+
+def receive(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(2**20)
+    except OSError:
+        return b""
+
+
+def test_body_that_stops_coming_is_answered_and_not_waited_for(tmp_path) -> None:
+    limits = ApiLimits(silence_s=0.05)
+    with (
+        serving(FakeService(), tmp_path / "s", limits=limits) as path,
+        socket.socket(socket.AF_UNIX) as client,
+    ):
+        client.settimeout(10)
+        client.connect(str(path))
+        client.sendall(b"POST /v1/attempts HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        answer = client.recv(2**16)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"too_slow" in answer

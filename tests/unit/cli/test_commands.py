@@ -70,6 +70,15 @@ def test_events_are_lines_or_json(assay, finished, capsys) -> None:
     assert kinds == ["state", "finished"]
 
 
+def test_events_of_all_attempts_name_theirs(assay, service, capsys) -> None:
+    service.scripted_for_all = [("01JTC8ZK5V7777777777777777", "state", {"state": "queued"})]
+    assert assay("events", "--follow") == 0
+    assert capsys.readouterr().out == "01JTC8ZK5V7777777777777777 10:20:30.000 state    state=queued\n"
+    assert assay("events", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["attempt_id"] == "01JTC8ZK5V7777777777777777"
+    assert assay("events", "x", "--follow") == 2
+
+
 def test_cancel_of_a_finished_attempt_is_refused(assay, finished, capsys) -> None:
     assert assay("cancel", finished) == 2
     assert capsys.readouterr().err == "assay: the attempt has its verdict\n"
@@ -136,7 +145,10 @@ def test_a_policy_file_may_build_on_the_operators_own(tmp_path, monkeypatch, cap
 
 def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) -> None:
     assert main(["policy", "check"]) == 0
-    assert capsys.readouterr().out == "all profiles: fine\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "all profiles: fine",
+        "integration_test: the allowlist is empty, every access to the network is refused",
+    ]
     (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))
     assert main(["policy", "check"]) == 1

@@ -53,6 +53,15 @@ def test_long_lists_are_cut_and_say_so() -> None:
     assert f"… and {MAX_CASES} more" in shown
 
 
+def test_of_several_files_the_one_at_fault_is_named() -> None:
+    attempt = golden("failed_at_run")
+    attempt["report"]["findings"][0]["file"] = "adapter.py"
+    attempt["report"]["runtime_results"]["cases"][0]["file"] = "adapter.py"
+    shown = page(attempt)
+    assert "  in adapter.py\n  12 │     quarter" in shown
+    assert "'Q1' (adapter.py line 12)" in shown
+
+
 def test_cases_with_the_same_last_name_are_told_apart() -> None:
     attempt = golden("validated")
     for case, name in zip(

@@ -1,6 +1,5 @@
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -8,8 +7,9 @@ import time
 
 import pytest
 
-from assayd.cli.validate import read_files, read_settings
+from assayd.cli.validate import Request, build_submission, read_files, read_settings
 from assayd.errors import RequestError
+from support.terminal import run_on_terminal
 
 COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -123,12 +123,7 @@ def test_on_a_terminal_progress_is_shown_live(service, socket, source) -> None:
         ("finished", {}),
     ]
     command = [*COMMAND, "--socket", socket, "validate", "extractor", source, "--sample-path", "/a"]
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
-    os.close(theirs)
-    shown = os.read(ours, 2**16).decode()
-    os.close(ours)
+    done, shown = run_on_terminal(command)
     assert done.returncode == 0
     assert "syntax" in shown
     assert "sandbox ▸ 3/5 paths" in shown
@@ -140,6 +135,26 @@ def test_a_folder_stands_for_its_files(tmp_path) -> None:
     (tmp_path / "adapter.py").write_bytes(b"a")
     (tmp_path / "tests" / "test_adapter.py").write_bytes(b"b")
     assert read_files([tmp_path]) == {"adapter.py": b"a", "tests/test_adapter.py": b"b"}
+
+
+def test_a_link_in_a_folder_is_refused(tmp_path) -> None:
+    (tmp_path / "adapter.py").write_bytes(b"a")
+    (tmp_path / "key.txt").symlink_to("/etc/hostname")
+    with pytest.raises(RequestError, match="symbolic link"):
+        read_files([tmp_path])
+
+
+def test_a_module_is_submitted_as_a_folder(tmp_path) -> None:
+    (tmp_path / "manifest.yaml").write_text("category: weather\nplatform: open_meteo\n")
+    (tmp_path / "adapter.py").write_text("x = 1\n")
+    nothing = {"input": None, "sample_paths": (), "policy": None, "settings": (), "labels": (), "options": ()}
+    assert build_submission(Request(kind="module", files=[tmp_path], **nothing)) == {
+        "kind": "module",
+        "payload": {
+            "manifest": {"category": "weather", "platform": "open_meteo"},
+            "files": {"adapter.py": "x = 1\n"},
+        },
+    }
 
 
 def test_two_files_of_one_name_are_refused(tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,17 @@ from assayd.guest.outputs import Collector
 
 
 def collect(
-    folder: Path, *patterns: str, max_files: int = 10, max_bytes: int = 10_000
+    folder: Path,
+    *patterns: str,
+    max_files: int = 10,
+    max_bytes: int = 10_000,
+    known: Mapping[str, bytes] | None = None,
 ) -> tuple[dict[str, bytes], list[str]]:
     """Give the collected files, and the reasons for what was dropped."""
     root = os.open(folder, os.O_RDONLY)
     found: dict[str, bytes] = {}
     try:
-        collector = Collector(root, patterns, max_files=max_files, max_bytes=max_bytes, known={})
+        collector = Collector(root, patterns, max_files=max_files, max_bytes=max_bytes, known=known or {})
         for piece in collector.collect():
             assert (piece.path in found) == piece.append
             found[piece.path] = found.get(piece.path, b"") + piece.content
@@ -143,3 +148,18 @@ def test_reasons_are_capped(tmp_path: Path) -> None:
 
 def test_nothing_declared_reads_nothing(folder: Path) -> None:
     assert collect(folder) == ({}, [])
+
+
+def test_what_a_pattern_takes_back_stays(folder: Path) -> None:
+    (folder / "logs/link").symlink_to("/etc/passwd")
+
+    assert collect(folder, "**", "!logs/**", "!b.*") == ({"a.txt": b"a.txt"}, [])
+
+
+def test_files_that_are_as_they_were_laid_stay(folder: Path) -> None:
+    known = {"a.txt": b"a.txt", "b.csv": b"other", "logs/run.log": b"longer than it is", "gone": b""}
+    (folder / "a.txt").chmod(0)
+
+    found, _ = collect(folder, "**", known=known)
+
+    assert list(found) == ["b.csv", "logs/deep/more.log", "logs/run.log"]

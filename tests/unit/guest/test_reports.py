@@ -8,6 +8,7 @@ from assayd.guest.frames import encode
 from assayd.guest.reports import MAX_EVENTS, Reports
 
 EVENT = {"type": "event", "kind": "open", "detail": "/x", "allowed": False, "enforced": True, "line": 3}
+EVENT |= {"file": "given.py"}
 
 
 def result(body: bytes, *, last: bool = True) -> bytes:

@@ -28,6 +28,8 @@ def judge(program: bytes, number: int, *arguments: int, architecture: int = X86)
         match code:
             case 0x20:
                 accumulator = words[operand // 4]
+            case 0x54:
+                accumulator &= operand
             case 0x06:
                 return ALLOWED if operand == 0x7FFF0000 else operand & 0xFFFF
             case _:
@@ -58,7 +60,15 @@ ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
         ("clone of a thread", 56, (0x3D0F00,), None, None),
         ("clone with a user namespace", 56, (0x10000000 | 17,), errno.EPERM, errno.EPERM),
         ("socket AF_UNIX", 41, (socket.AF_UNIX,), errno.EPERM, errno.EPERM),
-        ("socket AF_INET", 41, (socket.AF_INET,), errno.EPERM, None),
+        ("socket TCP", 41, (socket.AF_INET, socket.SOCK_STREAM, 0), errno.EPERM, None),
+        ("socket TCP by name", 41, (2, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, 6), errno.EPERM, None),
+        ("socket UDP", 41, (socket.AF_INET, socket.SOCK_DGRAM, 0), errno.EPERM, errno.EPERM),
+        ("socket raw", 41, (socket.AF_INET, socket.SOCK_RAW, 6), errno.EPERM, errno.EPERM),
+        ("socket SCTP", 41, (socket.AF_INET, socket.SOCK_STREAM, 132), errno.EPERM, errno.EPERM),
+        ("setsockopt SO_RCVBUF", 54, (3, socket.SOL_SOCKET, socket.SO_RCVBUF), None, errno.EPERM),
+        ("setsockopt SO_SNDBUF", 54, (3, socket.SOL_SOCKET, socket.SO_SNDBUF), None, errno.EPERM),
+        ("setsockopt SO_KEEPALIVE", 54, (3, socket.SOL_SOCKET, socket.SO_KEEPALIVE), None, None),
+        ("setsockopt of TCP", 54, (3, socket.IPPROTO_TCP, socket.SO_RCVBUF), None, None),
         ("socket AF_INET6", 41, (socket.AF_INET6,), errno.EPERM, errno.EPERM),
         ("socketpair AF_UNIX", 53, (socket.AF_UNIX,), None, None),
         ("socketpair AF_TIPC", 53, (30,), errno.EPERM, errno.EPERM),
@@ -70,6 +80,14 @@ ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
         ("setpriority of the user", 141, (2, 0), errno.EPERM, errno.EPERM),
         ("sched_setaffinity of another", 203, (1,), errno.EPERM, errno.EPERM),
         ("kill", 62, (1, 9), None, None),
+        ("close of the report pipe", 3, (3,), errno.EPERM, None),
+        ("close of another", 3, (4,), None, None),
+        ("dup2 onto the report pipe", 33, (1, 3), errno.EPERM, None),
+        ("dup2 from the report pipe", 33, (3, 1), None, None),
+        ("dup3 onto the report pipe", 292, (1, 3), errno.EPERM, None),
+        ("close_range over the report pipe", 436, (2, 100), errno.ENOSYS, None),
+        ("close_range of the report pipe", 436, (3, 3), errno.ENOSYS, None),
+        ("close_range above it", 436, (4, 100), None, None),
         ("x32 read", 0x40000000, (), errno.ENOSYS, errno.ENOSYS),
     ],
 )
@@ -91,6 +109,8 @@ def test_another_architecture_has_no_calls() -> None:
         (220, (17,), None),
         (198, (2,), errno.EPERM),
         (117, (), errno.EPERM),
+        (57, (3,), errno.EPERM),
+        (24, (1, 3), errno.EPERM),
     ],
 )
 def test_numbers_of_arm(number: int, arguments: tuple[int, ...], result: int | None) -> None:

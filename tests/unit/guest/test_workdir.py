@@ -132,3 +132,38 @@ def test_directory_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory
     work.lay("a.txt", b"content")
 
     assert (folder / "a.txt").read_bytes() == b"content"
+
+
+def test_folder_is_made_once_and_keeps_what_is_in_it(folder: Path, work: WorkDirectory) -> None:
+    work.make("data/deep")
+    (folder / "data/deep/a").write_text("a")
+    work.make("data/deep")
+
+    assert (folder / "data/deep/a").read_text() == "a"
+
+
+def test_file_is_read_up_to_a_size(folder: Path, work: WorkDirectory) -> None:
+    work.lay("x/a", b"12345")
+
+    assert (work.read("x/a", 5), work.read("x/a", 4)) == (b"12345", None)
+
+
+def test_what_is_no_plain_file_is_not_read(folder: Path, work: WorkDirectory) -> None:
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+
+    with pytest.raises(OSError, match="symbolic links"):
+        work.read("link", 10**6)
+    assert work.read("pipe", 10**6) is None
+    with pytest.raises(IsADirectoryError):
+        work.read("folder", 10**6)
+
+
+def test_name_is_removed_whatever_it_is(folder: Path, work: WorkDirectory) -> None:
+    work.lay("full/a/b", b"x")
+    (folder / "link").symlink_to("full")
+    for name in ("full", "link", "nothing"):
+        work.remove(name)
+
+    assert list(folder.iterdir()) == []

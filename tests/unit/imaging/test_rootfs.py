@@ -6,14 +6,14 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.rootfs import furnish, place_guest, prune
+from assayd.imaging.rootfs import furnish, place_guest, place_library, prune
 
 
 def recipe(**changes: object) -> Recipe:
     values: dict[str, object] = {
         "name": "sample", "description": "", "packages": (), "executables": ("usr/bin/kept",), "drop": (),
         "links": (), "environment": (), "python": None, "python_path": (), "guest": False, "ca_bundle": False,
-        "entrypoint": ("/usr/bin/kept",), "digest": "sha256:0",
+        "entrypoint": ("/usr/bin/kept",), "digest": "sha256:0", "library_folder": None,
     }  # fmt: skip
     return Recipe(**(values | changes))  # type: ignore[arg-type]
 
@@ -99,3 +99,16 @@ def test_guest_code_is_copied_without_anything_else(
     folder = root / "usr/lib/python3.11/assayd_guest"
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     assert files == ["__main__.py", "programs/call.py"]
+
+
+def test_library_of_the_operator_is_copied_as_files_without_their_modes(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    library = tmp_path_factory.mktemp("library")
+    place(library, "core.fs", b": x ;")
+    place(library, "inner/other.fs", b": y ;")
+    place_library(library, root, "usr/share/fifth/lib")
+    files = sorted(path for path in (root / "usr/share/fifth/lib").rglob("*") if path.is_file())
+    assert [path.name for path in files] == ["core.fs"]
+    assert files[0].read_bytes() == b": x ;"
+    assert not files[0].stat().st_mode & 0o111

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd.model.policy import Bounds, Range
+from assayd.model.policy import Bounds, HttpRule, Range
 from assayd.policies import PolicySet, load_policies, require_enforceable
 from assayd.tomlfile import FileError
 
@@ -102,16 +102,18 @@ def test_unknown_category_is_refused_with_its_line(load: Load) -> None:
         load(a="[imports]\n# which\ncategories = ['standard_libs']\n")
 
 
-def test_allowlist_with_hosts_loads_but_is_refused_at_use(load: Load) -> None:
+def test_allowlist_with_hosts_is_refused_at_use_when_the_relay_is_switched_off(load: Load) -> None:
     policy = load(a="[network]\nmode = 'allowlist'\nhosts = ['API.Example.org.']\n").get("a")
     assert policy.network.hosts == {"api.example.org"}
-    with pytest.raises(RequestError, match="no egress relay") as caught:
-        require_enforceable(policy)
+    require_enforceable(policy)
+    with pytest.raises(RequestError, match="switched off") as caught:
+        require_enforceable(policy, egress=False)
     assert caught.value.code == "policy.unenforceable"
 
 
 @pytest.mark.parametrize(
-    "host", ["10.0.0.1", "0x7f000001", "a b", "http://x.org", "x.org:443", "[::1]", "", "*.x.org"]
+    "host",
+    ["10.0.0.1", "0x7f000001", "a b", "http://x.org", "x.org:443", "[::1]", "", ".", "*.x.org", "straße.de"],
 )
 def test_host_that_is_not_a_name_is_refused(load: Load, host: str) -> None:
     with pytest.raises(FileError, match=r"a\.toml:2: \[network\] hosts"):
@@ -127,7 +129,8 @@ def test_check_of_a_good_file_finds_nothing(load: Load, tmp_path: Path) -> None:
 
 
 def test_check_of_a_file_finds_what_cannot_be_enforced(load: Load, folder: Path) -> None:
-    policies = load(default="")
+    load(default="")
+    policies = load_policies([folder], egress=False)
     path = folder / "new.toml"
     path.write_text("[network]\nmode = 'allowlist'\nhosts = ['x.org']\n")
     assert [p.line for p in policies.check_file(path)] == [3]
@@ -149,3 +152,76 @@ def test_reload_with_a_broken_file_keeps_what_was_loaded(load: Load, folder: Pat
     with pytest.raises(FileError):
         policies.reload()
     assert policies.get("default").resources.timeout_s == 7
+
+
+HTTP = "[network]\nmode = 'allowlist'\nhosts = ['a.org']\nports = [80]\n"
+
+
+def test_host_with_a_rule_is_listed_by_it(load: Load) -> None:
+    rule = "[network.http.'B.org']\nmethods = ['GET']\npaths = ['/x', '/y/']\n"
+    network = load(a=HTTP + rule).get("a").network
+
+    assert network.hosts == {"a.org", "b.org"}
+    assert network.http == {"b.org": HttpRule(methods=frozenset({"GET"}), paths=frozenset({"/x", "/y/"}))}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "methods = ['get']",
+        "methods = ['CONNECT']",
+        "methods = []",
+        "paths = []",
+        "paths = ['x']",
+        "paths = ['/a/../b']",
+        "paths = ['/a?b']",
+        "method = ['GET']",
+    ],
+)
+def test_rule_that_means_nothing_is_refused_with_its_line(load: Load, rule: str) -> None:
+    with pytest.raises(FileError) as caught:
+        load(a=f"{HTTP}[network.http.'b.org']\n{rule}\n")
+    assert [p.line for p in caught.value.problems] == [6]
+
+
+@pytest.mark.parametrize("entry", ["b.org", ".org"])
+def test_rule_of_a_host_that_is_listed_without_one_is_refused(load: Load, entry: str) -> None:
+    text = f"[network]\nmode = 'allowlist'\nhosts = ['{entry}']\n[network.http.'b.org']\nmethods = ['GET']\n"
+    with pytest.raises(FileError, match=r"a\.toml:4: .*restricts nothing"):
+        load(a=text)
+
+
+def test_rule_of_a_child_replaces_that_of_its_parent_and_a_listing_frees_the_host(load: Load) -> None:
+    rule = "[network.http.'b.org']\nmethods = ['GET']\n"
+    policies = load(
+        parent=HTTP + rule,
+        other="extends = 'parent'\n[network.http.'b.org']\nmethods = ['PUT']\n",
+        free="extends = 'parent'\n[network]\nhosts = ['b.org']\n",
+    )
+    assert policies.get("other").network.http["b.org"].methods == {"PUT"}
+    assert policies.get("free").network.http == {}
+
+
+def test_contract_of_adapters_is_replaced_list_by_list_and_forbidden_names_add_up(load: Load) -> None:
+    policies = load(
+        base='[adapter]\nmethods = ["a", "b"]\nmodules = ["one.two"]\nforbidden = ["os.kill"]\n',
+        own='extends = "base"\n[adapter]\nmethods = ["c"]\nforbidden = ["eval"]\n',
+        plain="",
+    )
+    own = policies.get("own").adapter
+    assert (own.methods, own.modules, own.forbidden) == (("c",), ("one.two",), {"os.kill", "eval"})
+    assert own.decorators == ("register_adapter",)
+    assert policies.get("plain").adapter.methods == ("fetch_raw", "transform", "get_schema")
+    assert policies.get("own").digest != policies.get("base").digest
+
+
+def test_contract_of_adapters_that_cannot_be_is_told_with_its_line(load: Load) -> None:
+    text = '[adapter]\nmethods = ["a b"]\ndecorators = []\nmodules = ["a..b"]\ncolour = "red"\n'
+    with pytest.raises(FileError) as caught:
+        load(bad=text)
+    assert [(p.line, p.key) for p in sorted(caught.value.problems, key=lambda p: p.line or 0)] == [
+        (2, "adapter.methods"),
+        (3, "adapter.decorators"),
+        (4, "adapter.modules"),
+        (5, "adapter.colour"),
+    ]

@@ -5,12 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from assayd.model.policy import (
+    AdapterContract,
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies import PolicySet, merge
@@ -136,3 +139,36 @@ def test_equal_values_have_an_equal_digest_whatever_the_name(load: Load) -> None
     policies = load(a="", b="description = 'other'\n", c="[resources]\ntimeout_s = 29\n")
     assert policies.get("a").digest == policies.get("b").digest
     assert policies.get("a").digest != policies.get("c").digest
+
+
+def listed(*hosts: str, **http: HttpRule) -> ExecutionPolicy:
+    rules = {name.replace("_", "."): rule for name, rule in http.items()}
+    return policy(network=NetworkPolicy(hosts=frozenset({*hosts, *rules}), http=rules))
+
+
+def test_merge_unites_rules_of_hosts_and_drops_those_that_one_policy_does_without() -> None:
+    get, put = HttpRule(methods=frozenset({"GET"})), HttpRule(methods=frozenset({"PUT"}))
+    below = HttpRule(methods=frozenset({"GET"}), paths=frozenset({"/x/"}))
+    first = listed("free.org", a_org=get, b_org=below, free_org=get)
+    second = listed("free.org", a_org=put, c_org=get)
+
+    assert merge(first, second).network.http == {
+        "a.org": HttpRule(methods=frozenset({"GET", "PUT"})),
+        "b.org": below,
+        "c.org": get,
+    }
+    assert merge(first, second).network == merge(second, first).network
+
+
+def test_merge_allows_as_much_sql_as_either() -> None:
+    one = policy(sql=SqlPolicy(max_bytes=1, max_statements=9, max_rows=1, max_cell_chars=9))
+    two = policy(sql=SqlPolicy(max_bytes=2, max_statements=3, max_rows=4, max_cell_chars=5))
+    assert merge(one, two).sql == SqlPolicy(max_bytes=2, max_statements=9, max_rows=4, max_cell_chars=9)
+
+
+def test_merge_of_contracts_accepts_either_decorator_and_asks_for_all_methods() -> None:
+    one = policy(adapter=AdapterContract(decorators=("a",), methods=("m",), forbidden=frozenset({"eval"})))
+    two = policy(adapter=AdapterContract(decorators=("b",), methods=("n",), forbidden=frozenset({"exec"})))
+    united = merge(one, two).adapter
+    assert (united.decorators, united.methods, united.forbidden) == (("a", "b"), ("m", "n"), {"eval", "exec"})
+    assert merge(one, two).digest == merge(two, one).digest

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import (
     ExecutionPolicy,
+    HttpRule,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -48,6 +50,7 @@ def test_tighter_attempt_deadline_holds_for_units_too() -> None:
         ({"resources": {"unit_timeout_s": 30.5}}, "overrides.resources.unit_timeout_s"),
         ({"resources": {"memory_mb": 257}}, "overrides.resources.memory_mb"),
         ({"resources": {"max_processes": 5}}, "overrides.resources.max_processes"),
+        ({"sql": {"max_rows": 1001}}, "overrides.sql.max_rows"),
         ({"network": {"hosts": ["a.org", "c.org"]}}, "overrides.network.hosts"),
         ({"network": {"ports": [80]}}, "overrides.network.ports"),
         ({"network": {"connect_timeout_s": 6}}, "overrides.network.connect_timeout_s"),
@@ -122,8 +125,8 @@ def test_value_of_the_wrong_shape_is_refused(overrides: Mapping[str, object]) ->
 
 def test_blocking_the_network_makes_an_allowlist_profile_enforceable() -> None:
     with pytest.raises(RequestError):
-        require_enforceable(BASE)
-    require_enforceable(tighten(BASE, {"network": {"mode": "blocked"}}))
+        require_enforceable(BASE, egress=False)
+    require_enforceable(tighten(BASE, {"network": {"mode": "blocked"}}), egress=False)
 
 
 def test_denied_names_add_up_and_are_enforced() -> None:
@@ -150,3 +153,80 @@ def test_more_than_a_frame_can_carry_is_refused(field: str, names: list[str]) ->
     with pytest.raises(RequestError) as caught:
         tighten(BASE, {"imports": {field: names}})
     assert (caught.value.code, caught.value.field) == ("override.type", f"overrides.imports.{field}")
+
+
+WIDE = replace(
+    BASE,
+    network=NetworkPolicy(
+        mode=NetworkMode.ALLOWLIST,
+        hosts=frozenset({".example.org", "a.example.org", "b.org"}),
+        http={"b.org": HttpRule(methods=frozenset({"GET", "PUT"}), paths=frozenset({"/v1/"}))},
+    ),
+)
+
+
+def test_hosts_can_be_narrowed_to_names_below_an_entry() -> None:
+    asked = ["X.example.org", ".deep.example.org", "b.org"]
+    network = tighten(WIDE, {"network": {"hosts": asked}}).network
+
+    assert network.hosts == {"x.example.org", ".deep.example.org", "b.org"}
+    assert network.http == WIDE.network.http
+
+
+def test_methods_and_paths_can_be_narrowed() -> None:
+    rules = {"b.org": {"methods": ["GET"], "paths": ["/v1/x"]}, "a.example.org": {"methods": ["HEAD"]}}
+    network = tighten(WIDE, {"network": {"http": rules}}).network
+
+    assert network.http == {
+        "b.org": HttpRule(methods=frozenset({"GET"}), paths=frozenset({"/v1/x"})),
+        "a.example.org": HttpRule(methods=frozenset({"HEAD"})),
+    }
+
+
+def test_name_below_an_entry_keeps_the_entrys_rule() -> None:
+    rule = HttpRule(methods=frozenset({"GET"}))
+    policy = replace(WIDE, network=replace(WIDE.network, hosts=frozenset({".c.org"}), http={".c.org": rule}))
+
+    assert tighten(policy, {"network": {"hosts": ["a.c.org"]}}).network.http == {"a.c.org": rule}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"hosts": ["example.org"]}, "hosts"),
+        ({"hosts": [".org"]}, "hosts"),
+        ({"http": {"b.org": {"methods": ["POST"]}}}, "http.b.org.methods"),
+        ({"http": {"b.org": {"paths": ["/"]}}}, "http.b.org.paths"),
+        ({"http": {"b.org": {"paths": ["/v1/../"]}}}, "http.b.org.paths"),
+        ({"http": {"c.org": {}}}, "http.c.org"),
+        ({"hosts": ["b.org"], "http": {"a.example.org": {}}}, "http.a.example.org"),
+    ],
+)
+def test_hosts_methods_and_paths_cannot_be_widened(asked: Mapping[str, object], field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(WIDE, {"network": asked})
+    assert (caught.value.code, caught.value.field) == ("override.wider", f"overrides.network.{field}")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"hosts": ["10.0.0.1"]},
+        {"http": []},
+        {"http": {"b.org": {"methods": []}}},
+        {"http": {"b.org": {"paths": [1]}}},
+        {"http": {"b.org": {"paths": ["/v1/" + "x" * 300]}}},
+    ],
+)
+def test_rules_of_the_wrong_shape_are_refused(asked: Mapping[str, object]) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten(WIDE, {"network": asked})
+    assert caught.value.code == "override.type"
+
+
+def test_sql_of_a_step_can_be_bounded_more_tightly() -> None:
+    tightened = tighten(BASE, {"sql": {"max_rows": 5, "max_statements": 2}})
+
+    assert (tightened.sql.max_rows, tightened.sql.max_statements) == (5, 2)
+    assert tightened.sql.max_bytes == BASE.sql.max_bytes
+    assert tightened.digest != BASE.digest

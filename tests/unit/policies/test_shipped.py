@@ -75,3 +75,11 @@ def test_every_shipped_profile_is_described_in_plain_json(shipped: PolicySet) ->
         assert json.loads(json.dumps(described)) == described
         assert described["digest"] == policy.digest
         assert policy.description
+
+
+def test_module_validation_states_the_contract_of_adapters(shipped: PolicySet) -> None:
+    adapter = shipped.get("module_validation").adapter
+    assert adapter.decorators == ("register_adapter",)
+    assert adapter.methods == ("fetch_raw", "transform", "get_schema")
+    assert {"os._exit", "os.write", "sys.modules", "importlib"} <= adapter.forbidden
+    assert shipped.get("extended").adapter == shipped.get("integration_test").adapter == adapter

@@ -16,6 +16,7 @@ from assayd.sandbox.house import House
 from assayd.sandbox.images import Images
 from assayd.sandbox.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
+from support.sandboxes import no_way_out
 
 from .test_warm import IMAGE, polite_guest, running, until
 
@@ -45,6 +46,7 @@ async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
             images=Images(engine, Path(assayd.guest.__file__).parent),
             clock=SystemClock(),
             seccomp="{}",
+            egress=no_way_out(),
         )
         reaper = Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget)
         house = House(

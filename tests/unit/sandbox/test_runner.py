@@ -193,3 +193,33 @@ async def test_a_wait_status_of_no_end_breaks_the_protocol(status: int):
 
     _, _, end, detail = await hold(reply)
     assert (end, detail) == (RunEnd.PROTOCOL, "unit_end.wait_status is not that of an end")
+
+
+async def test_a_unit_that_fails_is_the_last_where_the_spec_says_so():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] == "unit":
+            return [encode({"type": "started", "unit": 0}), unit_end(0, wait_status=256)]
+        return [BYE] if header["type"] == "finish" else []
+
+    conversation, duplex, end, _ = await hold(reply, replace(SPEC, stop_on_failure=True))
+    assert end is RunEnd.FINISHED
+    assert [header["type"] for header in duplex.sent] == ["begin", "unit", "finish"]
+    assert len(conversation.units) == 1
+
+
+async def test_a_unit_brings_its_files_and_leaves_its_output_for_the_next():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] == "unit":
+            index = int(str(header["unit"]))
+            out = encode({"type": "output", "unit": index, "stream": "stdout", "part": "head"}, b"said")
+            return [out, *good_unit(index)[:-1], unit_end(index, stdout_bytes=4)]
+        return [BYE] if header["type"] == "finish" else []
+
+    units = tuple(
+        replace(unit, files={f"scripts/{unit.name}": b"text"}, log=f"logs/{unit.name}") for unit in SPEC.units
+    )
+    _, duplex, _, _ = await hold(reply, replace(SPEC, units=units, database=b"db", stop_on_failure=True))
+    assert [header.get("path", header["type"]) for header in duplex.sent] == [
+        "begin", "database", "scripts/a", "unit", "logs/a.out", "logs/a.err", "scripts/b", "unit",
+        "logs/b.out", "logs/b.err", "finish",
+    ]  # fmt: skip

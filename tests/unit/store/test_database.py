@@ -5,19 +5,24 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from assayd.errors import StoreError
 from assayd.store.database import FILE, HEAD, open_database
+from assayd.store.jobs import open_jobs
 from assayd.store.migrations import configuration
 from assayd.store.tables import metadata
+
+Make = Any  # the fixture's class; test folders are not a package
 
 
 def refusal(folder: Path) -> StoreError:
@@ -37,9 +42,32 @@ def test_migrations_come_to_the_tables(tmp_path: Path) -> None:
     database.close()
 
 
+async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_it(
+    tmp_path: Path, make: Make
+) -> None:
+    async with open_jobs(tmp_path) as jobs:
+        await jobs.accept(make.attempt(1), b"{}", idempotency_key="k")
+        await jobs.accept(make.attempt(2), b"{}")
+        await jobs.finish(make.finished(1), [make.event()])
+    database = open_database(tmp_path)
+    with database.writing.begin() as connection:
+        config = configuration()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        assert not inspect(connection).has_table("batches")
+    database.close()
+
+    async with open_jobs(tmp_path) as jobs:
+        assert await jobs.get(make.attempt(1).id) == make.finished(1)
+        assert [attempt.id for attempt in await jobs.unfinished()] == [make.attempt(2).id]
+        assert await jobs.events(make.attempt(1).id) == [make.event()]
+        usage = await jobs.usage()
+        assert (usage.attempts, usage.disk_bytes) == (1, 4096)
+
+
 def test_tables_have_types_that_postgresql_has() -> None:
     statements = [str(CreateTable(t).compile(dialect=postgresql.dialect())) for t in metadata.sorted_tables]
-    assert len(statements) == 8
+    assert len(statements) == 14
     assert all("CREATE TABLE" in statement for statement in statements)
 
 

@@ -1,9 +1,22 @@
 import signal
+from dataclasses import replace
 
 import pytest
 
-from assayd.model.policy import NetworkMode, NetworkPolicy
-from assayd.model.run import Captured, Cause, Limits, Outcome, PolicyEvent, RunEnd, RunResult, UnitResult
+from assayd.model.policy import NetworkPolicy
+from assayd.model.run import (
+    Captured,
+    Cause,
+    Limits,
+    NetworkEvent,
+    Outcome,
+    PolicyEvent,
+    RunEnd,
+    RunResult,
+    UnitResult,
+    Via,
+    refusal_of,
+)
 from assayd.wire import execution_document, joined_output
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=64 * 2**20, max_processes=1)
@@ -15,8 +28,9 @@ def unit(status: int | None = 0, *, outcome: Outcome = GOOD, **fields: object) -
     return UnitResult(name="u", wait_status=status, outcome=outcome, **fields)  # type: ignore[arg-type]
 
 
-def execution(*units: UnitResult, network: NetworkPolicy = NetworkPolicy()) -> dict[str, object]:  # noqa: B008
-    return execution_document(RunResult(units=units, end=RunEnd.FINISHED), limits=LIMITS, network=network)
+def execution(*units: UnitResult) -> dict[str, object]:
+    run = RunResult(units=units, end=RunEnd.FINISHED)
+    return execution_document(run, limits=LIMITS, network=NetworkPolicy())
 
 
 @pytest.mark.parametrize(
@@ -55,14 +69,20 @@ def test_joined_output_over_the_cap_keeps_head_and_tail() -> None:
 
 def test_imports_of_several_units_are_listed_once() -> None:
     event = PolicyEvent(kind="import", detail="json", allowed=True, enforced=True, line=1)
-    refused = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True, line=2)
+    refused = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True, file="adapter.py", line=2)
     document = execution(unit(events=(event, refused)), unit(events=(event, refused)))
     assert document["imports"] == [
-        {"module": "json", "line": 1, "allowed": True},
-        {"module": "os", "line": 2, "allowed": False},
+        {"module": "json", "file": None, "line": 1, "allowed": True},
+        {"module": "os", "file": "adapter.py", "line": 2, "allowed": False},
     ]
     assert document["import_violations"] == [
-        {"module": "os", "location": "runtime", "line": 2, "rule": "import.not_allowed"}
+        {
+            "module": "os",
+            "location": "runtime",
+            "file": "adapter.py",
+            "line": 2,
+            "rule": "import.not_allowed",
+        }
     ]
 
 
@@ -81,8 +101,22 @@ def test_a_refused_connection_is_listed_with_host_and_port(detail: str, host: st
     assert (violation["host"], violation["port"], violation["rule"]) == (host, port, "network.blocked")
 
 
-def test_a_host_off_the_allowlist_names_that_rule() -> None:
-    event = PolicyEvent(kind="network", detail="a.example:443", allowed=False, enforced=True)
-    document = execution(unit(events=(event,)), network=NetworkPolicy(mode=NetworkMode.ALLOWLIST))
-    (violation,) = document["network_violations"]  # type: ignore[misc]
-    assert violation["rule"] == "network.not_listed"
+def test_what_the_relay_was_asked_for_is_listed_and_what_it_refused_is_a_violation_too() -> None:
+    asked = NetworkEvent(
+        host="a.example", port=443, via=Via.TLS, allowed=False, rule="network.not_listed", reason="not listed"
+    )
+    served = replace(asked, host="b.example", allowed=True, rule="network.listed", address="192.0.2.1")
+    refusal = refusal_of(asked, enforced=True)
+    document = execution(unit(), unit(events=(refusal,), network=(served, asked)))
+
+    assert document["network_violations"] == [
+        {
+            "host": "a.example",
+            "port": 443,
+            "blocked": True,
+            "reason": "not listed",
+            "rule": "network.not_listed",
+        }
+    ]
+    listed = [(a["unit"], a["host"], a["allowed"], a["address"]) for a in document["network_attempts"]]  # type: ignore[attr-defined]
+    assert listed == [(1, "b.example", True, "192.0.2.1"), (1, "a.example", False, None)]

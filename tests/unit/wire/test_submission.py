@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import RequestError
 from assayd.ports.validator import Validator
+from assayd.validators import all_validators
 from assayd.wire import read_submission
 
 
@@ -113,3 +114,22 @@ def test_a_refusal_does_not_repeat_the_value() -> None:
 
 def test_several_faults_are_counted() -> None:
     assert "(and 1 more)" in refusal(body(payload={"code": 1, "extra": 2})).message
+
+
+def test_labels_that_a_payload_implies_are_added_and_given_ones_win() -> None:
+    payload = {
+        "manifest": {"category": "weather", "platform": "No Label"},
+        "files": {"adapter.py": "x = 1\n"},
+    }
+    given = {"category": "mine", "run": "7"}
+    plain = {"kind": "module", "payload": payload}
+    assert read_submission(json.dumps(plain).encode(), all_validators()).labels == {"category": "weather"}
+    read = read_submission(json.dumps({**plain, "labels": given}).encode(), all_validators())
+    assert (read.labels, json.loads(read.document)["labels"]) == (given, given)
+
+
+def test_a_file_over_the_cap_is_too_large() -> None:
+    large = {"kind": "module", "payload": {"manifest": {}, "files": {"adapter.py": "#" * (2**20 + 1)}}}
+    with pytest.raises(RequestError) as refused:
+        read_submission(json.dumps(large).encode(), all_validators())
+    assert (refused.value.code, refused.value.field) == ("too_large", "payload.files.adapter.py")

@@ -19,7 +19,7 @@ from assayd.checks.shell.words import literal, values_of
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>\[.*\]|\+?=.*|\[.*\]\+?=.*)?", re.DOTALL)
 _BEGINNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?=\[|\+?=)")
-HIDDEN = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{[^}]*@P)")
+HIDDEN = re.compile(r"\[[^\[\]]*(?:\$\(|`|\$\{[^}]*@P)")
 """A subscript that runs a command when arithmetic, unset, test -v, printf -v or read look at it."""
 
 

@@ -1,12 +1,14 @@
 r"""The rules on awk programs: nothing is run, loaded or written outside.
 
-awk '{ system("ls") }' f            awk.execute
-awk '{ print | "sort" }' f          awk.execute
-awk '@load "fork"' f                awk.load
-awk '{ f = "x"; @f() }' f           awk.load
-awk '{ print > "/etc/x" }' f        path.outside
-awk "{ print \$$n }" f              awk.dynamic     (n is not known beforehand)
-awk '{ print "x }' f                awk.unreadable
+One bad line for each rule:
+
+    awk '{ system("ls") }' f            awk.execute
+    awk '{ print | "sort" }' f          awk.execute
+    awk '@load "fork"' f                awk.load
+    awk '{ f = "x"; @f() }' f           awk.load
+    awk '{ print > "/etc/x" }' f        path.outside
+    awk "{ print \$$n }" f              awk.dynamic     (n is not known beforehand)
+    awk '{ print "x }' f                awk.unreadable
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ _TOKEN = re.compile(
     r"|(?P<sign>\|\||&&|\|&|>>|[<>=!+*%^-]=|\*\*=?|\+\+|--|[^\"])",
     re.DOTALL,
 )
-_PATTERN = re.compile(r"/(?:\\.|\[\^?\]?(?:\[:[a-z]+:\]|\\.|[^\]\n])*\]|[^/\\\[\n])*/", re.DOTALL)
+# Nothing in it is tried twice, so that it takes no longer than its length.
+_PATTERN = re.compile(r"/(?>\\.|\[\^?+\]?+(?>\[:[a-z]++:\]|\\.|[^\]\\\n])*+\]|[^/\\\[\n])*+/", re.DOTALL)
 _CONTROL = frozenset(("if", "while", "for"))
 _OPERATORS = frozenset(("print", "printf", "return", "in", "getline", "case", "delete", "exit", "do", "else"))
 _FUNCTION_NAMES = frozenset(("system",))

@@ -17,7 +17,7 @@ from assayd.checks.shell.builtins import check_nameref, names_set
 from assayd.checks.shell.commands import check_background, check_function, check_invocation
 from assayd.checks.shell.expansions import check_expansion
 from assayd.checks.shell.hidden import check_hidden
-from assayd.checks.shell.nodes import Node, walk
+from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.paths import descends
 from assayd.checks.shell.redirections import check_redirection
 from assayd.checks.shell.resolve import Form, Invocation, invocations
@@ -65,14 +65,10 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
     parsed = source.parse(text)
     if parsed.root is None:
         return ShellCheck(findings=parsed.findings)
-    script = _look(parsed, parsed.root, commands, network)
-    for call in script.calls:
-        check_invocation(script, call)
-    for setting in script.settings:
-        check_setting(script, setting)
-    for node in walk(parsed.root):
-        _check_node(script, node)
-    check_hidden(script, parsed.root)
+    try:
+        script = _judge(parsed, parsed.root, commands, network)
+    except RecursionError:
+        return ShellCheck(findings=(source.too_deep(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
         findings=_in_order(script.findings),
@@ -80,9 +76,21 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
     )
 
 
-def _look(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> Script:
-    calls = invocations(root, parsed)
-    settings = find_settings(root)
+def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> Script:
+    script = _look(parsed, commands, network)
+    for call in script.calls:
+        check_invocation(script, call)
+    for setting in script.settings:
+        check_setting(script, setting)
+    for node in parsed.nodes:
+        _check_node(script, node)
+    check_hidden(script, root)
+    return script
+
+
+def _look(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> Script:
+    calls = invocations(parsed)
+    settings = find_settings(parsed.nodes)
     by_builtin = [one for call in calls for one in set_by_builtin(call.call, names_set(call))]
     known = Known([*settings, *by_builtin])
     return Script(
@@ -92,7 +100,7 @@ def _look(parsed: ShellSource, root: Node, commands: CommandPolicy, network: Net
         calls=calls,
         settings=settings,
         known=known,
-        functions=functions_of(root),
+        functions=functions_of(parsed.nodes),
         deepest=sum(_depth(call, known) for call in calls),
     )
 

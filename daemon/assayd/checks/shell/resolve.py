@@ -1,14 +1,16 @@
 r"""Which command a command word names, also behind prefixes that run another one.
 
-cat f                   cat
-"cat" f                 cat
-/usr/lib/assayd/tools/cat f    cat
-command -- cat f        command, cat
-env -i LC_ALL=C sort f  env, sort
-c"a"t f                 command.obscured
-\cat f                  command.obscured
-$x f                    command.dynamic
-./cat f                 command.path
+Words and what they come to:
+
+    cat f                   cat
+    "cat" f                 cat
+    /usr/lib/assayd/tools/cat f    cat
+    command -- cat f        command, cat
+    env -i LC_ALL=C sort f  env, sort
+    c"a"t f                 command.obscured
+    \cat f                  command.obscured
+    $x f                    command.dynamic
+    ./cat f                 command.path
 """
 
 from __future__ import annotations
@@ -87,10 +89,10 @@ _PREFIXES = {
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
-def invocations(root: Node, source: ShellSource) -> list[Invocation]:
+def invocations(source: ShellSource) -> list[Invocation]:
     """Find every command of a script, wherever it stands, in no order."""
     found: list[Invocation] = []
-    for node in walk(root):
+    for node in source.nodes:
         words = node.nodes("Args") if node.kind == "CallExpr" else []
         if words:
             found += _resolve(node, words, source, ())

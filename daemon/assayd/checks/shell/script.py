@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from assayd.checks.caps import shorten
-from assayd.checks.shell.nodes import Node, walk
-from assayd.checks.shell.resolve import Invocation, invocations
+from assayd.checks.shell.nodes import Node
+from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.source import ShellSource
 from assayd.checks.shell.variables import Known, Setting
 from assayd.checks.source_text import line_at, snippet
@@ -86,10 +86,7 @@ class Script:
         )
 
 
-def functions_of(root: Node) -> frozenset[str]:
+def functions_of(nodes: Iterable[Node]) -> frozenset[str]:
     """Name the functions that a script defines anywhere."""
-    names = (node.node("Name") for node in walk(root) if node.kind == "FuncDecl")
+    names = (node.node("Name") for node in nodes if node.kind == "FuncDecl")
     return frozenset(name.text("Value") for name in names if name is not None)
-
-
-__all__ = ["Invocation", "Script", "functions_of", "invocations"]

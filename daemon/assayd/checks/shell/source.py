@@ -16,6 +16,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 from assayd.checks.caps import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd.checks.shell import reader
@@ -59,10 +60,11 @@ _WARNING = re.compile(r"[`]([^`]*)[`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSource:
-    """A text and what reading it gave: a tree, or findings that say why there is none."""
+    """A text and what reading it gave: a tree with all its nodes, or findings that say why there is none."""
 
     text: str
     root: Node | None = None
+    nodes: tuple[Node, ...] = ()
     findings: tuple[Finding, ...] = ()
     raw: bytes = b""
     lines: list[int] = field(default_factory=list)
@@ -91,13 +93,14 @@ def parse(text: str) -> ShellSource:
     try:
         root = load(reading.tree)
     except RecursionError:
-        return ShellSource(text=text, findings=(_too_deep(),))
-    found = _judge_size(root)
+        return ShellSource(text=text, findings=(too_deep(),))
+    nodes = tuple(islice(walk(root), SYNTAX_NODES + 1))
+    found = _judge_size(root, len(nodes))
     if found is not None:
         return ShellSource(text=text, findings=(found,))
     raw = text.encode()
     lines = [0, *(match.end() for match in re.finditer(rb"\n", raw))]
-    return ShellSource(text=text, root=root, raw=raw, lines=lines)
+    return ShellSource(text=text, root=root, nodes=nodes, raw=raw, lines=lines)
 
 
 def clean(text: str) -> str:
@@ -138,7 +141,7 @@ def _control(text: str, found: re.Match[str]) -> Finding:
 
 def _complaint(reading: reader.Reading, text: str) -> Finding:
     if reading.line is None:
-        return _too_deep()
+        return too_deep()
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
     column = column_of(line[0], (reading.column or 1) - 1) if line else reading.column
     return Finding(
@@ -174,16 +177,16 @@ def _advice(message: str) -> str:
     )
 
 
-def _judge_size(root: Node) -> Finding | None:
-    for count, _ in enumerate(walk(root)):
-        if count > SYNTAX_NODES:
-            return _finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
+def _judge_size(root: Node, count: int) -> Finding | None:
+    if count > SYNTAX_NODES:
+        return _finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
     if not root.nodes("Stmts"):
         return _finding("shell.empty", "There is no command in the script.")
     return None
 
 
-def _too_deep() -> Finding:
+def too_deep() -> Finding:
+    """Give the finding for a script that is too much for a parser."""
     return _finding("shell.too_deep", "The script is too large or nested too deep to be read.")
 
 

@@ -90,13 +90,12 @@ TOOLS: Mapping[str, Tool] = {
         syntax=Syntax(
             short="A:aB:bC:cD:d:Ee:Ff:GHhIiLlm:noPqRrsTUuVvwxyZz0123456789",
             long="after-context= basic-regexp before-context= binary binary-files= byte-offset color=? "
-            "colour=? context= count devices= directories= dereference-recursive exclude= exclude-dir= "
-            "exclude-from= extended-regexp file= files-with-matches files-without-match fixed-strings "
-            "group-separator= help ignore-case include= initial-tab invert-match label= line-buffered "
-            "line-number line-regexp max-count= no-filename no-group-separator no-ignore-case no-messages "
-            "null null-data "
-            "only-matching perl-regexp quiet recursive regexp= silent text unix-byte-offsets version "
-            "with-filename word-regexp",
+            "colour=? context= count devices= directories= dereference-recursive exclude= exclude- "
+            "dir= exclude-from= extended-regexp file= files-with-matches files-without-match fixed- "
+            "strings group-separator= help ignore-case include= initial-tab invert-match label= line- "
+            "buffered line-number line-regexp max-count= no-filename no-group-separator no-ignore- "
+            "case no-messages null null-data only-matching perl-regexp quiet recursive regexp= silent "
+            "text unix-byte-offsets version with-filename word-regexp",
         ),
         operands=Operands.PATTERN_FIRST,
         reads=frozenset({"-f", "--file", "--exclude-from"}),

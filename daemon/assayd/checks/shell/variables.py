@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assayd.checks.shell.nodes import Node, walk
+from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.words import ANY, NUMBER, VALUES, Argument, arguments_of, literal, values_of
 
 
@@ -112,9 +112,9 @@ class Known:
         return tuple(one.values[0] for one in found)
 
 
-def find_settings(root: Node) -> list[Setting]:
+def find_settings(nodes: Iterable[Node]) -> list[Setting]:
     """Find every place where the grammar itself sets a variable, in source order; builtins are left out."""
-    found = [setting for node in walk(root) for setting in _settings_of(node)]
+    found = [setting for node in nodes for setting in _settings_of(node)]
     return sorted(found, key=lambda setting: setting.node.start)
 
 

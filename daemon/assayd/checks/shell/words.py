@@ -26,7 +26,9 @@ _MARKS = frozenset((ANY, NUMBER, HOME, _OPEN, _COMMA, _CLOSE, _BLANK))
 
 VALUES = 16
 """How many values a word may have before it counts as unknown."""
-VALUE_CHARS = 65_536
+VALUE_CHARS = 2**20
+TRIMMED_CHARS = 256
+BRACES = 16
 
 NUMBERS = frozenset(
     [
@@ -203,7 +205,7 @@ class _Evaluator:
             return _limited(("", *given))
         if operator in {":?", "?"}:
             return values
-        if operator in _TRIMS and len(given) == 1 and all(map(is_known, (*values, *given))):
+        if operator in _TRIMS and len(given) == 1 and all(map(_can_trim, (*values, *given))):
             return _limited(_trim(value, operator, given[0]) for value in values)
         return (ANY,)
 
@@ -259,10 +261,14 @@ def _ansi_character(found: re.Match[str]) -> str:
     return chr(number) if number < 0xD800 else ANY
 
 
+def _can_trim(value: str) -> bool:
+    return is_known(value) and len(value) <= TRIMMED_CHARS
+
+
 def _trim(value: str, operator: str, pattern: str) -> str:
     """Remove the shortest or longest fitting beginning (``#``) or end (``%``)."""
     fits = re.compile(fnmatch.translate(pattern)).match
-    ends = range(min(len(value), 1000) + 1)
+    ends = range(len(value) + 1)
     if operator[0] == "#":
         cuts: Sequence[int] = ends if len(operator) == 1 else ends[::-1]
         return next((value[cut:] for cut in cuts if fits(value[:cut])), value)
@@ -280,6 +286,9 @@ def _split(value: str) -> Iterator[str]:
 
 def _braces(value: str) -> Iterator[str]:
     """Expand ``{a,b}``; a range such as ``{1..9}`` counts as a number."""
+    if value.count(_OPEN) > BRACES:
+        yield ANY
+        return
     found = re.search(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}", value)
     if found is None:
         yield value

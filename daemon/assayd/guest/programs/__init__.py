@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ..policy import RuntimePolicy
-from ..reporter import Record
+from ..reporter import Record, Reporter
 
 __all__ = ["Context", "Program", "Record", "find_programs"]
 
@@ -33,6 +33,7 @@ class Context:
     """
 
     policy: RuntimePolicy
+    reporter: Reporter
     environment: Mapping[str, str]
 
 

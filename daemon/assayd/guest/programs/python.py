@@ -1,7 +1,8 @@
 """`python`: run a text in a namespace and give back the values of some of its names.
 
 Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
-`as_script` for a text that ends as a program does. Record: see docs/guest-protocol.md.
+`as_script` for a text that ends as a program does; `modules` where the text imports submitted files. Record:
+see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from contextlib import suppress
 from os import getcwd, write
 
 from .. import private
-from ..failures import message_of, not_compiled, raised
+from ..failures import Shown, Texts, message_of, not_compiled, told
 from ..reporter import Record
 from ..tagged import render_tagged, restore
 from ..values import is_a, render
 from . import Context
-from ._text import Text, argument, read_text
+from ._modules import plainly, read_modules
+from ._text import argument, read_text
 
 private.isolate(globals())
 
@@ -33,11 +35,19 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     namespace = argument(arguments, "namespace", dict)
     wanted: list[str] = argument(arguments, "results", list)
     tagged, as_script = arguments.get("tagged") is True, arguments.get("as_script") is True
+    texts = {text.filename: Shown(text.filename, text.source)}
+    if "modules" in arguments:
+        modules = read_modules(arguments)
+        texts |= modules.texts
+        context.policy.refuse_to_leave()
+        modules.offer(context.policy, plainly)
     if tagged:
         namespace = {name: restore(value) for name, value in namespace.items()}
     module = text.module(_MODULE, context.policy, namespace)
     if as_script:
         sys.path.insert(0, getcwd())
+        # A site module would bring these; the interpreter runs without one.
+        module.__dict__["__builtins__"] |= {"exit": sys.exit, "quit": sys.exit}
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
@@ -45,7 +55,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return _failed_script(problem, text) if as_script else _raised(problem, text)
+        return _failed_script(problem, texts) if as_script else _raised(problem, texts)
     record = {"status": "returned", **_results(module.__dict__, wanted, tagged)}
     return {**record, "exit_code": 0} if as_script else record
 
@@ -64,15 +74,15 @@ def _results(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Re
     return {"values": values, "missing": [name for name in wanted if name not in names]}
 
 
-def _raised(problem: BaseException, text: Text) -> Record:
-    return raised(problem, filename=text.filename, source=text.source, phase="call")
+def _raised(problem: BaseException, texts: Texts) -> Record:
+    return {"status": "raised", **told(problem, texts), "phase": "call"}
 
 
-def _failed_script(problem: BaseException, text: Text) -> Record:
+def _failed_script(problem: BaseException, texts: Texts) -> Record:
     """Give the record of a script's exception, and say on standard error what the interpreter would."""
     if is_a(problem, SystemExit):
         return {"status": "exited", "exit_code": _exit_code(problem)}
-    record = _raised(problem, text)
+    record = _raised(problem, texts)
     _complain(f"{record['traceback']}")
     return {**record, "exit_code": _FAILED}
 

@@ -1,4 +1,5 @@
-# expect: exited_nonzero record=none
+# expect: exited_nonzero error=PermissionError
+# The pipe that the child reports on stays where it is.
 import os
 
 

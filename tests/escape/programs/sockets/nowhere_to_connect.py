@@ -14,11 +14,4 @@ def extract(path):
             stream.setblocking(False)
             if (number := stream.connect_ex((address, 80))) not in REFUSED:
                 escaped.append([address, number])
-        with socket.socket(type=socket.SOCK_DGRAM) as datagram:
-            try:
-                datagram.sendto(b"", (address, 53))
-                escaped.append(address)
-            except OSError as problem:
-                if problem.errno not in REFUSED:
-                    escaped.append([address, problem.errno])
     return {"escaped": escaped}

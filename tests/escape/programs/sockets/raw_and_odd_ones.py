@@ -9,6 +9,8 @@ def extract(path):
         (socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP),
         (socket.AF_INET, socket.SOCK_STREAM, 132),
         (socket.AF_INET, socket.SOCK_STREAM, 262),
+        (socket.AF_INET, socket.SOCK_DGRAM, 0),
+        (socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP),
         (socket.AF_INET, socket.SOCK_DGRAM, 136),
         (socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP),
         (socket.AF_INET6, socket.SOCK_STREAM, 0),

@@ -94,3 +94,9 @@ def test_column_counts_characters(check: Check) -> None:
 def test_commands_are_named_with_their_lines(check: Check) -> None:
     commands = check("cat data/x |\n  sort\ncommand awk 1 data/x").commands
     assert [(c.name, c.line) for c in commands] == [("cat", 1), ("sort", 2), ("awk", 3), ("command", 3)]
+
+
+def test_document_lists_every_rule_and_family() -> None:
+    document = (HERE.parents[3] / "docs/kinds/shell-rules.md").read_text()
+    assert [rule.id for rule in RULES if f"`{rule.id}`" not in document] == []
+    assert [name for name, cases in FAMILIES.items() if f"| {name} | {len(cases)} |" not in document] == []

@@ -25,11 +25,12 @@ def rules(found: ShellCheck) -> set[str]:
 
 def values(script: str) -> list[tuple[str, ...]]:
     """Give the values of the arguments of the last command of a script."""
-    root = parse_source(script).root
+    source = parse_source(script)
+    root = source.root
     assert root is not None
     call = root.nodes("Stmts")[-1].node("Cmd")
     assert call is not None
-    known = Known(find_settings(root))
+    known = Known(find_settings(source.nodes))
     return [one.values for word in call.nodes("Args")[1:] for one in arguments_of(word, known)]
 
 
@@ -224,3 +225,38 @@ def test_any_program_text_is_judged(policy: ExecutionPolicy, program: str, tool:
     quoted = program.replace("'", "'\\''")
     found = check_script(f"{tool} '{quoted}' data/x", policy.commands)
     assert all(finding.suggestion for finding in found.findings)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "awk '" + "a/b/" * 20_000 + "' f",
+        "awk '/" + "[[:a:]" * 20_000 + "' f",
+        "awk '/[" + "\\" * 20_000 + "' f",
+        "awk '\"" + "\\a" * 20_000 + "' f",
+        "awk '" + "(" * 20_000 + "' f",
+        "sed '" + "s/a/b/;" * 20_000 + "' f",
+        "sed 's/" + "\\" * 20_001 + "' f",
+        "x='" + "[" * 50_000 + "'; ((x))",
+        "x='" + "[$" * 30_000 + "'; ((x))",
+        "x=a; " + "x=$x$x; " * 60 + "cat $x",
+        "".join(f"x{n}=a; x{n}=${{x{n - 1}}}b; " for n in range(1, 100)) + "cat $x99",
+        "echo " + "{a,b}" * 3_000,
+        "echo " + "{" * 20_000,
+        "cat " + "../" * 50_000,
+        "x='" + "a" * 50_000 + "'; cat ${x%" + "*a" * 50 + "b}",
+        "echo " + "\\" * 50_000,
+        "cat " + " ".join(f"$x{n % 7}" for n in range(500)) + "; for x1 in {1..9}; do :; done",
+        "curl " + "-d @" * 5_000,
+        "sort " + "-" * 50_000,
+    ],
+    ids=lambda script: script[:12],
+)
+def test_hostile_arguments_are_judged_to_the_end(check: Check, check_open: Check, script: str) -> None:
+    for judge in (check, check_open):
+        assert all(finding.suggestion for finding in judge(script).findings)
+
+
+def test_variables_that_are_defined_by_one_another_without_end_are_refused(check: Check) -> None:
+    chain = "".join(f"x{n}=${{x{n + 1}}}b\n" for n in range(2_000))
+    assert rules(check(chain + "cat $x0")) == {"shell.too_deep"}

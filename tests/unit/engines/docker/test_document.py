@@ -49,7 +49,7 @@ SURROUNDINGS = ["Image", "State.Status", "Mounts", "ExecIDs", "NetworkSettings.N
 
 # What nobody asked for and somebody might sneak in.
 UNASKED = {
-    "HostConfig.Sysctls": {"kernel.shm_rmid_forced": "0"},
+    "HostConfig.Sysctls.kernel.shm_rmid_forced": "0",
     "HostConfig.Mounts": [{"Type": "bind", "Source": "/", "Target": "/host"}],
     "HostConfig.Annotations": {"run.oci.handler": "other"},
     "HostConfig.ExtraHosts": ["host:127.0.0.1"],

@@ -109,6 +109,11 @@ def test_script_that_exits_gives_its_own_status(
     assert seen.record == {"status": "exited", "exit_code": status}
 
 
+@pytest.mark.parametrize("name", ["exit", "quit"])
+def test_script_may_leave_by_the_names_of_the_prompt(begun: GuestRunner, name: str) -> None:
+    assert script(begun, f"{name}(3)").end["wait_status"] == 3 << 8
+
+
 def test_script_that_raises_says_where_on_standard_error_and_in_its_record(begun: GuestRunner) -> None:
     seen = script(begun, "def f():\n    return 1 / 0\nf()")
 

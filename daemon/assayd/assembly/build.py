@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import grp
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +14,11 @@ import uvicorn
 
 import assayd.guest
 from assayd import validators
-from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.api import Access, ApiLimits, create_app, loopback_config, server_config
-from assayd.batch import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
+from assayd.analysis.analyst import Analyst
+from assayd.api import create_app, loopback_config, server_config
+from assayd.assembly import meant
+from assayd.batch import Belt, DaemonBatches, Sources
+from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
 from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
@@ -32,32 +33,40 @@ from assayd.observation import watch_disk
 from assayd.policies import PolicySet
 from assayd.ports.batches import BatchStore
 from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.ports.llm import Provider
+from assayd.ports.repairs import RepairStore
 from assayd.profiles import load_profiles
 from assayd.rehearsal import Rehearsal
+from assayd.repair.desk import Desk
+from assayd.repair.loop import Means
+from assayd.repair.providers import rules
+from assayd.repair.providers.command import CommandProvider
+from assayd.repair.providers.rules import RulesProvider
+from assayd.repair.repairs import DaemonRepairs, RepairLimits
 from assayd.sandbox.canary import try_walls
 from assayd.sandbox.container import Origin
-from assayd.sandbox.demand import Demand
 from assayd.sandbox.house import House
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool import PoolLimits
 from assayd.sandbox.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.warm import Pool
-from assayd.scheduler import QueueLimits, Scheduler
+from assayd.scheduler import Scheduler
 from assayd.service import DaemonService
 from assayd.service import Parts as ServiceParts
-from assayd.settings import Settings
+from assayd.settings import RepairProvider, Settings
 from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
-from assayd.store.retention import Keep, Retention
-from assayd.wire import PayloadCaps, canonical
+from assayd.store.pipeline_reader import DatabasePipelines
+from assayd.store.pipelines import PipelineRecorder
+from assayd.store.repairs import DatabaseRepairStore
+from assayd.store.retention import Retention
+from assayd.wire import canonical
 
 log = structlog.get_logger()
 
-MOST_IDLE_PER_KEY = 16
 MIB = 2**20
 GUEST = Path(assayd.guest.__file__).parent
 
@@ -70,6 +79,7 @@ class Assembly:
     scheduler: Scheduler
     intake: Intake
     batches: DaemonBatches
+    repairs: DaemonRepairs
     house: House
     reaper: Reaper
     retention: Retention
@@ -83,7 +93,9 @@ class _Basics:
     """What most parts share."""
 
     stock: Stock
+    analyst: Analyst
     batches: BatchStore
+    repairs: RepairStore
     caps: Limits
     origin: Origin
     metrics: Metrics
@@ -93,12 +105,54 @@ class _Basics:
 async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoint = unobserved) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
     basics = await _basics(settings, stack)
-    analyst = Analyst(_analysis_limits(settings), settings.validators)
-    await stack.enter_async_context(analyst.running())
     house, reaper = await _build_house(settings, basics, stack)
+    scheduler = _build_scheduler(settings, basics, house.sandbox, checkpoint)
+    await stack.enter_async_context(scheduler.running())
+    _watch(basics.metrics, scheduler, settings)
+    front = _build_front(settings, basics, house, scheduler)
+    batches = _build_batches(settings, basics, front.intake, scheduler, front.service)
+    await stack.enter_async_context(batches.running())
+    repairs = _build_repairs(settings, basics, front.intake, scheduler, front.service)
+    await stack.enter_async_context(repairs.running())
+    app = create_app(
+        front.service,
+        batches,
+        repairs,
+        access=meant.access_of(settings),
+        limits=meant.api_limits_of(settings),
+        metrics=basics.metrics,
+    )
+    limits = settings.limits
+    return Assembly(
+        origin=basics.origin,
+        scheduler=scheduler,
+        intake=front.intake,
+        batches=batches,
+        repairs=repairs,
+        house=house,
+        reaper=reaper,
+        retention=front.retention,
+        policies=basics.stock.policies,
+        api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
+        metrics_api=loopback_config(front.service.metrics),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Front:
+    """What takes submissions in, and answers for what became of them."""
+
+    intake: Intake
+    retention: Retention
+    service: DaemonService
+
+
+def _build_scheduler(
+    settings: Settings, basics: _Basics, sandbox: Sandbox, checkpoint: Checkpoint
+) -> Scheduler:
     parts = Parts(
-        analyst=analyst,
-        sandbox=house.sandbox,
+        analyst=basics.analyst,
+        sandbox=sandbox,
         jobs=basics.stock.jobs,
         artifacts=basics.stock.artifacts,
         clock=basics.stock.clock,
@@ -107,14 +161,14 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
         generation=basics.origin.generation,
         checkpoint=checkpoint,
     )
-    scheduler = Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=_queue_limits(settings))
-    await stack.enter_async_context(scheduler.running())
-    _watch(basics.metrics, scheduler, settings)
-    intake = Intake(
-        basics.stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=_min_free(settings)
-    )
-    stock = basics.stock
-    retention = Retention(stock.jobs, basics.batches, stock.artifacts, stock.clock, _keep(settings))
+    limits = meant.queue_limits_of(settings)
+    return Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=limits)
+
+
+def _build_front(settings: Settings, basics: _Basics, house: House, scheduler: Scheduler) -> _Front:
+    stock, least = basics.stock, meant.min_free_of(settings)
+    intake = Intake(stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=least)
+    retention = Retention(stock.jobs, basics.batches, stock.artifacts, stock.clock, meant.keep_of(settings))
     service = DaemonService(
         ServiceParts(
             stock=stock,
@@ -122,44 +176,29 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
             scheduler=scheduler,
             hub=basics.hub,
             house=house,
-            rehearsal=Rehearsal(analyst, house.sandbox),
+            rehearsal=Rehearsal(basics.analyst, house.sandbox),
             retention=retention,
             metrics=basics.metrics,
             caps=basics.caps,
         )
     )
-    batches = _build_batches(settings, basics, intake, scheduler, service)
-    await stack.enter_async_context(batches.running())
-    app = create_app(
-        service,
-        batches,
-        access=_access(settings),
-        limits=_api_limits(settings),
-        metrics=basics.metrics,
-    )
-    limits = settings.limits
-    return Assembly(
-        origin=basics.origin,
-        scheduler=scheduler,
-        intake=intake,
-        batches=batches,
-        house=house,
-        reaper=reaper,
-        retention=retention,
-        policies=stock.policies,
-        api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
-        metrics_api=loopback_config(service.metrics),
-    )
+    return _Front(intake=intake, retention=retention, service=service)
 
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     clock, ids = SystemClock(), Ulids()
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url))
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
+    )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
+    analyst = Analyst(meant.analysis_limits_of(settings), settings.validators)
+    await stack.enter_async_context(analyst.running())
     return _Basics(
+        analyst=analyst,
         stock=Stock(
             jobs=jobs,
+            pipelines=DatabasePipelines(jobs.access),
             artifacts=artifacts,
             policies=load_profiles(settings),
             kinds=validators.load(settings.validators),
@@ -167,7 +206,8 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
             ids=ids,
         ),
         batches=DatabaseBatchStore(jobs.access),
-        caps=_caps(settings),
+        repairs=DatabaseRepairStore(jobs.access),
+        caps=meant.caps_of(settings),
         origin=Origin(daemon_id=_daemon_id(settings.state_dir, ids), generation=ids.new()),
         metrics=Metrics(),
         hub=EventHub(clock),
@@ -177,7 +217,7 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
 def _build_batches(
     settings: Settings, basics: _Basics, intake: Intake, scheduler: Scheduler, service: DaemonService
 ) -> DaemonBatches:
-    limits, stock = settings.limits, basics.stock
+    stock = basics.stock
     return DaemonBatches(
         Sources(
             store=basics.batches,
@@ -188,15 +228,7 @@ def _build_batches(
             image_digest=service.image_digest,
         ),
         Belt(store=basics.batches, intake=intake, scheduler=scheduler, clock=stock.clock),
-        BatchLimits(
-            per_uid=limits.batches_per_uid,
-            concurrency=limits.batch_concurrency,
-            lines=LineCaps(
-                line_bytes=settings.caps.body_bytes,
-                payload=_payload_caps(settings),
-                lines=limits.batch_lines,
-            ),
-        ),
+        meant.batch_limits_of(settings),
         documents=service.read_documents,
     )
 
@@ -212,6 +244,40 @@ def _count(scheduler: Scheduler, state: State) -> int:
     return scheduler.states()[state]
 
 
+def _build_repairs(
+    settings: Settings, basics: _Basics, intake: Intake, scheduler: Scheduler, service: DaemonService
+) -> DaemonRepairs:
+    stock, wanted = basics.stock, settings.repair
+    means = Means(
+        attempts=Desk(intake=intake, scheduler=scheduler, jobs=stock.jobs, documents=service.read_documents),
+        repairs=basics.repairs,
+        analyst=basics.analyst,
+        kinds=stock.kinds,
+        providers=providers_of(wanted.providers),
+        clock=stock.clock,
+        ids=stock.ids,
+        timeout=timedelta(seconds=wanted.timeout_s),
+        source_bytes=settings.caps.source_bytes,
+    )
+    limits = RepairLimits(
+        at_once=wanted.at_once, max_attempts=wanted.max_attempts, on_exhausted=wanted.on_exhausted
+    )
+    repairs = DaemonRepairs(means, limits, basics.metrics)
+    intake.wishes = repairs
+    return repairs
+
+
+def providers_of(wanted: Mapping[str, RepairProvider]) -> Mapping[str, Provider]:
+    """Give the configured providers by name, and the one that needs no configuration."""
+    found: dict[str, Provider] = {rules.NAME: RulesProvider()}
+    for name, provider in wanted.items():
+        if provider.type != "command":
+            message = f"repair.providers.{name}: the type {provider.type} is not available yet"
+            raise ConfigError("repair.provider", message, field=f"repair.providers.{name}.type")
+        found[name] = CommandProvider(name, provider.argv, provider.environment)
+    return found
+
+
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
     docker = DockerEngine(
@@ -224,8 +290,8 @@ async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStac
         origin=basics.origin,
         clock=basics.stock.clock,
         ids=basics.stock.ids,
-        limits=_pool_limits(settings),
-        demand=_demand(settings),
+        limits=meant.pool_limits_of(settings),
+        demand=meant.demand_of(settings),
     )
     reaper = Reaper(engine=engine, daemon_id=basics.origin.daemon_id, live=pool.live, on_gone=pool.forget)
     stack.push_async_callback(_last_sweep, reaper)
@@ -234,7 +300,13 @@ async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStac
     house = House(
         engine=engine,
         reaper=reaper,
-        sandbox=Sandbox(pool=pool, images=Images(engine, GUEST), clock=basics.stock.clock, seccomp=seccomp),
+        sandbox=Sandbox(
+            pool=pool,
+            images=Images(engine, GUEST),
+            clock=basics.stock.clock,
+            seccomp=seccomp,
+            egress=Relay(meant.egress_limits_of(settings), basics.stock.clock, basics.metrics),
+        ),
         usual=_usual_runs(basics.stock, basics.caps),
         canary=try_walls,
         refuse_holes=settings.engine.holes_are_errors,
@@ -274,88 +346,3 @@ def _daemon_id(state_dir: Path, ids: Ulids) -> str:
         return path.read_text(encoding="ascii").strip()
     except OSError as problem:
         raise ConfigError("state.unusable", f"cannot use {path}: {problem.strerror}") from problem
-
-
-def _demand(settings: Settings) -> Demand:
-    enabled = settings.pool.enabled
-    return Demand(
-        base=settings.pool.default_target if enabled else 0, most=MOST_IDLE_PER_KEY if enabled else 0
-    )
-
-
-def _queue_limits(settings: Settings) -> QueueLimits:
-    limits = settings.limits
-    return QueueLimits(
-        length=limits.queue_length, bytes=limits.queue_mb * MIB, per_uid=limits.attempts_per_uid
-    )
-
-
-def _min_free(settings: Settings) -> int:
-    return settings.limits.min_free_mb * MIB
-
-
-def _keep(settings: Settings) -> Keep:
-    keep = settings.retention
-    return Keep(days=keep.days, attempts=keep.attempts, disk_bytes=keep.bundles_mb * MIB)
-
-
-def _pool_limits(settings: Settings) -> PoolLimits:
-    return PoolLimits(
-        refill_concurrency=settings.pool.refill_concurrency,
-        idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
-        max_idle_s=settings.pool.max_idle_age_s,
-    )
-
-
-def _analysis_limits(settings: Settings) -> AnalysisLimits:
-    analysis = settings.analysis
-    return AnalysisLimits(
-        workers=analysis.workers, memory_bytes=analysis.memory_mb * MIB, cpu_s=analysis.cpu_s
-    )
-
-
-def _caps(settings: Settings) -> Limits:
-    """Give the daemon's caps, in the form in which an attempt's limits carry them."""
-    caps = settings.caps
-    return Limits(
-        timeout_s=0,
-        unit_timeout_s=0,
-        memory_bytes=0,
-        max_processes=0,
-        output_kept_bytes=caps.output_kept_bytes,
-        output_read_bytes=caps.output_read_bytes,
-        unit_result_bytes=caps.unit_result_bytes,
-        attempt_result_bytes=caps.attempt_result_bytes,
-        outputs_files=caps.outputs_files,
-        outputs_bytes=caps.outputs_bytes,
-        findings=caps.findings,
-        retry_context_bytes=caps.retry_context_bytes,
-    )
-
-
-def _api_limits(settings: Settings) -> ApiLimits:
-    return ApiLimits(
-        body_bytes=settings.caps.body_bytes,
-        payload=_payload_caps(settings),
-        silence_s=settings.limits.silence_s,
-    )
-
-
-def _payload_caps(settings: Settings) -> PayloadCaps:
-    caps = settings.caps
-    return PayloadCaps(
-        source_bytes=caps.source_bytes,
-        inputs_bytes=caps.inputs_bytes,
-        sample_paths=caps.sample_paths,
-        steps=caps.steps,
-    )
-
-
-def _access(settings: Settings) -> Access:
-    group = settings.access.operators_group
-    return Access(
-        uids=frozenset(settings.access.uids),
-        gids=frozenset(settings.access.gids),
-        operators_gid=grp.getgrnam(group).gr_gid if group else None,
-        own_uid=os.geteuid(),
-    )

@@ -1,0 +1,68 @@
+"""Repairs as the reference describes them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class RepairBody(BaseModel):
+    """How an attempt is to be repaired."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    provider: str = Field("rules", description="Who gives fixes; `rules` needs no model.")
+    max_attempts: int | None = Field(None, ge=1, le=10, description="Fixes that are tried at most.")
+    hint: str | None = Field(None, max_length=4096, description="Something to tell the provider.")
+    code: str | None = Field(None, description="A person's own correction, tried first.")
+    fresh: bool = Field(False, description="Go back to what was submitted first.")
+
+
+class Fix(BaseModel):
+    """One fix of a repair, and what became of it."""
+
+    attempt_id: str | None = Field(description="The attempt that ran it; null for a duplicate.")
+    number: int = Field(description="Its place, from 1.")
+    strategy: str = Field(
+        description="`fix`, `different` after a duplicate, `rethink` after the same failure."
+    )
+    original_error: str = Field(description="What had failed before.")
+    fix_reason: str = Field(description="The reason that was given.")
+    passage: str = Field(description="Which text of the submission was replaced.")
+    patched_code: str = Field(description="The new text.")
+    duplicate: bool = Field(description="It had been tried before, and was not run.")
+    verdict: str | None = Field(description="The attempt's verdict.")
+    cause: str | None = Field(description="How the attempt's run ended.")
+    repaired_at: str = Field(description="When it was asked for.")
+    repair_successful: bool | None = Field(description="Whether its attempt was validated; null until then.")
+    input_tokens: int | None = Field(description="Tokens of the request, where the provider counts them.")
+    output_tokens: int | None = Field(description="Tokens of the reply.")
+    duration_ms: float = Field(description="Time until it was there.")
+
+
+class Repair(BaseModel):
+    """A failed attempt on its way to one that is validated."""
+
+    id: str = Field(description="ULID.")
+    attempt_id: str = Field(description="The attempt that it began with.")
+    kind: str = Field(description="The kind of submission.")
+    provider: str = Field(description="Who gives fixes.")
+    state: str = Field(description="`running` or `finished`.")
+    max_attempts: int = Field(description="Fixes that are tried at most.")
+    started_at: str = Field(description="When it began.")
+    finished_at: str | None = Field(description="When it ended.")
+    hint: str | None = Field(description="What the person who asked has to say.")
+    attempts: list[Fix] = Field(description="The fixes, in order.")
+    outcome: str | None = Field(
+        description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
+    )
+    detail: str | None = Field(description="More of the outcome.")
+    fallback: dict[str, object] | None = Field(
+        description="What could be used instead, where there is something."
+    )
+
+
+class RepairPage(BaseModel):
+    """Repairs, newest first."""
+
+    repairs: list[Repair] = Field(description="The repairs.")
+    next_cursor: str | None = Field(description="Where the next page begins.")

@@ -1,0 +1,105 @@
+"""What can be asked about repairs. Each route: who may see it, one call, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.call import CallDep, json_response, read_body
+from assayd.api.events import Documents, EventStream
+from assayd.api.repair_schemas import RepairBody
+from assayd.errors import RequestError
+from assayd.model.repair import Repair
+from assayd.ports.repairs import RepairRequest
+from assayd.wire import read_json, repair_document
+
+MAX_BODY_BYTES = 2**21
+
+router = APIRouter(prefix="/v1", tags=["repairs"], responses=answers.ERRORS)
+
+Id = Annotated[str, Path(alias="id", description="The repair's ULID.")]
+AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
+
+
+@router.post(
+    "/attempts/{id}/repair",
+    status_code=202,
+    responses=answers.REPAIR_STARTED,
+    openapi_extra=answers.REPAIR_BODY,
+)
+async def start_repair(request: Request, call: CallDep, attempt_id: AttemptId) -> Response:
+    """Repair an attempt that failed: with a provider, with a hint, with one's own code, or afresh."""
+    attempt = await call.attempt(attempt_id)
+    body = await read_body(request, max_bytes=MAX_BODY_BYTES, silence_s=call.limits.silence_s)
+    wanted = _read(body)
+    repair = await call.repairs.start(attempt, RepairRequest(**wanted.model_dump()))
+    headers = {"Location": f"/v1/repairs/{repair.id}"}
+    return json_response(repair_document(repair), status=202, headers=headers)
+
+
+@router.get("/attempts/{id}/repairs", responses=answers.REPAIR_LIST)
+async def list_repairs_of_attempt(call: CallDep, attempt_id: AttemptId) -> Response:
+    """List the repairs that an attempt began or belongs to."""
+    attempt = await call.attempt(attempt_id)
+    found = await call.repairs.of_attempt(attempt.id)
+    return json_response({"repairs": [repair_document(repair) for repair in found], "next_cursor": None})
+
+
+@router.get("/repairs", responses=answers.REPAIR_LIST)
+async def list_repairs(
+    call: CallDep,
+    cursor: Annotated[str | None, Query(max_length=26, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="How many repairs a page has.")] = 20,
+) -> Response:
+    """List repairs, newest first."""
+    found = await call.repairs.list(uid=call.shown_uid, before=cursor, limit=limit)
+    more = found[-1].id if len(found) == limit else None
+    return json_response({"repairs": [repair_document(repair) for repair in found], "next_cursor": more})
+
+
+@router.get("/repairs/{id}", responses=answers.REPAIR)
+async def get_repair(call: CallDep, repair_id: Id) -> Response:
+    """Give one repair with its fixes."""
+    return json_response(repair_document(await call.repair(repair_id)))
+
+
+@router.post("/repairs/{id}/cancel", status_code=202, responses=answers.REPAIR_CANCELLED)
+async def cancel_repair(call: CallDep, repair_id: Id) -> Response:
+    """End a repair, and the attempt that it has under way."""
+    repair = await call.repair(repair_id)
+    await call.repairs.cancel(repair)
+    return json_response(repair_document(repair), status=202)
+
+
+@router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS)
+async def follow_repair(call: CallDep, repair_id: Id) -> Response:
+    """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
+    repair = await call.repair(repair_id)
+    return EventStream(_told(call.repairs.follow(repair.id)), heartbeat_s=call.limits.heartbeat_s)
+
+
+async def _told(repairs: AsyncGenerator[Repair, None]) -> Documents:
+    number = 0
+    async with aclosing(repairs):
+        async for repair in repairs:
+            number += 1
+            kind = "repair" if repair.outcome is None else "finished"
+            told = repair_document(repair)
+            at = told["finished_at"] or told["started_at"]
+            yield {"id": str(number), "kind": kind, "at": at, "body": told}
+
+
+def _read(body: bytes) -> RepairBody:
+    raw = read_json(body) if body else {}
+    try:
+        return RepairBody.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or None
+        raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error

@@ -1,0 +1,124 @@
+"""Reads stack comments: how many cells a word takes and leaves, as far as the comment says it.
+
+What a name stands for is data; what nobody can count is no effect:
+
+    ( addr u -- flag )      takes 2, leaves 1
+    ( title$ -- )           takes 2: a name that ends in $ is a string, address and length
+    ( title -- )            takes 1 or 2: nobody knows what the name stands for
+    ( i*x xt -- j*x )       says nothing that can be counted
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_NUMBERED = re.compile(r"['’!]*[0-9]*['’]*\Z")
+_CALCULATED = re.compile(r"\w+[*+/-].+|[0-9]+")
+_UNCOUNTABLE = re.compile(r"\.{2,}|…|[a-z]\*x\Z|xu\Z")
+_SPLIT = re.compile(r"(?<!\S)--(?!\S)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of an effect: the names, and the least and the most cells that they stand for."""
+
+    names: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 0
+
+    @property
+    def counted(self) -> bool:
+        """Tell whether the number of cells is certain."""
+        return self.least == self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a word takes from the stack and leaves on it."""
+
+    takes: Side
+    leaves: Side
+
+    @property
+    def counted(self) -> bool:
+        """Tell whether both sides are certain."""
+        return self.takes.counted and self.leaves.counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellNames:
+    """What names in stack comments stand for. `other_most` holds for names that are in no list."""
+
+    one: frozenset[str]
+    two: frozenset[str]
+    one_suffixes: tuple[str, ...]
+    two_suffixes: tuple[str, ...]
+    other_most: int = 2
+
+    def width(self, name: str) -> tuple[int, int]:
+        """Give the least and the most cells that a name stands for."""
+        plain = _NUMBERED.sub("", name.lower()) or name
+        if plain.endswith(self.two_suffixes) or plain in self.two:
+            return 2, 2
+        if plain in self.one or plain.endswith(self.one_suffixes) or _CALCULATED.fullmatch(name):
+            return 1, 1
+        return 1, self.other_most
+
+
+def counts(takes: int, leaves: int) -> Effect:
+    """Give an effect without names."""
+    return Effect(takes=Side(least=takes, most=takes), leaves=Side(least=leaves, most=leaves))
+
+
+def is_stack_comment(comment: str) -> bool:
+    """Tell whether the text of a comment has the form of a stack comment."""
+    return _SPLIT.search(comment) is not None
+
+
+def read_effect(comment: str, cells: CellNames) -> Effect | None:
+    """Read the text between the parentheses; None when what it says cannot be counted."""
+    parts = _SPLIT.split(comment, maxsplit=1)
+    if len(parts) != 2:
+        return None
+    takes, leaves = _side(parts[0], cells), _side(parts[1], cells)
+    return None if takes is None or leaves is None else Effect(takes=takes, leaves=leaves)
+
+
+def describe(takes: int, leaves: int) -> str:
+    """Write an effect of which only the numbers are known."""
+    before = _numbered("x", 1, takes)
+    after = _numbered("x", takes + 1, leaves)
+    return " ".join(["(", *before, "--", *after, ")"])
+
+
+def _side(text: str, cells: CellNames) -> Side | None:
+    """Read one side; alternatives (``addr u | 0``) make it less certain."""
+    alternatives = [_cells(part.split(), cells) for part in text.split("|")]
+    read = [side for side in alternatives if side is not None]
+    if len(read) < len(alternatives):
+        return None
+    return Side(
+        names=read[0].names, least=min(side.least for side in read), most=max(side.most for side in read)
+    )
+
+
+def _cells(names: Sequence[str], cells: CellNames) -> Side | None:
+    kept: list[str] = []
+    least = most = 0
+    for name in names:
+        if name.upper() in {"R:", "F:", "C:", "S:"}:  # another stack from here on
+            break
+        if name[0] in "\"'<" and name[-1] in "\"'>":  # read from the text, not from the stack
+            continue
+        if _UNCOUNTABLE.search(name):
+            return None
+        low, high = cells.width(name)
+        least, most = least + low, most + high
+        kept.append(name)
+    return Side(names=tuple(kept), least=least, most=most)
+
+
+def _numbered(letter: str, first: int, count: int) -> list[str]:
+    return [f"{letter}{number}" for number in range(first, first + count)]

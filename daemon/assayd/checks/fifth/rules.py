@@ -1,0 +1,123 @@
+"""The rules as data: what is told, how strict, and what it means for another try."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from assayd.model.finding import Rule, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FifthRule:
+    """One rule; what its fields mean is said at the top of the data file."""
+
+    id: str
+    detect: str
+    type: str
+    title: str
+    message: str
+    example: str
+    suggestion: str | None = None
+    severity: Severity = Severity.ERROR
+    emphasis: str | None = None
+    section: str | None = None
+    lens: str | None = None
+    fix: str | None = None
+    words: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+    through: frozenset[str] = frozenset()
+    sinks: frozenset[str] = frozenset()
+    parameters: re.Pattern[str] | None = None
+    replace: str | None = None
+    once: bool = False
+    matches: tuple[re.Pattern[str], ...] = ()
+
+    @property
+    def stage(self) -> str:
+        """Give the stage whose findings it makes."""
+        return self.id.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What models of a family tend to do wrong."""
+
+    match: tuple[str, ...]
+    rules: tuple[str, ...]
+    lens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What tasks of a sort need to be told in full."""
+
+    match: tuple[str, ...]
+    rules: tuple[str, ...]
+    sections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All rules by id, in the order in which their fixes come first; `run` are those of a run."""
+
+    by_id: Mapping[str, FifthRule]
+    by_word: Mapping[str, FifthRule]
+    flows: tuple[FifthRule, ...]
+    companions: tuple[FifthRule, ...]
+    run: Mapping[str, FifthRule]
+    profiles: tuple[Profile, ...]
+    tasks: tuple[Task, ...]
+
+    def listed(self) -> tuple[Rule, ...]:
+        """Give the rules as discovery shows them."""
+        return tuple(
+            Rule(id=rule.id, title=rule.title, severity=rule.severity, help=f"Bad: {rule.example}")
+            for rule in (*self.by_id.values(), *self.run.values())
+        )
+
+    def find(self, rule: str) -> FifthRule | None:
+        """Give a rule by its id; None for one that is not of this kind."""
+        return self.by_id.get(rule) or self.run.get(rule)
+
+
+def read_rules(document: Mapping[str, Any]) -> Rules:
+    """Read the rules file."""
+    rules = [_rule(entry) for entry in document["rule"]]
+    return Rules(
+        by_id=MappingProxyType({rule.id: rule for rule in rules}),
+        by_word={word: rule for rule in rules if rule.detect == "words" for word in rule.words},
+        flows=tuple(rule for rule in rules if rule.detect == "flow"),
+        companions=tuple(rule for rule in rules if rule.detect == "companion"),
+        run=MappingProxyType({entry["id"]: _rule({"detect": "run", **entry}) for entry in document["run"]}),
+        profiles=tuple(
+            Profile(match=_texts(e, "match"), rules=_texts(e, "rules"), lens=_texts(e, "lens"))
+            for e in document["profile"]
+        ),
+        tasks=tuple(
+            Task(match=_texts(e, "match"), rules=_texts(e, "rules"), sections=_texts(e, "sections"))
+            for e in document["task"]
+        ),
+    )
+
+
+_LISTS = ("words", "needs", "sources", "through", "sinks")
+
+
+def _rule(entry: Mapping[str, Any]) -> FifthRule:
+    fields = {key: value for key, value in entry.items() if key not in _LISTS}
+    fields |= {key: frozenset(_texts(entry, key)) for key in _LISTS}
+    fields["severity"] = Severity(entry.get("severity", Severity.ERROR))
+    fields["matches"] = tuple(re.compile(pattern) for pattern in _texts(entry, "matches"))
+    if "parameters" in entry:
+        fields["parameters"] = re.compile(entry["parameters"])
+    return FifthRule(**fields)
+
+
+def _texts(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values: Sequence[str] = entry.get(key, ())
+    return tuple(values)

@@ -1,0 +1,91 @@
+"""What a folder on a command line means as a module: its manifest, and its other files as text.
+
+The manifest may be YAML, as far as it is what JSON can hold. Caches and hidden files are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from assayd.errors import RequestError
+from assayd.ports.validator import FileOptions
+
+MANIFESTS = ("manifest.json", "manifest.yaml", "manifest.yml")
+
+
+def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, object]:
+    """Build a payload.
+
+    Raises: RequestError, naming the file or option at fault.
+    """
+    if options.input is not None or options.extra or options.sample_paths:
+        raise RequestError(
+            "request.options", "a module takes neither --input, --option nor --sample-path: files only"
+        )
+    kept = {name: content for name, content in files.items() if not _is_left_out(name)}
+    found = [name for name in MANIFESTS if name in kept]
+    if len(found) != 1:
+        problem = f"both {' and '.join(found)}" if found else "no manifest.json, nor manifest.yaml"
+        message = f"a module is a folder with one manifest, an adapter and tests; there is {problem}"
+        raise RequestError("request.files", message, field="payload.manifest")
+    manifest = _read_manifest(found[0], _text(found[0], kept.pop(found[0])))
+    return {"manifest": manifest, "files": {name: _text(name, content) for name, content in kept.items()}}
+
+
+def _is_left_out(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return any(part == "__pycache__" or part.startswith(".") for part in parts)
+
+
+def _text(name: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
+
+
+def _read_manifest(name: str, text: str) -> dict[str, object]:
+    try:
+        value = (
+            json.loads(text, object_pairs_hook=_unique)
+            if name.endswith(".json")
+            else yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+        )
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
+        message = f"{name} cannot be read: {' '.join(str(problem).split())}"
+        raise RequestError("request.files", message[:500], field=name) from problem
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise RequestError("request.files", f"{name} is not an object of named fields", field=name)
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    _refuse_twice([name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_twice(names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"the field {twice[0]!r} is there twice")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain values; a key that is there twice is an error, and dates stay text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        _refuse_twice([str(key.value) for key, _ in node.value])
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}

@@ -1,0 +1,177 @@
+"""The rules by which an access to the network is allowed or refused, each with what to do instead.
+
+Decides words only: `egress.decision` decides which rule applies. docs/egress-decisions.md shows each at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assayd.model.policy import NetworkMode
+
+
+class NetworkRule(StrEnum):
+    """What decided an access."""
+
+    LISTED = "network.listed"
+    """The one that allows: host, port and all else are as the profile lists them."""
+    BLOCKED = "network.blocked"
+    """The profile has no allowlist at all."""
+    NOT_PROXIED = "network.not_proxied"
+    """Guest code went past the proxy, which alone leads out."""
+    TARGET_INVALID = "network.target_invalid"
+    """What was asked for is not the address of a host, as a proxy is asked for one."""
+    HOST_INVALID = "network.host_invalid"
+    """The host's name is none."""
+    ADDRESS_LITERAL = "network.address_literal"
+    """The host is an address, in whatever notation."""
+    NOT_LISTED = "network.not_listed"
+    """No entry of the allowlist covers the host."""
+    PORT_NOT_LISTED = "network.port_not_listed"
+    """The port is not one of the profile's."""
+    HTTP_ONLY = "network.http_only"
+    """The entry restricts methods or paths, which nobody can see inside TLS."""
+    METHOD_NOT_LISTED = "network.method_not_listed"
+    """The entry does not list the method."""
+    PATH_NOT_LISTED = "network.path_not_listed"
+    """The entry does not list the path, or the path does not say plainly where it leads."""
+    HOST_MISMATCH = "network.host_mismatch"
+    """The Host header names another host than the target."""
+    ADDRESS_NOT_PUBLIC = "network.address_not_public"
+    """The name leads to addresses of no public network only."""
+    NOT_TLS = "network.not_tls"
+    """After CONNECT came something else than TLS."""
+    HELLO_MALFORMED = "network.hello_malformed"
+    """The ClientHello is none, or larger than any."""
+    HELLO_FRAGMENTED = "network.hello_fragmented"
+    """The ClientHello is cut into more records than any client cuts it into."""
+    SNI_MISSING = "network.sni_missing"
+    """The ClientHello names no host."""
+    SNI_MISMATCH = "network.sni_mismatch"
+    """The ClientHello names another host than CONNECT did."""
+    SNI_ENCRYPTED = "network.sni_encrypted"
+    """The ClientHello may name another host under encryption."""
+    HTTP_MALFORMED = "network.http_malformed"
+    """The request is not HTTP, or its head is too large."""
+    FRAMING_AMBIGUOUS = "network.framing_ambiguous"
+    """The request has two lengths, so that two readers could see two requests in it."""
+    TOO_SLOW = "network.too_slow"
+    """The request, or the ClientHello, did not arrive in time."""
+    TOO_MANY_CONNECTIONS = "network.too_many_connections"
+    """The attempt has made all connections and requests that it may."""
+    TOO_MANY_BYTES = "network.too_many_bytes"
+    """The attempt has sent or received all that it may."""
+
+
+class NetworkTrouble(StrEnum):
+    """What went wrong with an access that was allowed: no fault of the policy's."""
+
+    NOT_RESOLVED = "network.not_resolved"
+    """The name has no address."""
+    UNREACHABLE = "network.unreachable"
+    """No connection could be made."""
+    TIMED_OUT = "network.timed_out"
+    """Name or connection took longer than the profile gives."""
+    BROKEN_OFF = "network.broken_off"
+    """The host, or the code, broke the connection off."""
+    IDLE = "network.idle"
+    """Neither side sent anything for too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """What a rule says, and what to do about it."""
+
+    reason: str
+    hint: str
+
+
+_LIST_IT = "Ask only for hosts that the profile lists, or have an operator list this one in network.hosts."
+_WRITE_URL = "Ask for an absolute URL: http://host/path; for https the client has to use CONNECT."
+_BY_NAME = "Use the host's name, as the profile lists it."
+_ONE_NAME = "Connect to the host that is meant; one connection is for one host."
+_PLAIN_CLIENT = "Use an ordinary HTTP client with its usual settings."
+_LESS = "Transfer less, or have an operator raise the limits in [egress]."
+
+WORDINGS: Mapping[NetworkRule, Wording] = {
+    NetworkRule.LISTED: Wording(reason="the profile lists it", hint=""),
+    NetworkRule.BLOCKED: Wording(
+        reason="the profile blocks the network",
+        hint='Work on given data, or submit under a profile with network.mode = "allowlist".',
+    ),
+    NetworkRule.NOT_PROXIED: Wording(
+        reason="only the proxy leads to listed hosts",
+        hint="Let the client take the proxy from HTTP_PROXY and HTTPS_PROXY; for aiohttp: trust_env=True.",
+    ),
+    NetworkRule.TARGET_INVALID: Wording(reason="this is no target for a proxy", hint=_WRITE_URL),
+    NetworkRule.HOST_INVALID: Wording(reason="this is no host name in ASCII", hint=_BY_NAME),
+    NetworkRule.ADDRESS_LITERAL: Wording(reason="addresses are never listed, names are", hint=_BY_NAME),
+    NetworkRule.NOT_LISTED: Wording(reason="the host is not on the allowlist", hint=_LIST_IT),
+    NetworkRule.PORT_NOT_LISTED: Wording(
+        reason="the port is not one of the profile's",
+        hint="Use a listed port, or have an operator add this one to network.ports.",
+    ),
+    NetworkRule.HTTP_ONLY: Wording(
+        reason="the profile restricts methods or paths of this host, which TLS would hide",
+        hint="Use http:// for this host.",
+    ),
+    NetworkRule.METHOD_NOT_LISTED: Wording(
+        reason="the profile does not list this method for this host", hint="Use a method that it lists."
+    ),
+    NetworkRule.PATH_NOT_LISTED: Wording(
+        reason="the profile does not list this path for this host",
+        hint="Ask for a path that it lists, written plainly: no .., // or escaped slashes.",
+    ),
+    NetworkRule.HOST_MISMATCH: Wording(
+        reason="the Host header is not the target's host", hint="Leave the Host header to the client."
+    ),
+    NetworkRule.ADDRESS_NOT_PUBLIC: Wording(
+        reason="the name leads to no address of the public network",
+        hint="Only public hosts can be reached, whatever is listed.",
+    ),
+    NetworkRule.NOT_TLS: Wording(
+        reason="what follows CONNECT has to be TLS", hint="Use https, or http without CONNECT."
+    ),
+    NetworkRule.HELLO_MALFORMED: Wording(reason="the ClientHello is not one", hint=_PLAIN_CLIENT),
+    NetworkRule.HELLO_FRAGMENTED: Wording(
+        reason="the ClientHello is cut into too many records", hint=_PLAIN_CLIENT
+    ),
+    NetworkRule.SNI_MISSING: Wording(
+        reason="the ClientHello names no host", hint="Give the TLS library the host's name."
+    ),
+    NetworkRule.SNI_MISMATCH: Wording(
+        reason="the ClientHello names another host than CONNECT", hint=_ONE_NAME
+    ),
+    NetworkRule.SNI_ENCRYPTED: Wording(
+        reason="the ClientHello may hide another host's name",
+        hint="Switch encrypted ClientHello off in the TLS library.",
+    ),
+    NetworkRule.HTTP_MALFORMED: Wording(reason="this is not a request in HTTP/1.1", hint=_PLAIN_CLIENT),
+    NetworkRule.FRAMING_AMBIGUOUS: Wording(
+        reason="the request's length is given in two ways",
+        hint="Send either Content-Length or Transfer-Encoding, once.",
+    ),
+    NetworkRule.TOO_SLOW: Wording(
+        reason="the request did not arrive in time", hint="Send it in one go, and close idle connections."
+    ),
+    NetworkRule.TOO_MANY_CONNECTIONS: Wording(
+        reason="the attempt has had all the connections that it may make",
+        hint="Make fewer requests, or have an operator raise the limits in [egress].",
+    ),
+    NetworkRule.TOO_MANY_BYTES: Wording(reason="the attempt has transferred all that it may", hint=_LESS),
+}
+
+TROUBLES: Mapping[NetworkTrouble, str] = {
+    NetworkTrouble.NOT_RESOLVED: "the name has no address",
+    NetworkTrouble.UNREACHABLE: "the host refused the connection, or cannot be reached",
+    NetworkTrouble.TIMED_OUT: "the host did not answer in time",
+    NetworkTrouble.BROKEN_OFF: "the connection was broken off",
+    NetworkTrouble.IDLE: "nothing was sent for too long",
+}
+
+
+def rule_of_hook(mode: NetworkMode) -> NetworkRule:
+    """Give the rule by which the runtime policy refuses what it sees itself, in the guest's own process."""
+    return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED

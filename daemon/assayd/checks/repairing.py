@@ -1,0 +1,59 @@
+"""What kinds share when they say what is to be fixed. Reads reports in their wire form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from assayd.model.finding import Edit
+from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
+
+Report = Mapping[str, object]
+Hint = Mapping[str, object]
+
+
+def context_of(
+    passage: Passage,
+    report: Report,
+    *,
+    instructions: Sequence[str],
+    runtime_stages: Sequence[str],
+    surroundings: Sequence[Surrounding] = (),
+    about: Callable[[Hint], bool] = lambda _: True,
+) -> RepairContext:
+    """Ask for a passage again, with what its report says.
+
+    A failure while running may come of the approach; one found by reading is a small fault. `about` tells
+    which hints are about the passage: their edits are its own.
+    """
+    return RepairContext(
+        passage=passage,
+        failure=str(report.get("retry_context") or "It was refused."),
+        instructions=tuple(instructions),
+        surroundings=tuple(surroundings),
+        worth=Worth.MEDIUM if report.get("stage_reached") in runtime_stages else Worth.HIGH,
+        edits=tuple(_edits(report, about)),
+    )
+
+
+def errors_of(report: Report) -> list[Mapping[str, object]]:
+    """Give the findings that failed the submission."""
+    return [finding for finding in _objects(report, "findings") if finding.get("severity") == "error"]
+
+
+def _edits(report: Report, about: Callable[[Hint], bool]) -> Iterator[Edit]:
+    for hint in _objects(report, "fix_hints"):
+        edit = hint.get("edit")
+        if isinstance(edit, dict) and about(hint):
+            yield Edit(**edit)
+
+
+def _objects(report: Report, name: str) -> list[Mapping[str, object]]:
+    found = report.get(name)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def without_layout(text: str, comment: str) -> bytes:
+    """Give the words of a text, without whole-line comments: what stays when its layout changes."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    kept = (line for line in lines if line and not line.startswith(comment))
+    return "\n".join(kept).encode("utf-8", "surrogatepass")

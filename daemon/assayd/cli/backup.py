@@ -1,0 +1,86 @@
+"""`assay backup`: copy a daemon's state directory while the daemon runs.
+
+The database first, then the bundles: whatever a verdict in the copy names was on disk before that verdict. A
+bundle never changes, so one that was copied before is not copied again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from assayd.errors import ConfigError, RequestError
+from assayd.settings import load_settings
+
+DATABASE = "assayd.db"
+IDENTITY = "daemon-id"
+PARTIAL = ".partial"
+
+
+def back_up(target: Path, state_dir: Path | None) -> int:
+    """Copy the state directory (that of the settings, unless named); give how many bundles were new.
+
+    Raises:
+        ConfigError: ``backup.database``, when the database is not a file there.
+        RequestError: ``backup.failed``, when something cannot be read or written.
+    """
+    settings = load_settings()
+    source = state_dir or settings.state_dir
+    if settings.database_url is not None and state_dir is None:
+        message = (
+            "database_url is set: copy that database with its own tools, and name --state-dir for the rest"
+        )
+        raise ConfigError("backup.database", message)
+    try:
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (source / DATABASE).exists():
+            _copy_database(source / DATABASE, target / DATABASE)
+        shutil.copyfile(source / IDENTITY, target / IDENTITY)
+        return _copy_bundles(source / "artifacts", target / "artifacts")
+    except (OSError, sqlite3.Error) as error:
+        raise RequestError("backup.failed", f"the state directory cannot be copied: {error}") from error
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """Copy by SQLite's own means, so that what is being written is in it whole or not at all."""
+    fresh = target.with_name(target.name + PARTIAL)
+    fresh.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with (
+        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
+        closing(sqlite3.connect(fresh)) as copy,
+    ):
+        live.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+    for leftover in ("-wal", "-shm"):  # of an earlier copy that a daemon was started on
+        target.with_name(target.name + leftover).unlink(missing_ok=True)
+    fresh.replace(target)
+
+
+def _copy_bundles(source: Path, target: Path) -> int:
+    copied = 0
+    for bundle in sorted(source.glob("*/*/[!.]*")):
+        place = target / bundle.relative_to(source)
+        if place.exists():
+            continue
+        partial = place.with_name(f".tmp-{place.name}")
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if partial.exists():
+            _remove(partial)
+        try:
+            shutil.copytree(bundle, partial)
+        except FileNotFoundError:  # removed meanwhile, being old
+            _remove(partial)
+            continue
+        partial.replace(place)
+        copied += 1
+    return copied
+
+
+def _remove(folder: Path) -> None:
+    for path, _, _ in os.walk(folder):
+        Path(path).chmod(0o700)
+    shutil.rmtree(folder)

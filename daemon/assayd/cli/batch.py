@@ -1,0 +1,146 @@
+"""`assay batch`: send a file, show how it gets on, write down what it came to. Flat in memory."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+
+from rich.text import Text
+
+from assayd.cli.batch_files import Outputs, write_files
+from assayd.cli.batch_progress import follow
+from assayd.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
+from assayd.cli.listing import STYLES
+from assayd.cli.summary import Summary
+from assayd.cli.terminal import out, plain, print_json
+from assayd.client import Client, ClientError, Document
+from assayd.errors import RequestError
+
+PIECE_BYTES = 64 * 2**10
+BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error", "created")
+
+
+def make_up_name(file: Path) -> str:
+    """Name a batch after its file and the time."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip(".-_")[:40] or "batch"
+    return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
+
+
+def require_new(client: Client, name: str, file: Path) -> None:
+    """See that there is no such batch yet. Raises: RequestError ``batch.exists``, with what to do instead."""
+    try:
+        client.batch(name)
+    except ClientError as error:
+        if error.status != 404:
+            raise
+        return
+    message = f"there is a batch {name} already; go on with it: assay batch resume {name} {file}"
+    raise RequestError("batch.exists", message)
+
+
+def send_and_follow(
+    client: Client,
+    name: str,
+    file: Path,
+    outputs: Outputs,
+    *,
+    concurrency: int | None = None,
+    dedupe: bool | None = None,
+) -> int:
+    """Send a file, follow the batch to its end, write and show the results; give the exit code.
+
+    An interrupt from the keyboard leaves the batch running, and says how to go on.
+    """
+    try:
+        batch = client.send_batch(_pieces(file), name=name, concurrency=concurrency, dedupe=dedupe)
+        _remark_on(batch)
+        batch = follow(client, batch)
+    except KeyboardInterrupt:
+        print(_how_to_go_on(name, file), file=sys.stderr)
+        return INTERRUPTED
+    summary = _finish(client, batch, file, outputs)
+    if outputs.as_json:
+        print_json(summary.document(batch))
+    else:
+        for line in (*status_lines(batch), *summary.lines()):
+            out().print(line)
+    return exit_code(batch["counts"])
+
+
+def exit_code(counts: Document) -> int:
+    """Give the exit code of a batch: our trouble first, then what was stopped, then what failed."""
+    if counts["error"]:
+        return TROUBLE
+    if counts["cancelled"]:
+        return CANCELLED
+    return FAILED if counts["failed"] else VALIDATED
+
+
+def status_lines(batch: Document) -> Iterator[Text]:
+    """Give the lines that show how far a batch is."""
+    counts = batch["counts"]
+    done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
+    yield Text.assemble((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}")
+    for verdict in ("validated", "failed", "error", "cancelled"):
+        if counts[verdict]:
+            bad = counts["malformed"] if verdict == "error" else 0
+            malformed = f" ({bad} malformed)" if bad else ""
+            yield Text.assemble((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
+    if counts["waiting"]:
+        yield Text(f"{counts['waiting']:>8} waiting ({counts['running']} of them under way)")
+    if batch["state"] == "open":
+        yield Text("Not all lines have come; send them with: assay batch resume NAME FILE.jsonl", "yellow")
+
+
+def batch_row(batch: Document) -> Sequence[str]:
+    """Give the cells of one batch."""
+    counts = batch["counts"]
+    numbers = (counts["total"] - counts["waiting"], counts["total"])
+    verdicts = (counts["validated"], counts["failed"], counts["error"])
+    return [batch["name"], batch["state"], *map(str, (*numbers, *verdicts)), batch["created_at"][:19] + "Z"]
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as opened:
+            while piece := opened.read(PIECE_BYTES):
+                yield piece
+    except OSError as error:
+        raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
+
+
+def _remark_on(batch: Document) -> None:
+    received = batch["received"]
+    if not received["lines"]:
+        raise RequestError("batch.empty", f"the file has no lines; batch {batch['name']} is empty")
+    if received["conflicting"]:
+        lines = ", ".join(map(str, received["conflicting"][:10]))
+        print(
+            f"assay: known with another policy, overrides or labels, which they keep: lines {lines}",
+            file=sys.stderr,
+        )
+
+
+def _how_to_go_on(name: str, file: Path) -> str:
+    return (
+        f"assay: batch {name} goes on without you; follow it with: assay batch resume {name} {file}\n"
+        f"assay: or stop it with: assay batch cancel {name}"
+    )
+
+
+def _finish(client: Client, batch: Document, file: Path, outputs: Outputs) -> Summary:
+    """Go through the items once, for the summary and whatever files are wanted."""
+    if outputs.folder or outputs.junit or outputs.sarif:
+        return write_files(client, batch, file, outputs)
+    summary, after = Summary(), 0
+    while True:
+        page = client.batch_items(batch["id"], after=after, limit=1000)
+        for item in page["items"]:
+            summary.add(item)
+        if page["next_after"] is None:
+            return summary
+        after = page["next_after"]

@@ -1,0 +1,263 @@
+"""`assay repair …`: have a failed attempt fixed, look at what was tried, stop it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
+from assayd.client import Client, ClientError, Document
+from assayd.errors import RequestError
+
+
+class _StartByDefault(TyperGroup):
+    """`assay repair ID` is `assay repair start ID`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; what is none of them is an attempt to start with."""
+        known = not args or args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["start", *args])
+
+
+repair_app = typer.Typer(
+    cls=_StartByDefault, help="Have failed attempts fixed, and see what was tried.", no_args_is_help=True
+)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The repair.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
+
+
+def _client(context: typer.Context) -> Client:
+    return Client(context.find_root().obj)
+
+
+@repair_app.command("start")
+def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    attempt_id: Annotated[str, typer.Argument(metavar="ATTEMPT", help="The failed attempt.")],
+    provider: Annotated[str, typer.Option(metavar="NAME", help="Who gives fixes.")] = "rules",
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Fixes tried at most.")] = None,
+    hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Something to tell the provider.")] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Correct it in $EDITOR; that is tried first.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Go back to what was submitted first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Repair a failed attempt, wait, and show what was tried."""
+    with _client(context) as client:
+        code = edited(client, attempt_id) if edit else None
+        repair = client.repair(
+            attempt_id,
+            provider=provider,
+            max_attempts=max_attempts,
+            hint=hint,
+            code=code,
+            fresh=fresh or None,
+        )
+        repair = wait(client, repair)
+        _show(repair, as_json=as_json)
+    raise typer.Exit(OF_OUTCOME.get(repair["outcome"], FAILED))
+
+
+@repair_app.command("show")
+def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
+    """Show a repair: what failed, the reason given, the change, the verdict."""
+    with _client(context) as client:
+        _show(client.repair_state(repair_id), as_json=as_json)
+
+
+@repair_app.command("list")
+def list_repairs(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List repairs, newest first."""
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        page = client.repairs(limit=limit)
+    if as_json:
+        print_json(page)
+        return
+    heads = ("id", "kind", "provider", "outcome", "fixes", "started")
+    print_table(out(), heads, [_row(repair) for repair in page["repairs"]])
+
+
+@repair_app.command("cancel")
+def cancel(context: typer.Context, repair_id: Id) -> None:
+    """End a repair, and the attempt that it has under way."""
+    with _client(context) as client:
+        client.cancel_repair(repair_id)
+    print(f"{repair_id} will end")
+
+
+@repair_app.command("stats")
+def stats(context: typer.Context, as_json: Json = False) -> None:
+    """Tell how repairs have gone: by kind and provider, how many, how fast, how often at once."""
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        found = list(_all(client))
+    table = statistics(found)
+    if as_json:
+        print_json({"repairs": table})
+        return
+    heads = ("kind", "provider", "ended", "repaired", "first fix", "duplicates", "stuck")
+    rows = [tuple(str(row[name]) for name in _STATISTICS) for row in table]
+    print_table(out(), heads, rows)
+
+
+_STATISTICS = ("kind", "provider", "ended", "repaired", "first_fix", "duplicates", "stuck")
+
+
+def statistics(repairs: Sequence[Document]) -> list[Document]:
+    """Count ended repairs by kind and provider. Source: seed 001, 5.9."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for repair in repairs:
+        if repair["outcome"] is None:
+            continue
+        count = counts.setdefault((repair["kind"], repair["provider"]), Counter())
+        count["ended"] += 1
+        count["repaired"] += repair["outcome"] == "repaired"
+        count["first_fix"] += repair["outcome"] == "repaired" and len(repair["attempts"]) == 1
+        count["duplicates"] += sum(fix["duplicate"] for fix in repair["attempts"])
+        count["stuck"] += repair["outcome"] == "stuck"
+    return [
+        {"kind": kind, "provider": provider, **{name: count[name] for name in _STATISTICS[2:]}}
+        for (kind, provider), count in sorted(counts.items())
+    ]
+
+
+def follow_repairs(client: Client, attempt: Document, *, show: bool) -> Document:
+    """Wait for the repair that an attempt asked for; give the newest attempt of it."""
+    for repair in client.repairs_of(attempt["id"])["repairs"]:
+        ended = wait(client, repair)
+        if show:
+            _show(ended, as_json=False)
+        ran = [fix["attempt_id"] for fix in ended["attempts"] if fix["attempt_id"]]
+        if ran:
+            attempt = client.attempt(ran[-1])
+    return attempt
+
+
+def wait(client: Client, repair: Document) -> Document:
+    """Wait for the end of a repair; an interrupt from the keyboard cancels it."""
+    try:
+        for event in client.repair_events(repair["id"]):
+            repair = event.body
+    except KeyboardInterrupt as interrupt:
+        with suppress(ClientError):  # it had ended meanwhile
+            client.cancel_repair(repair["id"])
+        print(f"assay: repair {repair['id']} is cancelled", file=sys.stderr)
+        raise SystemExit(CANCELLED) from interrupt
+    return client.repair_state(repair["id"])
+
+
+def edited(client: Client, attempt_id: str) -> str:
+    """Have the submitted code corrected in the person's editor.
+
+    Raises: RequestError, when the submission has no code of its own or nothing was changed.
+    """
+    name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
+    submission = _json(client.artifact(attempt_id, name))
+    code = submission["payload"].get("code")
+    if not isinstance(code, str):
+        raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
+    changed = _in_editor(code)
+    if changed == code:
+        raise RequestError("repair.unchanged", "nothing was changed")
+    return changed
+
+
+def _in_editor(text: str) -> str:
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        path = Path(folder, "code.py")
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run([*editor, str(path)], check=False)
+        if done.returncode != 0:
+            raise RequestError("repair.editor", f"{editor[0]} ended with {done.returncode}")
+        return path.read_text(encoding="utf-8")
+
+
+def _artifact_names(client: Client, attempt_id: str) -> Iterator[str]:
+    yield from (artifact["name"] for artifact in client.attempt(attempt_id)["artifacts"])
+
+
+def _json(content: bytes) -> Document:
+    import json
+
+    document: Document = json.loads(content)
+    return document
+
+
+def _all(client: Client) -> Iterator[Document]:
+    cursor = None
+    while True:
+        page = client.repairs(cursor=cursor, limit=100)
+        yield from page["repairs"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
+
+
+def _row(repair: Document) -> tuple[str, ...]:
+    outcome = repair["outcome"] or repair["state"]
+    fixes = str(len(repair["attempts"]))
+    return (repair["id"], repair["kind"], repair["provider"], outcome, fixes, repair["started_at"])
+
+
+def _show(repair: Document, *, as_json: bool) -> None:
+    from assayd.cli.terminal import out, print_json
+
+    if as_json:
+        print_json(repair)
+        return
+    console = out()
+    for line in describe(repair):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def describe(repair: Document) -> Iterator[str]:
+    """Give the lines that tell of a repair."""
+    yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
+    before: str | None = None
+    for fix in repair["attempts"]:
+        verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or "under way")
+        yield ""
+        yield f"{fix['number']}. {fix['passage']}: {verdict}" + (
+            f"  {fix['attempt_id']}" if fix["attempt_id"] else ""
+        )
+        yield "   failed: " + " ".join(printable(fix["original_error"]).split())[:300]
+        yield f"   reason: {printable(fix['fix_reason'])}"
+        if before is not None:
+            yield from (f"   {printable(line)}" for line in _changes(before, fix["patched_code"]))
+        before = fix["patched_code"]
+    yield ""
+    detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
+    yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
+
+
+def _changes(before: str, after: str) -> Iterator[str]:
+    changes = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    yield from list(changes)[2:]
+
+
+def printable(text: str) -> str:
+    """Take out what a terminal would read as more than text."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,56 @@
+"""What a batch came to, by verdict, rule and cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from assayd.cli.terminal import plain
+from assayd.client import Document
+
+MOST_SHOWN = 15
+
+
+class Summary:
+    """Counts over the items of a batch."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[str] = Counter()
+        self.rules: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+
+    def add(self, item: Document) -> None:
+        """Count one item."""
+        self.verdicts[item["verdict"] or "waiting"] += 1
+        self.rules.update(item["rules"])
+        if item["cause"] is not None:
+            self.causes[item["cause"]] += 1
+        if item["error"] is not None:
+            self.errors[item["error"]["code"]] += 1
+
+    def document(self, batch: Document) -> Document:
+        """Give all counts, with the batch that they are of."""
+        return {
+            "batch": batch,
+            "verdicts": dict(self.verdicts),
+            "rules": dict(self.rules.most_common()),
+            "causes": dict(self.causes.most_common()),
+            "malformed": dict(self.errors.most_common()),
+        }
+
+    def lines(self) -> Iterator[Text]:
+        """Give the lines that show it to a person."""
+        for head, counts in (
+            ("Rules", self.rules),
+            ("Causes", self.causes),
+            ("Lines that cannot be submitted", self.errors),
+        ):
+            if counts:
+                yield Text(f"\n{head}", "bold")
+                for name, number in counts.most_common(MOST_SHOWN):
+                    yield Text(f"{number:>8} {plain(name)}")
+                if len(counts) > MOST_SHOWN:
+                    yield Text(f"         … and {len(counts) - MOST_SHOWN} more", "dim")

@@ -1,0 +1,115 @@
+"""One host that guest code asks for: judged with each thing that is learnt, connected, put on record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+
+from assayd.checks.network_rules import NetworkRule, NetworkTrouble
+from assayd.egress.addresses import Public
+from assayd.egress.decision import Ask, Decision, decide
+from assayd.egress.ledger import Entry, Ledger
+from assayd.egress.refusal import NotServed, failed, refused
+from assayd.egress.resolver import Resolver
+from assayd.egress.target import NoTarget, Target
+from assayd.egress.upstream import Upstream, connected
+from assayd.model.policy import NetworkPolicy
+
+LOOK_UPS = 2
+"""Look-ups of one attempt that may be under way at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How one attempt gets out: what it may reach, who resolves, which addresses are public, its record.
+
+    `places` bound the connections of all attempts.
+    """
+
+    policy: NetworkPolicy
+    resolver: Resolver
+    public: Public
+    places: asyncio.Semaphore
+    look_ups: asyncio.Semaphore
+    ledger: Ledger
+
+
+class Access:
+    """What is known of one access, and what it came to."""
+
+    def __init__(self, way: Way, target: Target | NoTarget, entry: Entry) -> None:
+        self._way = way
+        self._ask = Ask(target=target)
+        self._target = target
+        self.entry = entry
+
+    def learn(
+        self,
+        *,
+        named: str | None = None,
+        addresses: tuple[str, ...] | None = None,
+        server_name: str | NetworkRule | None = None,
+    ) -> Decision:
+        """Judge by what was known and what is learnt now.
+
+        Raises: NotServed when a rule refuses.
+        """
+        ask = self._ask
+        self._ask = replace(
+            ask,
+            named=ask.named if named is None else named,
+            addresses=ask.addresses if addresses is None else addresses,
+            server_name=ask.server_name if server_name is None else server_name,
+        )
+        decision = decide(self._way.policy, self._ask, self._way.public)
+        if not decision.allowed:
+            raise refused(decision)
+        return decision
+
+    def target(self) -> Target:
+        """Give the target of an access that the rules have let through."""
+        assert isinstance(self._target, Target)  # noqa: S101 - `learn` refuses what is none
+        return self._target
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Upstream]:
+        """Resolve, judge the addresses, and connect to one of those that were judged.
+
+        Raises: NotServed.
+        """
+        target, way = self.target(), self._way
+        loop = asyncio.get_running_loop()
+        until = loop.time() + way.policy.connect_timeout_s
+        try:
+            async with asyncio.timeout_at(until):
+                found = await way.resolver.resolve(target.host, target.port, way.look_ups)
+                await way.places.acquire()
+        except TimeoutError:
+            raise failed(NetworkTrouble.TIMED_OUT) from None
+        try:
+            if not found:
+                raise failed(NetworkTrouble.NOT_RESOLVED)
+            addresses = self.learn(addresses=found).addresses
+            timeout_s = until - loop.time()
+            async with connected(addresses, target.port, self.entry, timeout_s=timeout_s) as upstream:
+                yield upstream
+        finally:
+            way.places.release()
+
+
+@contextmanager
+def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
+    """Put an access on record while the body serves it, and how that ended.
+
+    Raises: NotServed when the attempt has had all of its own.
+    """
+    entry = way.ledger.open(unit, target)
+    try:
+        yield Access(way, target, entry)
+    except NotServed as end:
+        entry.ended_by(end)
+        raise
+    finally:
+        entry.close()

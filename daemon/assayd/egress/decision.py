@@ -1,0 +1,121 @@
+"""May this be reached? One pure function, asked again with each thing that comes to be known.
+
+    target          what the request line says
+    named           what the Host header says                  (plain HTTP)
+    addresses       what the name leads to
+    server_name     what the TLS client says                   (after CONNECT)
+
+What is not known yet is None and not judged. The first rule that refuses decides; docs/egress-decisions.md is
+the table of them, and the tests are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assayd.checks.network_rules import WORDINGS, NetworkRule
+from assayd.egress.addresses import Public, is_public
+from assayd.egress.target import NoTarget, Target, same_place
+from assayd.model.hosts import fold
+from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
+from assayd.model.run import Via
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is known of an access so far. `server_name` may be the rule by which there is none."""
+
+    target: Target | NoTarget
+    named: str | None = None
+    addresses: tuple[str, ...] | None = None
+    server_name: str | NetworkRule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether it may be reached as far as is known, the rule that decided, and why, for a person.
+
+    `addresses` are those that may be connected to.
+    """
+
+    rule: NetworkRule
+    reason: str
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """Tell whether it may."""
+        return self.rule is NetworkRule.LISTED
+
+    @property
+    def hint(self) -> str:
+        """What to do instead."""
+        return WORDINGS[self.rule].hint
+
+
+def decide(policy: NetworkPolicy, ask: Ask, public: Public = is_public) -> Decision:
+    """Judge an access by all that is known of it.
+
+    Args:
+        policy: the attempt's.
+        ask: what is known.
+        public: which addresses count as public.
+    """
+    refusals = (*_by_target(policy, ask), *_by_address(ask, public), *_by_server_name(ask))
+    rule = next(iter(refusals), NetworkRule.LISTED)
+    allowed = tuple(address for address in ask.addresses or () if public(address))
+    return Decision(rule=rule, reason=WORDINGS[rule].reason, addresses=allowed)
+
+
+def _by_target(policy: NetworkPolicy, ask: Ask) -> Iterator[NetworkRule]:
+    target = ask.target
+    if policy.mode is not NetworkMode.ALLOWLIST:
+        yield NetworkRule.BLOCKED
+    if isinstance(target, NoTarget):
+        yield target.rule
+        return
+    rules = tuple(policy.rules(target.host))
+    if not rules:
+        yield NetworkRule.NOT_LISTED
+    elif target.port not in policy.ports:
+        yield NetworkRule.PORT_NOT_LISTED
+    else:
+        yield from _by_http(target, rules)
+    if target.via is Via.HTTP and ask.named is not None and not same_place(ask.named, target):
+        yield NetworkRule.HOST_MISMATCH
+
+
+def _by_http(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
+    """Judge by the entries' rules; one that allows is enough."""
+    held = [rule for rule in rules if rule is not None]
+    if len(held) < len(rules):
+        return
+    if target.via is Via.TLS:
+        yield NetworkRule.HTTP_ONLY
+        return
+    usable = [rule for rule in held if rule.allows_method(target.method)]
+    if not usable:
+        yield NetworkRule.METHOD_NOT_LISTED
+    elif not any(rule.allows_path(target.path) for rule in usable):
+        yield NetworkRule.PATH_NOT_LISTED
+
+
+def _by_address(ask: Ask, public: Public) -> Iterator[NetworkRule]:
+    if ask.addresses and not any(public(address) for address in ask.addresses):
+        yield NetworkRule.ADDRESS_NOT_PUBLIC
+
+
+def _by_server_name(ask: Ask) -> Iterator[NetworkRule]:
+    if isinstance(ask.server_name, NetworkRule):
+        yield ask.server_name
+    elif ask.server_name is not None and isinstance(ask.target, Target):
+        if _folded(ask.server_name) != ask.target.host:
+            yield NetworkRule.SNI_MISMATCH
+
+
+def _folded(name: str) -> str | None:
+    try:
+        return fold(name)
+    except ValueError:
+        return None

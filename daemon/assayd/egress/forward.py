@@ -1,0 +1,154 @@
+"""Plain HTTP: each request judged by itself, and sent on a connection of its own.
+
+The request is not passed on but written anew from what h11 has read, so that the host can see no other
+in it; what is meant for a proxy only stays here. A redirect is an answer: what the guest makes of it is its
+next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+
+import h11
+
+from assayd.aio import together
+from assayd.checks.network_rules import NetworkRule, NetworkTrouble
+from assayd.egress.access import Access
+from assayd.egress.guest import Guest
+from assayd.egress.refusal import RULE_HEADER, NotServed, failed, refused_by
+from assayd.egress.target import HTTP_PORT, Target
+from assayd.egress.upstream import Upstream
+
+Pairs = list[tuple[bytes, bytes]]
+
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection",
+        b"te", b"trailer", b"upgrade",
+    }
+)  # fmt: skip
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_NOT_UP = _HOP_BY_HOP | {b"host", b"expect"}
+_NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
+
+
+async def serve_request(guest: Guest, access: Access, request: h11.Request) -> bool:
+    """Serve a request in plain HTTP; tell whether another may follow on this connection.
+
+    Raises: NotServed.
+    """
+    _refuse_two_lengths(request)
+    hosts = [value for name, value in request.headers if name == b"host"]
+    access.learn(named=hosts[0].decode("latin-1") if len(hosts) == 1 else "")
+    async with access.connected() as upstream:
+        host = h11.Connection(h11.CLIENT)
+        await upstream.send(_sent(host, _head(request, access.target())))
+        try:
+            async with asyncio.timeout(guest.limits.idle_s) as idle:
+                await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, idle=idle))
+        except TimeoutError:
+            raise failed(NetworkTrouble.IDLE) from None
+    return guest.may_ask_again()
+
+
+class _Exchange:
+    """One request and its answer on their way."""
+
+    def __init__(
+        self, *, guest: Guest, upstream: Upstream, host: h11.Connection, idle: asyncio.Timeout
+    ) -> None:
+        self.guest = guest
+        self.upstream = upstream
+        self.host = host
+        self._idle = idle
+
+    def moved(self) -> None:
+        """Take note that it goes on."""
+        self._idle.reschedule(asyncio.get_running_loop().time() + self.guest.limits.idle_s)
+
+    async def events(self) -> AsyncIterator[h11.Event]:
+        """Give the host's answer up to its end."""
+        while True:
+            try:
+                event = self.host.next_event()
+                if event is h11.NEED_DATA:
+                    self.host.receive_data(await self.upstream.read())
+                    continue
+            except h11.RemoteProtocolError as problem:
+                raise failed(NetworkTrouble.BROKEN_OFF) from problem
+            self.moved()
+            if isinstance(event, h11.EndOfMessage):
+                return
+            if not isinstance(event, h11.Response | h11.Data | h11.InformationalResponse):
+                raise failed(NetworkTrouble.BROKEN_OFF)
+            yield event
+
+
+class _Answered(Exception):
+    """The answer is complete, whatever is left of the request."""
+
+
+async def _exchange(exchange: _Exchange) -> None:
+    """Send the request's body while the answer comes; an answer that is complete first ends both."""
+    with suppress(_Answered):
+        await together(_pass_answer(exchange), _send_body(exchange))
+
+
+async def _send_body(exchange: _Exchange) -> None:
+    async for piece in exchange.guest.body():
+        await _send_up(exchange, h11.Data(data=piece))
+    await _send_up(exchange, h11.EndOfMessage())
+
+
+async def _send_up(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> None:
+    try:
+        await exchange.upstream.send(_sent(exchange.host, event))
+    except NotServed as end:
+        # A host may answer and close before it has read all; its answer counts.
+        if end.why is not NetworkTrouble.BROKEN_OFF:
+            raise
+    exchange.moved()
+
+
+async def _pass_answer(exchange: _Exchange) -> None:
+    async for event in exchange.events():
+        if isinstance(event, h11.Response):
+            headers = _kept(event.headers, _NOT_DOWN)
+            answer = h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
+            await exchange.guest.send(answer)
+        elif isinstance(event, h11.Data):
+            await exchange.guest.send(event)
+    await exchange.guest.send(h11.EndOfMessage())
+    raise _Answered
+
+
+def _head(request: h11.Request, target: Target) -> h11.Request:
+    """Write the request for the host, as asked for by its target alone."""
+    place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
+    headers = [(b"Host", place.encode()), *_kept(request.headers, _NOT_UP), (b"Connection", b"close")]
+    return h11.Request(method=request.method, target=target.origin, headers=headers)
+
+
+def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
+    """Give the headers that go on: not those dropped, nor those that Connection names."""
+    pairs = list(headers)
+    named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
+    gone = dropped | {name.strip() for name in named} - _FRAMING
+    return [(name, value) for name, value in pairs if name not in gone]
+
+
+def _sent(host: h11.Connection, event: h11.Event) -> bytes:
+    try:
+        return host.send(event) or b""
+    except h11.LocalProtocolError as problem:
+        raise refused_by(NetworkRule.HTTP_MALFORMED) from problem
+
+
+def _refuse_two_lengths(request: h11.Request) -> None:
+    """Refuse a request whose end two readers could see in two places; h11 refuses two different lengths."""
+    names = [name for name, _ in request.headers]
+    by_chunks = b"transfer-encoding" in names
+    if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):
+        raise refused_by(NetworkRule.FRAMING_AMBIGUOUS)

@@ -1,0 +1,170 @@
+"""Guest code as the proxy sees it: requests in HTTP/1.1, read by h11, and what it is answered.
+
+What comes is hostile. A request has to arrive in time and within the bound of one head; a connection that is
+refused is answered, ended, and read from for a moment longer, so that the answer is not lost to a client
+that is still sending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from enum import Enum, auto
+
+import h11
+
+from assayd.checks.network_rules import NetworkRule, NetworkTrouble
+from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
+from assayd.ports.egress import EgressLimits, GuestStream
+
+HEAD_BYTES = 16 * 1024
+
+
+class Phase(Enum):
+    """What the guest is waiting for, hence how it can be told that there will be none of it."""
+
+    ANSWER = auto()
+    """An answer in HTTP."""
+    GREETING = auto()
+    """The other end of a TLS handshake."""
+    CONTENT = auto()
+    """More of what it has a part of."""
+
+
+class Guest:
+    """One connection of guest code.
+
+    Args:
+        stream: its bytes.
+        spend: told of every piece that is read, with its size; raises NotServed when there may be no more.
+        limits: how long things may take.
+    """
+
+    def __init__(self, stream: GuestStream, spend: Callable[[int], None], limits: EgressLimits) -> None:
+        self.stream = stream
+        self.limits = limits
+        self._spend = spend
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._phase = Phase.ANSWER
+        self._method = b""
+
+    async def read(self) -> bytes:
+        """Give the next bytes; empty at the end of the guest's side.
+
+        Raises: NotServed when the attempt has sent all that it may.
+        """
+        data = await self.stream.read()
+        if data:
+            self._spend(len(data))
+        return data
+
+    async def request(self) -> h11.Request | None:
+        """Give the next request; None when the guest has none.
+
+        Raises: NotServed when what comes is none, or comes too slowly.
+        """
+        self._phase, self._method = Phase.ANSWER, b""
+        event = self._next_event()
+        if event is None:
+            try:
+                async with asyncio.timeout(self.limits.idle_s):
+                    self._http.receive_data(await self.read())
+            except TimeoutError:
+                return None
+        try:
+            async with asyncio.timeout(self.limits.head_s):
+                event = event or await self._event()
+        except TimeoutError:
+            raise refused_by(NetworkRule.TOO_SLOW) from None
+        if not isinstance(event, h11.Request):
+            return None
+        self._method = event.method
+        # h11 bounds a head that is incomplete, not one that came whole.
+        if sum(len(name) + len(value) for name, value in event.headers) + len(event.target) > HEAD_BYTES:
+            raise refused_by(NetworkRule.HTTP_MALFORMED)
+        return event
+
+    async def early(self) -> bytes:
+        """Give what came after the head of a CONNECT.
+
+        Raises: NotServed when that has a body.
+        """
+        event = await self._event()
+        if not isinstance(event, h11.EndOfMessage):
+            raise refused_by(NetworkRule.HTTP_MALFORMED)
+        return self._http.trailing_data[0]
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Give the request's body, piece by piece.
+
+        Raises: NotServed when it is malformed.
+        """
+        if self._http.they_are_waiting_for_100_continue:
+            await self.send(h11.InformationalResponse(status_code=100, headers=[]))
+        while isinstance(event := await self._event(), h11.Data):
+            yield bytes(event.data)
+
+    async def send(self, event: h11.Event) -> None:
+        """Send a part of the answer. Raises: NotServed when it does not go with the parts before."""
+        try:
+            data = self._http.send(event)
+        except h11.LocalProtocolError as problem:
+            raise failed(NetworkTrouble.BROKEN_OFF) from problem
+        if isinstance(event, h11.Response):
+            self._phase = Phase.CONTENT
+        if data:
+            await self.stream.write(data)
+
+    async def establish(self) -> None:
+        """Answer a CONNECT; the connection is no longer HTTP then."""
+        await self.stream.write(ESTABLISHED)
+        self._phase = Phase.GREETING
+
+    def greeted(self) -> None:
+        """Take note that from here on it is another host that the guest talks to."""
+        self._phase = Phase.CONTENT
+
+    def may_ask_again(self) -> bool:
+        """Tell whether another request may come on this connection, and make ready for it."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def refuse(self, end: NotServed) -> None:
+        """Say why there is nothing, or nothing more."""
+        if self._phase is Phase.CONTENT:
+            await self.stream.reset()
+            return
+        told = ALERT if self._phase is Phase.GREETING else answer(end, with_body=self._method != b"HEAD")
+        await self.stream.write(told)
+        await self.leave()
+
+    async def leave(self) -> None:
+        """End this side, and take what still comes until the guest has ended its own; else break off."""
+        await self.stream.end()
+        try:
+            async with asyncio.timeout(self.limits.head_s):
+                while await self.read():
+                    pass
+        except (TimeoutError, NotServed):
+            await self.stream.reset()
+
+    async def _event(self) -> h11.Event:
+        while (event := self._next_event()) is None:
+            self._http.receive_data(await self.read())
+        return event
+
+    def _next_event(self) -> h11.Event | None:
+        """Give an event that is complete already; None when that takes more bytes."""
+        try:
+            event = self._http.next_event()
+            if isinstance(event, h11.Event):
+                return event
+            if event is h11.NEED_DATA:
+                return None
+            raise refused_by(NetworkRule.HTTP_MALFORMED)
+        except h11.RemoteProtocolError as problem:
+            end = refused_by(NetworkRule.HTTP_MALFORMED)
+            end.reason = f"{end.reason} ({str(problem)[:200]!a})"
+            raise end from problem

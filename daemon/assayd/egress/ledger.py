@@ -1,0 +1,139 @@
+"""The record of an attempt's accesses, and what is left of its budgets; log and metrics are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from assayd.checks.network_rules import NetworkRule
+from assayd.egress.refusal import NotServed, refused_by
+from assayd.egress.target import NoTarget, Target
+from assayd.guest.frames import LEAST_COST
+from assayd.metrics import Metrics
+from assayd.model.run import NetworkEvent, Via
+from assayd.ports.clock import Clock
+from assayd.ports.egress import EgressLimits
+
+log = structlog.get_logger()
+
+
+class Entry:
+    """One access while it goes on."""
+
+    def __init__(self, ledger: Ledger, unit: int, target: Target | NoTarget) -> None:
+        self._ledger = ledger
+        self.unit = unit
+        self._began = ledger.clock.monotonic()
+        self._open = True
+        self.event = NetworkEvent(
+            host=target.host,
+            port=target.port,
+            via=target.via,
+            method=target.method,
+            allowed=True,
+            rule=NetworkRule.LISTED.value,
+            reason="",
+        )
+
+    def connected(self, address: str) -> None:
+        """Take note of the address that was connected to."""
+        self.event = replace(self.event, address=address)
+
+    def sent(self, count: int) -> None:
+        """Count bytes that were passed on to the host."""
+        self.event = replace(self.event, bytes_up=self.event.bytes_up + count)
+
+    def received(self, count: int) -> None:
+        """Count bytes that the host sent. Raises: NotServed when the attempt may receive no more."""
+        self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
+        self._ledger.spend_down(count)
+
+    def ended_by(self, end: NotServed) -> None:
+        """Take note of why it was not served, or not to its end."""
+        if isinstance(end.why, NetworkRule):
+            self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
+        else:
+            self.event = replace(self.event, trouble=end.why.value)
+
+    def close(self) -> None:
+        """Take note of the end, once."""
+        if self._open:
+            self._open = False
+            duration_s = self._ledger.clock.monotonic() - self._began
+            self.event = replace(self.event, duration_s=duration_s)
+            self._ledger.tell(self.event)
+
+
+class Ledger:
+    """All accesses of one attempt."""
+
+    def __init__(self, limits: EgressLimits, clock: Clock, metrics: Metrics) -> None:
+        self.clock = clock
+        self._metrics = metrics
+        self._connections = limits.connections
+        self._up = limits.bytes_up
+        self._down = limits.bytes_down
+        self._entries: list[Entry] = []
+        self._used_up: set[int] = set()
+
+    def open(self, unit: int, target: Target | NoTarget) -> Entry:
+        """Begin an access.
+
+        Raises: NotServed when the attempt has had all of its own; that is put on record once per unit.
+        """
+        if len(self._entries) >= self._connections:
+            self.used_up(unit, target)
+            raise refused_by(NetworkRule.TOO_MANY_CONNECTIONS)
+        entry = Entry(self, unit, target)
+        self._entries.append(entry)
+        return entry
+
+    def unread(self, unit: int, end: NotServed) -> None:
+        """Put a request on record that could not be read. Raises: NotServed as `open` does."""
+        entry = self.open(unit, NoTarget(via=Via.HTTP, rule=NetworkRule.HTTP_MALFORMED))
+        entry.ended_by(end)
+        entry.close()
+
+    def used_up(self, unit: int, target: Target | NoTarget | None = None) -> None:
+        """Put on record that a unit wanted more connections than there are."""
+        if unit not in self._used_up:
+            self._used_up.add(unit)
+            entry = Entry(self, unit, target or NoTarget(via=Via.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS))
+            self._entries.append(entry)
+            entry.ended_by(refused_by(NetworkRule.TOO_MANY_CONNECTIONS))
+            entry.close()
+
+    def spend_up(self, count: int) -> None:
+        """Take from the budget of what may be sent. Raises: NotServed."""
+        self._up -= max(count, LEAST_COST)
+        self._metrics.egress_bytes.labels("up").inc(count)
+        if self._up < 0:
+            raise refused_by(NetworkRule.TOO_MANY_BYTES)
+
+    def spend_down(self, count: int) -> None:
+        """Take from the budget of what may be received. Raises: NotServed."""
+        self._down -= max(count, LEAST_COST)
+        self._metrics.egress_bytes.labels("down").inc(count)
+        if self._down < 0:
+            raise refused_by(NetworkRule.TOO_MANY_BYTES)
+
+    def events(self, unit: int) -> tuple[NetworkEvent, ...]:
+        """Give the accesses of a unit, in order."""
+        return tuple(entry.event for entry in self._entries if entry.unit == unit)
+
+    def tell(self, event: NetworkEvent) -> None:
+        """Log and count an access that is over."""
+        self._metrics.egress_accesses.labels(event.trouble or event.rule).inc()
+        log.info(
+            "egress.served" if event.allowed else "egress.refused",
+            host=event.host,
+            port=event.port,
+            via=event.via.value,
+            rule=event.rule,
+            trouble=event.trouble,
+            address=event.address,
+            bytes_up=event.bytes_up,
+            bytes_down=event.bytes_down,
+            duration_ms=round(event.duration_s * 1000, 3),
+        )

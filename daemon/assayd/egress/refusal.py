@@ -1,0 +1,60 @@
+"""How guest code is told of a refusal or failure: an answer in HTTP that says which rule, or a TLS alert."""
+
+from __future__ import annotations
+
+from assayd.checks.network_rules import TROUBLES, WORDINGS, NetworkRule, NetworkTrouble
+from assayd.egress.decision import Decision
+
+RULE_HEADER = b"X-Assayd-Rule"
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
+"""A TLS record: alert, fatal, access_denied."""
+
+_STATUS = {
+    NetworkRule.HTTP_MALFORMED: 400,
+    NetworkRule.TARGET_INVALID: 400,
+    NetworkRule.FRAMING_AMBIGUOUS: 400,
+    NetworkRule.TOO_SLOW: 408,
+    NetworkRule.TOO_MANY_CONNECTIONS: 429,
+    NetworkTrouble.TIMED_OUT: 504,
+}
+_REFUSED, _TROUBLE = 403, 502
+
+
+class NotServed(Exception):
+    """An access ends here: by a rule, or because what was allowed did not work. Never leaves `egress`."""
+
+    def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.reason = reason
+        self.hint = hint
+
+
+def refused(decision: Decision) -> NotServed:
+    """Give the end of an access that a rule refuses."""
+    return NotServed(decision.rule, decision.reason, decision.hint)
+
+
+def refused_by(rule: NetworkRule) -> NotServed:
+    """Give the end of an access by a rule that is not of the allowlist."""
+    return NotServed(rule, WORDINGS[rule].reason, WORDINGS[rule].hint)
+
+
+def failed(trouble: NetworkTrouble) -> NotServed:
+    """Give the end of an access that was allowed and did not work."""
+    return NotServed(trouble, TROUBLES[trouble])
+
+
+def answer(end: NotServed, *, with_body: bool = True) -> bytes:
+    """Write the answer; the rule is its reason phrase too, which is what clients show in their errors."""
+    default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
+    body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
+    head = (
+        f"HTTP/1.1 {_STATUS.get(end.why, default)} {end.why}",
+        f"{RULE_HEADER.decode()}: {end.why}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode() + body

@@ -1,0 +1,104 @@
+"""The way out for attempts whose policy has an allowlist: one session each, with its own list and budgets."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import h11
+
+from assayd.egress.access import LOOK_UPS, Way, access
+from assayd.egress.addresses import Public, is_public
+from assayd.egress.forward import serve_request
+from assayd.egress.guest import Guest
+from assayd.egress.ledger import Ledger
+from assayd.egress.refusal import NotServed
+from assayd.egress.resolver import LookUp, Resolver, look_up
+from assayd.egress.target import read_target
+from assayd.egress.tunnel import serve_tunnel
+from assayd.metrics import Metrics
+from assayd.model.policy import NetworkPolicy
+from assayd.model.run import Via
+from assayd.ports.clock import Clock
+from assayd.ports.egress import EgressLimits, GuestStream
+
+
+class Relay:
+    """Implements `ports.egress.Egress`.
+
+    Args:
+        limits: what each attempt may use, and all together.
+        clock: measures how long accesses take.
+        metrics: where they are counted.
+        look_up: resolves names.
+        public: tells which addresses may be connected to at all.
+    """
+
+    def __init__(
+        self,
+        limits: EgressLimits,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        look_up: LookUp = look_up,
+        public: Public = is_public,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._metrics = metrics
+        self._resolver = Resolver(look_up)
+        self._public = public
+        self._places = asyncio.Semaphore(limits.open_at_once)
+
+    def session(self, policy: NetworkPolicy) -> Session:
+        """Begin an attempt."""
+        way = Way(
+            policy=policy,
+            resolver=self._resolver,
+            public=self._public,
+            places=self._places,
+            look_ups=asyncio.Semaphore(LOOK_UPS),
+            ledger=Ledger(self._limits, self._clock, self._metrics),
+        )
+        return Session(way, self._limits)
+
+
+class Session:
+    """Implements `ports.egress.EgressSession`."""
+
+    def __init__(self, way: Way, limits: EgressLimits) -> None:
+        self._way = way
+        self.limits = limits
+        self.used_up = way.ledger.used_up
+        self.events = way.ledger.events
+
+    async def serve(self, stream: GuestStream, unit: int) -> None:
+        """Serve one connection of a unit, request by request."""
+        guest = Guest(stream, self._way.ledger.spend_up, self.limits)
+        with suppress(ConnectionResetError):  # nobody is left to serve
+            try:
+                while await self._serve_next(guest, unit):
+                    pass
+                await guest.leave()
+            except NotServed as end:
+                await guest.refuse(end)
+
+    async def _serve_next(self, guest: Guest, unit: int) -> bool:
+        """Serve the next request, if any; tell whether another may follow."""
+        request = await self._request(guest, unit)
+        if request is None:
+            return False
+        target = read_target(request.method.decode("ascii"), request.target.decode("ascii"))
+        with access(self._way, unit, target) as asked:
+            if target.via is Via.TLS:
+                await serve_tunnel(guest, asked)
+                return False
+            return await serve_request(guest, asked, request)
+
+    async def _request(self, guest: Guest, unit: int) -> h11.Request | None:
+        """Read the next request; one that cannot be read goes on record too."""
+        try:
+            return await guest.request()
+        except NotServed as end:
+            self._way.ledger.unread(unit, end)
+            raise

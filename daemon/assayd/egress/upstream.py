@@ -1,0 +1,85 @@
+"""A connection to a host, by the address that was decided on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from assayd.checks.network_rules import NetworkTrouble
+from assayd.egress.ledger import Entry
+from assayd.egress.refusal import failed
+
+READ_BYTES = 32 * 1024
+MOST_TRIES = 4
+"""How many addresses of one name are tried."""
+
+
+class Upstream:
+    """The host's end of an access. Every failure of it is a NotServed."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: Entry) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._entry = entry
+
+    async def read(self) -> bytes:
+        """Give the next bytes; empty at the end of the host's side."""
+        try:
+            data = await self._reader.read(READ_BYTES)
+        except OSError as problem:
+            raise failed(NetworkTrouble.BROKEN_OFF) from problem
+        if data:
+            self._entry.received(len(data))
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes, as fast as the host takes them."""
+        self._entry.sent(len(data))
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError as problem:
+            raise failed(NetworkTrouble.BROKEN_OFF) from problem
+
+    def end(self) -> None:
+        """Say that nothing more will be sent."""
+        try:
+            self._writer.write_eof()
+        except OSError as problem:
+            raise failed(NetworkTrouble.BROKEN_OFF) from problem
+
+
+@asynccontextmanager
+async def connected(
+    addresses: Sequence[str], port: int, entry: Entry, *, timeout_s: float
+) -> AsyncIterator[Upstream]:
+    """Connect to the first of the addresses that answers, and drop the connection after the body.
+
+    Raises: NotServed when none does in time.
+    """
+    reader, writer, address = await _first(addresses[:MOST_TRIES], port, timeout_s)
+    entry.connected(address)
+    try:
+        yield Upstream(reader, writer, entry)
+    finally:
+        writer.transport.abort()
+
+
+async def _first(
+    addresses: Sequence[str], port: int, timeout_s: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
+    """Try each address in turn, with its share of the time that is left."""
+    loop = asyncio.get_running_loop()
+    until, trouble = loop.time() + timeout_s, NetworkTrouble.UNREACHABLE
+    for tried, address in enumerate(addresses):
+        share_s = (until - loop.time()) / (len(addresses) - tried)
+        try:
+            async with asyncio.timeout(share_s):
+                reader, writer = await asyncio.open_connection(address, port, limit=READ_BYTES)
+                return reader, writer, address
+        except TimeoutError:
+            trouble = NetworkTrouble.TIMED_OUT
+        except OSError:
+            trouble = NetworkTrouble.UNREACHABLE
+    raise failed(trouble)

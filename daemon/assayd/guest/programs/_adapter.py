@@ -1,0 +1,56 @@
+"""What adapter modules are written against: a decorator that registers, and a class to inherit from.
+
+Imported by the names that the profile lists, so that a code base keeps its import statements. It holds
+nothing but the register of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import TypeVar, overload
+
+_T = TypeVar("_T", bound=type)
+
+
+class Adapter:
+    """A class to inherit from; it brings a place for settings, and none of the methods."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, **settings: object) -> None:
+        self.config = {**(config or {}), **settings}
+
+    def __class_getitem__(cls, item: object) -> type:
+        """Accept type parameters, which mean nothing here."""
+        return cls
+
+
+def adapter_module(
+    names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
+) -> dict[str, ModuleType]:
+    """Give one and the same module under all names."""
+    listed: list[type] = []
+
+    @overload
+    def register_adapter(kind: _T, /) -> _T: ...
+    @overload
+    def register_adapter(*marks: object, **settings: object) -> Callable[[_T], _T]: ...
+    def register_adapter(*marks: object, **settings: object) -> object:
+        """Register an adapter class: bare, or called with whatever the register should know of it."""
+        if len(marks) == 1 and isinstance(marks[0], type) and not settings:
+            return _listed(marks[0])
+        return _listed
+
+    def _listed(kind: _T) -> _T:
+        listed.append(kind)
+        return kind
+
+    def registered() -> tuple[type, ...]:
+        """Give the classes that were registered, in order."""
+        return tuple(listed)
+
+    own: dict[str, object] = {"registered": registered, "Adapter": Adapter}
+    own |= dict.fromkeys(decorators, register_adapter) | dict.fromkeys(base_classes, Adapter)
+    given = [*names]
+    module = ModuleType(given[0] if given else "adapter", __doc__)
+    module.__dict__.update(own)
+    return dict.fromkeys(given, module)

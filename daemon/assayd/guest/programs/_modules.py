@@ -1,0 +1,150 @@
+"""Several submitted files as modules, for programs that run more than one text.
+
+Found before all others, by their place below the work directory; compiled from the text that lay there before
+the first of them ran. They share the interpreter's built-in names, with the guarded importer among them.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType, SimpleNamespace
+from typing import Any
+
+from .. import private
+from ..builtins_safe import opaque
+from ..failures import Shown
+from ..policy import RuntimePolicy
+from ..requests import mapping, texts
+from . import Arguments
+from ._adapter import adapter_module
+
+private.isolate(globals())
+
+_INIT = "__init__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """One submitted Python file; `file` as it was submitted, `path` where it lies."""
+
+    name: str
+    file: str
+    path: str
+    text: str
+
+    @property
+    def is_package(self) -> bool:
+        """Tell whether it is a package's own file."""
+        return self.file.rpartition("/")[2] == f"{_INIT}.py"
+
+    def compile(self) -> CodeType:
+        """Compile the text. Raises what the compiler raises, MemoryError and RecursionError included."""
+        return compile(self.text, self.path, "exec", dont_inherit=True)
+
+
+Compile = Callable[[Submitted], tuple[CodeType, Mapping[str, object]]]
+"""Gives the code of a file, and names that its module is to have beside its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modules:
+    """The submitted Python files by module name, and what the container provides for them."""
+
+    files: Mapping[str, Submitted]
+    provided: tuple[str, ...]
+    decorators: tuple[str, ...]
+    base_classes: tuple[str, ...]
+
+    @property
+    def texts(self) -> dict[str, Shown]:
+        """Give the texts by the file names that they are compiled under."""
+        return {one.path: Shown(one.file, one.text) for one in self.files.values()}
+
+    def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
+        """Let import statements find the files."""
+        shown = {one.path: one.file for one in self.files.values()}
+        names = policy.share_builtins(shown)
+        _provide(adapter_module(self.provided, self.decorators, self.base_classes))
+        packages = _packages(self.files)
+
+        def find(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            one = self.files.get(name)
+            if one is None and name not in packages:
+                return None
+            origin = None if one is None else one.path
+            spec = ModuleSpec(name, loader, origin=origin, is_package=name in packages)
+            spec.has_location = one is not None
+            return spec
+
+        def execute(module: ModuleType) -> None:
+            one = self.files.get(module.__name__)
+            if one is not None:
+                code, more = compiled(one)
+                module.__dict__.update(more, __builtins__=names)
+                exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
+
+        # Plain holders: from a class of ours guest code would find its way to our functions' names.
+        loader: Any = SimpleNamespace(create_module=opaque(_default), exec_module=opaque(execute))
+        finder: Any = SimpleNamespace(find_spec=opaque(find))
+        sys.meta_path.insert(0, finder)
+
+
+def read_modules(arguments: Arguments) -> Modules:
+    """Read the files that the argument `modules` names, before any of them can change another."""
+    said = mapping(arguments, "modules")
+    found = [_read(file) for file in texts(said, "files")]
+    for one in found:
+        # So that a traceback shows the text that runs, whatever lies there by then.
+        linecache.cache[one.path] = (len(one.text), None, one.text.splitlines(keepends=True), one.path)
+    return Modules(
+        files={one.name: one for one in found},
+        provided=texts(said, "provided"),
+        decorators=texts(said, "decorators"),
+        base_classes=texts(said, "base_classes"),
+    )
+
+
+def plainly(one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
+    """Compile a file as it is."""
+    return one.compile(), {}
+
+
+def module_name(file: str) -> str:
+    """Give the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
+    return file.removesuffix(".py").replace("/", ".").removesuffix(f".{_INIT}")
+
+
+def _read(file: str) -> Submitted:
+    path = os.path.join(os.getcwd(), file)
+    with open(path, encoding="utf-8", newline="") as opened:
+        return Submitted(name=module_name(file), file=file, path=path, text=opened.read())
+
+
+def _packages(files: Mapping[str, Submitted]) -> frozenset[str]:
+    """Name all folders above files, and the files that are packages."""
+    above = {
+        ".".join(parts[:count])
+        for parts in (name.split(".") for name in files)
+        for count in range(1, len(parts))
+    }
+    return frozenset(above | {one.name for one in files.values() if one.is_package})
+
+
+def _provide(modules: Mapping[str, ModuleType]) -> None:
+    """Put ready modules, and the packages above them, where imports look first."""
+    for name, module in modules.items():
+        parts = name.split(".")
+        sys.modules[name] = module
+        for count in range(len(parts) - 1, 0, -1):
+            package = sys.modules.setdefault(".".join(parts[:count]), ModuleType(".".join(parts[:count])))
+            package.__dict__.setdefault("__path__", [])
+            setattr(package, parts[count], sys.modules[".".join(parts[: count + 1])])
+
+
+def _default(spec: ModuleSpec) -> None:
+    """Leave the making of a module to the import system."""

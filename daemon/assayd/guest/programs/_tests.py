@@ -1,0 +1,301 @@
+"""What the test framework does, told line by line: our plugin for it.
+
+The framework hands its plugins to whoever asks, so nothing of this one but functions without attributes is
+handed over, and what its hooks are told is believed only in the order in which a test's steps come. Tests
+that tell them more than happened, or exchange what they are judged by, are told of in the record.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from .. import private
+from ..builtins_safe import opaque
+from ..failures import Texts, clean, told
+from ..reporter import Record
+from ._modules import Submitted
+from ._seal import Seal
+
+private.isolate(globals())
+
+MAX_TESTS = 1000
+_SEALED = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")
+_MAX_ID = 500
+_MAX_OUTPUT = 4000
+_MAX_NOTES = 5
+_STEPS = "pytest_runtest_"
+"""How the hooks begin that a test's steps are."""
+_NEXT = {None: "setup", "setup": "call", "call": "teardown"}
+_GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
+_FINE = frozenset({0, 5})
+"""Exit codes of the framework: all is well; there were no tests."""
+
+Tell = Callable[[Record], None]
+
+
+class Telling:
+    """Listens to one session of the framework and tells what happens in it."""
+
+    def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
+        self._write = tell
+        self._texts = texts
+        self._test = test
+        self._lines = 0
+        self._notes: list[str] = []
+        self._seen: set[str] = set()
+        self._watched: _Watched | None = None
+        self._names: dict[str, str] = {}
+        self._collected: list[str] = []
+        self._ended: dict[str, str] = {}
+        self._current: _Running | None = None
+        self._problem: BaseException | None = None
+        self._whole = True
+
+    def plugin(self) -> ModuleType:
+        """Give the plugin."""
+        hooks = (
+            self.pytest_sessionstart, self.pytest_collection, self.pytest_exception_interact,
+            self.pytest_runtest_logstart, self.pytest_runtest_makereport, self.pytest_runtest_logreport,
+            self.pytest_keyboard_interrupt, self.pytest_internalerror,
+        )  # fmt: skip
+        plugin = ModuleType("assayd")
+        plugin.__dict__.update({hook.__name__: _handed_over(hook) for hook in hooks})
+        return plugin
+
+    def record(self, exit_code: int) -> Record:
+        """Give the record that ends the lines."""
+        self._look("after the last test")
+        good = self._whole and not self._notes and exit_code in _FINE
+        good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
+        return {
+            "status": "returned" if good else "failed",
+            "framework": exit_code,
+            "lines": self._lines,
+            "collected": len(self._collected),
+            "ended": len(self._ended),
+            "notes": self._notes,
+        }
+
+    def pytest_sessionstart(self, session: Any) -> None:
+        """Send the framework's own report away; all that it has to say is told here."""
+        session.config.pluginmanager.unregister(name="terminalreporter")
+
+    def pytest_collection(self, session: Any) -> bool:
+        """Import the file and collect its tests, in the place of the framework's search for files."""
+        self._watched = _Watched(session.config)
+        session.items = []
+        try:
+            module = import_module(self._test.name)
+        except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
+            self._not_imported(problem)
+            return True
+        self._look("while the file was imported")
+        items = list(_items(session, self._test.path, module))
+        if len(items) > MAX_TESTS:
+            self._whole = False
+            self._tell("too_many", count=len(items))
+            return True
+        session.items = items
+        config = session.config
+        config.hook.pytest_collection_modifyitems(session=session, config=config, items=items)
+        config.hook.pytest_collection_finish(session=session)
+        session.testscollected = len(items)
+        self._names = {item.nodeid: _unlike(item.nodeid, number) for number, item in enumerate(items)}
+        self._watched.hold({self._name(item.nodeid): item for item in items})
+        self._collected = [self._name(item.nodeid) for item in items]
+        self._tell("collected", tests=self._collected)
+        self._look("while the tests were collected")
+        return True
+
+    def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
+        """Tell of tests that could not be collected."""
+        if getattr(report, "when", None) == "collect":
+            self._whole = False
+            self._tell("not_collected", id=_shown(node.nodeid), **told(call.excinfo.value, self._texts))
+
+    def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
+        """Tell that a test begins."""
+        name = self._name(nodeid)
+        if self._current is not None or len(self._ended) >= len(self._collected):
+            self._note(f"{name} was begun when it was not its turn")
+            return
+        if name != self._collected[len(self._ended)]:
+            self._note(f"{name} was begun in the place of {self._collected[len(self._ended)]}")
+        self._look(f"before {name}", name)
+        self._current = _Running(name)
+        self._tell("started", id=name)
+
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        """Remember the exception of a step; the framework's report has it as text only."""
+        self._problem = call.excinfo.value if call.excinfo else None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Take the report of one step of a test."""
+        name, running = self._name(report.nodeid), self._current
+        if running is None or running.name != name or running.due != report.when:
+            self._note(f"{name} was reported when none of its steps had ended")
+            return
+        # When it is called, the framework itself wraps a coroutine.
+        self._look(f"in {name} ({running.due})", name if running.due == "setup" else None)
+        problem, self._problem = self._problem, None
+        running.take(report, problem, self._texts)
+        if running.due is None:
+            self._current = None
+            self._ended[name] = running.outcome
+            self._tell("ended", **running.line)
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        """Tell that a test ended all of them."""
+        self._whole = False
+        self._tell("stopped", **told(excinfo.value, self._texts))
+
+    def pytest_internalerror(self, excrepr: Any, excinfo: Any) -> None:
+        """Tell that the framework gave up."""
+        self._whole = False
+        self._tell("stopped", **told(excinfo.value, self._texts))
+
+    def _name(self, nodeid: str) -> str:
+        return self._names.get(nodeid) or _shown(nodeid)
+
+    def _not_imported(self, problem: BaseException) -> None:
+        skipped = isinstance(problem, import_module("pytest").skip.Exception)
+        self._whole = skipped
+        self._tell("import_skipped" if skipped else "not_imported", **told(problem, self._texts))
+
+    def _look(self, when: str, test: str | None = None) -> None:
+        broken = self._watched and self._watched.broken(test)
+        if broken and broken not in self._seen:
+            self._seen.add(broken)
+            self._note(f"{broken} was exchanged {when}")
+
+    def _note(self, text: str) -> None:
+        if len(self._notes) < _MAX_NOTES:
+            self._notes.append(clean(text))
+
+    def _tell(self, event: str, **fields: object) -> None:
+        self._lines += 1
+        self._write({"event": event, **fields})
+
+
+class _Running:
+    """One test on its way through its steps."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.due: str | None = "setup"
+        self.outcome = "passed"
+        self.line: dict[str, object] = {"id": name, "duration_s": 0.0}
+
+    def take(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
+        """Take the report of the step that was due."""
+        step = self.due
+        self.due = _NEXT.get(step)
+        if step == "setup" and not report.passed:
+            self.due = "teardown"
+        outcome = _outcome(report, step)
+        if outcome != "passed" and self.outcome in {"passed", "xpassed"}:
+            self.outcome = outcome
+            self.line |= {"step": step, **_details(report, problem, texts)}
+        self.line["duration_s"] = float(self.line["duration_s"]) + float(report.duration)  # type: ignore[arg-type]
+        if self.due is None:
+            self.line |= {"outcome": self.outcome, **_output(report)}
+
+
+class _Watched:
+    """Everything that must not change while tests run."""
+
+    def __init__(self, config: Any) -> None:
+        self._seal = Seal(_SEALED)
+        self._config = config
+        self._registered = dict(_registered(config))
+        self._items: dict[str, tuple[Any, object]] = {}
+
+    def hold(self, items: Mapping[str, Any]) -> None:
+        """Remember what the tests are that were collected."""
+        self._items = {name: (item, getattr(item, "function", None)) for name, item in items.items()}
+
+    def broken(self, test: str | None) -> str | None:
+        """Name the first thing that has changed, of the framework or of this test."""
+        registered = dict(_registered(self._config))
+        for name in {**self._registered, **registered}:
+            if registered.get(name) is not self._registered.get(name):
+                return name
+        item, function = self._items.get(test or "", (None, None))
+        if item is not None and ("runtest" in vars(item) or getattr(item, "function", None) is not function):
+            return f"the function of {test}"
+        return self._seal.broken()
+
+
+def _registered(config: Any) -> Iterator[tuple[str, object]]:
+    """Give every plugin, and every function that a hook calls, in its place."""
+    for name, plugin in config.pluginmanager.list_name_plugin():
+        yield f"the plugin {name}", plugin
+    hooks = vars(config.pluginmanager.hook)
+    for name, caller in hooks.items():
+        # The config has a proxy that remembers what it was asked for.
+        yield f"the hook {name}", vars(config.hook).get(name, caller) if name.startswith(_STEPS) else caller
+        for place, implementation in enumerate(getattr(caller, "get_hookimpls", tuple)()):
+            yield f"function {place} of {name}", implementation.function
+
+
+def _items(session: Any, path: str, module: object) -> Iterator[Any]:
+    """Give the tests of a module that is imported already."""
+    node = import_module("pytest").Module.from_parent(session, path=Path(path))
+    # What it would call imports the file anew. A function of ours would lead to our names.
+    node._getobj = partial(getattr, SimpleNamespace(module=module), "module")
+    return iter(session.genitems(node))
+
+
+def _handed_over(hook: Callable[..., object]) -> object:
+    """Give a plain function, as the framework wants one, whose names lead to nothing but the call itself."""
+    names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
+    parameters = ", ".join(inspect.signature(hook).parameters)
+    text = f"def {hook.__name__}({parameters}): return told({parameters})"
+    exec(compile(text, __file__, "exec"), names)  # noqa: S102 - made of the names above
+    return names.pop(hook.__name__)
+
+
+def _outcome(report: Any, step: str | None) -> str:
+    expected = hasattr(report, "wasxfail")
+    if report.passed:
+        return "xpassed" if expected and step == "call" else "passed"
+    if report.skipped:
+        return "xfailed" if expected else "skipped"
+    return "failed" if step == "call" else "error"
+
+
+def _details(report: Any, problem: BaseException | None, texts: Texts) -> dict[str, object]:
+    if report.skipped:
+        found = report.longrepr
+        reason = found[2] if isinstance(found, tuple) and len(found) == 3 else ""
+        return {"reason": clean(str(getattr(report, "wasxfail", "") or reason))}
+    if problem is None:
+        return {"message": clean(str(report.longrepr or ""))}
+    return dict(told(problem, texts))
+
+
+def _output(report: Any) -> dict[str, object]:
+    return {name: _cut(str(getattr(report, f"cap{name}", ""))) for name in ("stdout", "stderr")}
+
+
+def _cut(text: str) -> str:
+    half = _MAX_OUTPUT // 2
+    if len(text) > _MAX_OUTPUT:
+        text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters left out …]\n{text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _shown(nodeid: str) -> str:
+    return clean(nodeid)[:_MAX_ID]
+
+
+def _unlike(nodeid: str, number: int) -> str:
+    """Give a name that is cut if need be, and then told from others by its number."""
+    name = clean(nodeid)
+    return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"

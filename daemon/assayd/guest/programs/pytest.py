@@ -1,0 +1,84 @@
+"""`pytest`: collect the tests of one file and run them with the test framework of the image.
+
+Arguments: modules (files, provided, decorators, base_classes), test, libraries. The result is one JSON object
+per line, told while it happens; the last is the record. See docs/guest-protocol.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from types import CodeType, ModuleType
+
+from .. import private
+from ..reporter import Record
+from . import Context
+from ._modules import Modules, Submitted, plainly, read_modules
+from ._tests import Telling
+from ._text import argument
+
+private.isolate(globals())
+
+IN_PYTHON = True
+_OPTIONS = (
+    # Nothing of what lies in the work directory says how tests are run.
+    "-c", os.devnull, "--noconftest", "--strict-config",
+    "-p", "no:cacheprovider", "-p", "no:doctest", "-p", "no:faulthandler", "-p", "no:junitxml", "-p",
+    "no:legacypath", "-p", "no:nose", "-p", "no:pastebin", "-p", "no:setuponly", "-p", "no:setupplan", "-p",
+    "no:stepwise",
+    "--capture=tee-sys", "--tb=native", "-q", "--no-header",
+)  # fmt: skip
+_ASYNC = "pytest_asyncio.plugin"
+_SCRATCH = ".pytest"
+"""Where tests find their temporary folders, below the work directory."""
+
+
+def run(arguments: Mapping[str, object], context: Context) -> Record:
+    """Run the program in this process."""
+    framework = import_module("pytest")
+    modules, test = read_modules(arguments), argument(arguments, "test", str)
+    (one,) = (each for each in modules.files.values() if each.file == test)
+    sys.modules["__main__"] = ModuleType("__main__")
+    telling = Telling(context.reporter.progress, modules.texts, one)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    offered = Offer(modules, one)
+    context.policy.refuse_to_leave()
+    modules.offer(context.policy, offered.compile)
+    code = framework.main([*_options(os.getcwd()), one.path], plugins=[telling.plugin()])
+    return telling.record(int(code))
+
+
+class Offer:
+    """Compiles the files; the assertions of the tests so that they tell what they compared."""
+
+    def __init__(self, modules: Modules, test: Submitted) -> None:
+        self._modules = modules
+        self._test = test
+        self._rewriting = import_module("_pytest.assertion.rewrite")
+
+    def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
+        """Give the code of a file, and what its rewritten assertions call."""
+        if one is not self._test:
+            return plainly(one)
+        ast = import_module("ast")
+        tree = ast.parse(one.text, one.path)
+        self._rewriting.rewrite_asserts(tree, one.text.encode(), one.path, None)
+        helpers: dict[str, object] = {}
+        for node in [node for node in tree.body if isinstance(node, ast.Import)]:
+            for alias in node.names:
+                if alias.asname and alias.asname.startswith("@"):
+                    # The guarded importer would take these for the submission's own.
+                    helpers[alias.asname] = import_module(alias.name)
+                    tree.body.remove(node)
+        return compile(tree, one.path, "exec", dont_inherit=True), helpers
+
+
+def _options(work: str) -> list[str]:
+    options = [*_OPTIONS, f"--rootdir={work}", f"--basetemp={work}/{_SCRATCH}"]
+    try:
+        import_module(_ASYNC)
+    except ImportError:
+        return options
+    return [*options, "-p", _ASYNC, "--asyncio-mode=auto"]

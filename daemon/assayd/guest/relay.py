@@ -1,0 +1,237 @@
+"""The proxy in the container, as far as it is here: a listener on loopback, and its connections as frames.
+
+Nothing of what guest code says to the proxy is understood here; the daemon reads it and answers. This end
+counts and caps: connections at once (more wait in the listener's queue), connections in all, and bytes on
+their way in either direction, for which each end gives the other credit. A round of the selector moves a
+bounded amount for each connection, so that output, results and other connections get on beside a busy one.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from .frames import LEAST_COST, WINDOW, Header, cost
+from .requests import Fault, RelayCaps, get
+from .streams import Send
+
+PORT = 3128
+KINDS = frozenset({"stream_data", "stream_end", "stream_reset", "stream_credit"})
+"""What the daemon sends here."""
+
+_READ_BYTES = 32 * 1024
+_QUEUE = 128
+_ACCEPTED_AT_ONCE = 16
+_GRANT_BYTES = WINDOW // 4
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """One connection of guest code.
+
+    `credit` is what may still be sent to the daemon, `unsent` what the guest has not taken yet, `taken` what
+    it has taken and the daemon was not told of.
+    """
+
+    number: int
+    socket: socket.socket
+    credit: int = WINDOW
+    unsent: bytearray = field(default_factory=bytearray)
+    taken: int = 0
+    guest_ended: bool = False
+    daemon_ended: bool = False
+    watched: int = 0
+
+
+class Relay:
+    """All connections of an attempt; of one unit at a time. Does nothing until it is opened."""
+
+    def __init__(self, selector: selectors.BaseSelector, send: Send) -> None:
+        self._selector = selector
+        self._send = send
+        self._listener: socket.socket | None = None
+        self._listening = False
+        self._caps = RelayCaps(streams=0, connections=0)
+        self._connections: dict[int, _Connection] = {}
+        self._next = 0
+        self._unit = 0
+        self._refusing = False
+
+    def open(self, caps: RelayCaps) -> Mapping[str, str]:
+        """Listen; give the environment by which clients find the proxy. Raises: OSError."""
+        # In a container always the same port, so that equal code runs the same; elsewhere it may be taken.
+        port = PORT if os.getpid() == 1 else 0
+        self._caps = caps
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=_QUEUE)
+        self._listener.setblocking(False)
+        place = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        found = {"HTTP_PROXY": place, "HTTPS_PROXY": place, "NO_PROXY": "localhost,127.0.0.1"}
+        return {**found, **{name.lower(): value for name, value in found.items()}}
+
+    def begin(self, unit: int) -> None:
+        """Take connections, which are the unit's from here on."""
+        self._unit, self._refusing = unit, False
+        self._listen()
+
+    def end(self) -> None:
+        """Drop everything that the unit has left, also what still waits. Its processes must be dead."""
+        for connection in list(self._connections.values()):
+            self._forget(connection)
+        self._stop_listening()
+        while self._listener is not None and (waiting := self._accepted()) is not None:
+            waiting.close()
+
+    def take(self, header: Header, body: bytes) -> None:
+        """Take a frame of the daemon; one for a connection that is gone was on its way. Raises: Fault."""
+        number = get(header, "stream", int)
+        if self._listener is None or not 0 <= number < self._next:
+            raise Fault(f"there was no stream {number}")
+        connection = self._connections.get(number)
+        if connection is None:
+            return
+        match header["type"]:
+            case "stream_data":
+                connection.unsent += body
+                if len(connection.unsent) > WINDOW:
+                    raise Fault(f"stream {number} got more than it gave credit for")
+            case "stream_end":
+                connection.daemon_ended = True
+            case "stream_credit":
+                connection.credit += get(header, "credit", int)
+            case _:
+                connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                self._forget(connection)
+                return
+        self._move(connection)
+
+    def _listen(self) -> None:
+        if self._listener is not None and not self._listening:
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            self._listening = True
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None and self._listening:
+            self._selector.unregister(self._listener)
+            self._listening = False
+
+    def _accept(self) -> None:
+        """Take connections that wait; leave them waiting while as many are open as may be."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            if len(self._connections) >= self._caps.streams:
+                self._stop_listening()
+                return
+            accepted = self._accepted()
+            if accepted is None:
+                return
+            if self._next >= self._caps.connections:
+                self._refuse(accepted)
+            else:
+                self._add(accepted)
+
+    def _accepted(self) -> socket.socket | None:
+        assert self._listener is not None  # noqa: S101 - only what listens accepts
+        try:
+            return self._listener.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError:
+            # No descriptor is left: the next that is closed, or the next unit, takes this up again.
+            self._stop_listening()
+            return None
+
+    def _refuse(self, accepted: socket.socket) -> None:
+        accepted.close()
+        if not self._refusing:
+            self._refusing = True
+            self._send({"type": "stream_limit", "unit": self._unit}, b"")
+
+    def _add(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _Connection(self._next, accepted)
+        self._next += 1
+        self._connections[connection.number] = connection
+        self._tell("stream_open", connection)
+        self._watch(connection)
+
+    def _serve(self, connection: _Connection) -> None:
+        # Its descriptor may be another connection's by now.
+        if self._connections.get(connection.number) is connection:
+            self._move(connection)
+
+    def _move(self, connection: _Connection) -> None:
+        """Move what can be moved now, in both directions."""
+        try:
+            self._write(connection)
+            self._read(connection)
+        except OSError:
+            self._tell("stream_reset", connection)
+            self._forget(connection)
+            return
+        if connection.guest_ended and connection.daemon_ended and not connection.unsent:
+            self._forget(connection)
+        else:
+            self._watch(connection)
+
+    def _write(self, connection: _Connection) -> None:
+        if connection.unsent:
+            count = _unless_blocked(lambda: connection.socket.send(connection.unsent)) or 0
+            del connection.unsent[:count]
+            connection.taken += count
+        if connection.taken >= _GRANT_BYTES:
+            self._tell("stream_credit", connection, credit=connection.taken)
+            connection.taken = 0
+        if connection.daemon_ended and not connection.unsent:
+            connection.socket.shutdown(socket.SHUT_WR)
+
+    def _read(self, connection: _Connection) -> None:
+        if connection.guest_ended or connection.credit < LEAST_COST:
+            return
+        most = min(connection.credit, _READ_BYTES)
+        content = _unless_blocked(lambda: connection.socket.recv(most))
+        if content:
+            connection.credit -= cost(content)
+            self._tell("stream_data", connection, content)
+        elif content is not None:
+            connection.guest_ended = True
+            self._tell("stream_end", connection)
+
+    def _watch(self, connection: _Connection) -> None:
+        """Wait for what the connection can go on with; for nothing, while that is up to the daemon."""
+        reads = not connection.guest_ended and connection.credit >= LEAST_COST
+        events = reads * selectors.EVENT_READ | bool(connection.unsent) * selectors.EVENT_WRITE
+        if events == connection.watched:
+            return
+        if not connection.watched:
+            self._selector.register(connection.socket, events, lambda: self._serve(connection))
+        elif not events:
+            self._selector.unregister(connection.socket)
+        else:
+            self._selector.modify(connection.socket, events, lambda: self._serve(connection))
+        connection.watched = events
+
+    def _forget(self, connection: _Connection) -> None:
+        if connection.watched:
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+        del self._connections[connection.number]
+        self._listen()
+
+    def _tell(self, kind: str, connection: _Connection, body: bytes = b"", **more: object) -> None:
+        self._send({"type": kind, "unit": self._unit, "stream": connection.number, **more}, body)
+
+
+def _unless_blocked(move: Callable[[], _T]) -> _T | None:
+    """Give what a call on a socket gives, or None when it would have to wait."""
+    try:
+        return move()
+    except BlockingIOError:
+        return None

@@ -1,0 +1,45 @@
+"""Whoever gives fixes: a model behind an API, a program of the operator, or the rules' certain edits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from assayd.model.finding import Edit
+from assayd.model.repair import Usage
+from assayd.ports.repairable import Passage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request for one fix. `edits` are replacements in the passage that are certain to be right."""
+
+    system: str
+    user: str
+    passage: Passage
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A provider's fix."""
+
+    code: str
+    reason: str
+    usage: Usage = Usage()
+
+
+class Provider(Protocol):
+    """One configured provider."""
+
+    @property
+    def name(self) -> str:
+        """The name that requests use."""
+        ...
+
+    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+        """Give a fix within the time, the provider's own retries included.
+
+        Raises: ProviderError when none can be had.
+        """
+        ...

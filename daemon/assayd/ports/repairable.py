@@ -1,0 +1,79 @@
+"""What a repair loop needs of a kind to serve it without knowing it. Optional beside `Validator`.
+
+All three parse text of strangers, so they are called in an analysis worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from assayd.model.finding import Edit
+
+Document = Mapping[str, object]
+
+
+class Worth(StrEnum):
+    """How far another try is likely to help, by the stage that failed. Source: seed 000, 6.2."""
+
+    HIGH = "high"
+    """A small and well-described fault."""
+    MEDIUM = "medium"
+    """The approach itself may be wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """The text of a submission that is to be replaced as a whole, e.g. one step of a pipeline.
+
+    Without a name there is no text that could be fixed.
+    """
+
+    name: str
+    language: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrounding:
+    """Something that a fix has to fit into: tables with their columns, files with their first lines, ..."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairContext:
+    """What a fix is asked for with.
+
+    `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
+    `edits` are replacements in the passage that are certain to be right.
+    """
+
+    passage: Passage
+    failure: str
+    instructions: tuple[str, ...]
+    surroundings: tuple[Surrounding, ...] = ()
+    worth: Worth = Worth.HIGH
+    edits: tuple[Edit, ...] = ()
+
+
+@runtime_checkable
+class Repairable(Protocol):
+    """A kind whose failed submissions can be repaired."""
+
+    def context(self, payload: BaseModel, report: Document) -> RepairContext:
+        """Say what is to be fixed, given the submitted payload and its failed report."""
+        ...
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Give the payload, as plain JSON, with the named passage replaced."""
+        ...
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give what stays the same when a fix changes only layout and comments."""
+        ...

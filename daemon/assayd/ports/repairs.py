@@ -1,0 +1,123 @@
+"""What a repair needs of the rest of the daemon: attempts that it can follow, and a place to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from assayd.model.attempt import Attempt
+from assayd.model.repair import Repair
+from assayd.model.submission import RepairWish
+
+Document = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A finished attempt with the submission that it was, and the report that it came to."""
+
+    attempt: Attempt
+    submission: Document
+    report: Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """How somebody wants an attempt repaired.
+
+    `code` is a person's, for the first fix; `fresh` goes back to what was submitted first.
+    """
+
+    provider: str = "rules"
+    max_attempts: int | None = None
+    hint: str | None = None
+    code: str | None = None
+    fresh: bool = False
+
+
+class Attempts(Protocol):
+    """Attempts, as a repair sees them."""
+
+    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
+        """Submit in the name of whoever submitted the parent; doing it again changes nothing.
+
+        Raises: RequestError.
+        """
+        ...
+
+    async def finished(self, attempt_id: str) -> Subject:
+        """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
+        ...
+
+    async def cancel(self, attempt_id: str) -> None:
+        """Ask an attempt to end; one that has ended is left alone."""
+        ...
+
+
+class RepairStore(Protocol):
+    """Where repairs are kept."""
+
+    async def save(self, repair: Repair) -> None:
+        """Record a repair as it is now, durably."""
+        ...
+
+    async def remove(self, repair_id: str) -> None:
+        """Forget a repair that turned out not to be needed."""
+        ...
+
+    async def get(self, repair_id: str) -> Repair | None:
+        """Look a repair up."""
+        ...
+
+    async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
+        """Give the repairs that an attempt began or belongs to, oldest first."""
+        ...
+
+    async def list(
+        self, *, uid: int | None = None, before: str | None = None, limit: int = 50
+    ) -> Sequence[Repair]:
+        """Give repairs, newest first; those of one user, and older than the one named `before`."""
+        ...
+
+    async def unfinished(self) -> Sequence[Repair]:
+        """Give every repair without an outcome, oldest first."""
+        ...
+
+
+class Repairs(Protocol):
+    """The repairs of a daemon, as its API sees them; whose they are, the API checks."""
+
+    def check(self, kind: str, wish: RepairWish) -> None:
+        """See that this kind can be repaired by that provider.
+
+        Raises: RequestError ``repair.unsupported``, ``repair.provider_unknown``.
+        """
+        ...
+
+    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
+        """Begin a repair of a finished attempt.
+
+        Raises: RequestError ``repair.not_failed``, ``repair.running``, and what `check` raises.
+        """
+        ...
+
+    async def get(self, repair_id: str) -> Repair | None:
+        """Look a repair up."""
+        ...
+
+    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
+        """List repairs, newest first."""
+        ...
+
+    async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
+        """Give the repairs that an attempt began or belongs to."""
+        ...
+
+    async def cancel(self, repair: Repair) -> None:
+        """End a repair, and the attempt that it has under way. Raises: RequestError ``repair.finished``."""
+        ...
+
+    def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
+        """Give a repair each time that it changes, up to its end."""
+        ...

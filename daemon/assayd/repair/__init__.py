@@ -1,0 +1,1 @@
+"""The repair loop: from a report to a fixed submission, and when to stop. Stands outside the lifecycle."""

@@ -1,0 +1,61 @@
+"""How a kind keeps tables of its own: a recorder, which the job store asks inside the attempts' transactions.
+
+What a recorder writes is there exactly when the attempt's own rows are. It is not as important as they are:
+what it cannot write is tried once more, then logged, and the attempt goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from assayd.model.attempt import Attempt
+from assayd.model.report import Case
+from assayd.ports.store import Event, Run
+
+log = structlog.get_logger()
+
+TRIES = 2
+
+
+class Recorder(Protocol):
+    """Records of one kind. Each method writes through the connection and commits nothing."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of attempts that it keeps records of."""
+        ...
+
+    def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
+        """Note a new attempt, with its submission as canonical JSON."""
+        ...
+
+    def leased(self, connection: Connection, run: Run) -> None:
+        """Note that an attempt, of whatever kind, gets a container."""
+        ...
+
+    def finished(
+        self, connection: Connection, attempt: Attempt, cases: Sequence[Case], events: Sequence[Event]
+    ) -> None:
+        """Note a verdict, with the cases that were run and the events on the way there."""
+        ...
+
+    def removed(self, connection: Connection) -> None:
+        """Forget what belonged to attempts that are gone."""
+        ...
+
+
+def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
+    """Write records without putting at risk what the transaction is for."""
+    for number in range(1, TRIES + 1):
+        try:
+            with connection.begin_nested():
+                write()
+        except SQLAlchemyError as problem:
+            log.error("records.not_written", step=step, tried=number, problem=type(problem).__name__)
+        else:
+            return

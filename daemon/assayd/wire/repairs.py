@@ -1,0 +1,45 @@
+"""Write repairs as the contract names them."""
+
+from __future__ import annotations
+
+from assayd.model.repair import Fix, Repair
+from assayd.wire.documents import Document, milliseconds, timestamp
+
+
+def repair_document(repair: Repair) -> Document:
+    """Write a repair with its fixes."""
+    return {
+        "id": repair.id,
+        "attempt_id": repair.attempt_id,
+        "kind": repair.kind,
+        "provider": repair.provider,
+        "state": "running" if repair.outcome is None else "finished",
+        "max_attempts": repair.max_attempts,
+        "started_at": timestamp(repair.started_at),
+        "finished_at": timestamp(repair.finished_at),
+        "hint": repair.hint,
+        "attempts": [_fix(fix) for fix in repair.fixes],
+        "outcome": repair.outcome,
+        "detail": repair.detail,
+        "fallback": repair.fallback,
+    }
+
+
+def _fix(fix: Fix) -> Document:
+    return {
+        "attempt_id": fix.attempt_id,
+        "number": fix.number,
+        "strategy": fix.strategy,
+        "original_error": fix.error,
+        "fix_reason": fix.reason,
+        "passage": fix.passage,
+        "patched_code": fix.patched_code,
+        "duplicate": fix.duplicate,
+        "verdict": fix.verdict,
+        "cause": fix.cause,
+        "repaired_at": timestamp(fix.asked_at),
+        "repair_successful": None if fix.verdict is None else fix.verdict == "validated",
+        "input_tokens": fix.usage.input_tokens,
+        "output_tokens": fix.usage.output_tokens,
+        "duration_ms": milliseconds(fix.usage.took_s),
+    }

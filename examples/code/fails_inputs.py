@@ -1,0 +1,3 @@
+orders: dict
+least: int
+result: int = len(orders)

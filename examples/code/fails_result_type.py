@@ -1,0 +1,3 @@
+orders: list[dict]
+least: float
+result: list = {order["id"]: order["total"] for order in orders}

@@ -1,0 +1,2 @@
+orders: list[dict]
+result: list = [order["id"] for order in orders

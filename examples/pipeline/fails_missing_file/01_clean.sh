@@ -1,0 +1,2 @@
+set -euo pipefail
+cat data/sales_2026.csv > tmp/clean.csv

@@ -1,0 +1,2 @@
+with open("report.txt", "w") as file:
+    file.write("wrong name\n")

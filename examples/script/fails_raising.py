@@ -1,0 +1,2 @@
+prices = {"apple": "1.20", "pear": "n/a"}
+print(sum(float(price) for price in prices.values()))

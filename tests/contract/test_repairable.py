@@ -1,0 +1,62 @@
+"""Every kind's failing samples can be asked about, and take a fix. No container is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from assayd import validators
+from assayd.analysis.shfmt import read_shell
+from assayd.checks.shell import reader
+from assayd.model.submission import Sample
+from assayd.ports.repairable import Repairable
+from assayd.ports.validator import Validator
+from assayd.wire import canonical
+
+KINDS = list(validators.load(()).values())
+REPORT: dict[str, object] = {
+    "stage_reached": "x",
+    "retry_context": "It failed.",
+    "findings": [],
+    "fix_hints": [],
+}
+
+
+@pytest.fixture(autouse=True)
+def _reader() -> None:
+    reader.install(read_shell)
+
+
+def failing() -> Iterator[tuple[Validator, Sample]]:
+    for kind in KINDS:
+        yield from ((kind, sample) for sample in kind.samples if sample.verdict == "failed")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_every_kind_can_be_repaired(kind: Validator) -> None:
+    assert isinstance(kind, Repairable)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample"), [pytest.param(k, s, id=f"{k.kind}-{s.name}") for k, s in failing()]
+)
+def test_a_failed_submission_tells_its_passage_and_takes_another_text_for_it(
+    kind: Validator, sample: Sample
+) -> None:
+    assert isinstance(kind, Repairable)
+    payload = kind.payload.model_validate_json(canonical(sample.payload))
+    context = kind.context(payload, REPORT)
+    assert context.failure == "It failed."
+    if not context.passage.name:
+        assert kind.kind == "script"
+        assert not payload.files
+        return
+
+    same = kind.patch(payload, context.passage.name, context.passage.text)
+    other = kind.patch(payload, context.passage.name, "select 1")
+    forms = [
+        kind.normal_form(kind.payload.model_validate_json(canonical(document))) for document in (same, other)
+    ]
+    assert forms[0] == kind.normal_form(payload)
+    assert forms[1] != forms[0]

@@ -1,0 +1,141 @@
+"""Guest code in a container without a network, the relay in a client's namespace, a host in another."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from assayd.aio import Deadline
+from assayd.checks.guest_record import Returned, read_record
+from assayd.egress import Relay
+from assayd.egress.addresses import is_public
+from assayd.engines.docker import DockerEngine
+from assayd.ids import SystemClock
+from assayd.metrics import Metrics
+from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.submission import JsonValue
+from assayd.ports.egress import EgressLimits
+from assayd.sandbox.runner import Observer
+from assayd.sandbox.sandbox import Sandbox
+from support import sandboxes
+from support.namespaces import HOST_4, HOST_6, cable, inside
+from support.upstream import TLS, Upstream, upstream
+
+MIB = 2**20
+LIMITS = Limits(timeout_s=50, unit_timeout_s=40, memory_bytes=128 * MIB, max_processes=16, work_bytes=8 * MIB)
+ADDRESSES: Mapping[str, tuple[str, ...]] = {
+    "api.example.com": (HOST_4,),
+    "other.example.com": (HOST_6,),
+    "private.example.com": ("10.0.0.1", "127.0.0.1", "::1", "fe80::1", "::ffff:203.0.113.10", "64:ff9b::1"),
+}
+LISTED = NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset(ADDRESSES), ports=frozenset({80, 443}))
+
+
+def is_public_here(address: str) -> bool:
+    """Take the two addresses of the tests' host for public; all others are judged as ever."""
+    return address in {HOST_4, HOST_6} or is_public(address)
+
+
+def look_up(host: str, port: int) -> tuple[str, ...]:
+    return ADDRESSES.get(host, ())
+
+
+def relay(**limits: float) -> Relay:
+    """Give the way out, as the daemon has it but for the two parameters that the namespaces need."""
+    return Relay(
+        EgressLimits(**limits),  # type: ignore[arg-type]
+        SystemClock(),
+        Metrics(),
+        look_up=look_up,
+        public=is_public_here,
+    )
+
+
+@pytest.fixture(scope="session")
+def joined() -> Iterator[tuple[str, str]]:
+    """Give the names of the client's and of the host's namespace."""
+    with cable() as names:
+        yield names
+
+
+@pytest.fixture(scope="session")
+def internet(joined: tuple[str, str]) -> Iterator[Upstream]:
+    """Give the host."""
+    with upstream(joined[1]) as host:
+        yield host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guests:
+    """Runs guest code with a way out."""
+
+    sandbox: Sandbox
+
+    async def run(
+        self,
+        source: str,
+        *,
+        network: NetworkPolicy = LISTED,
+        image: str = "python",
+        killed_at_output: bool = False,
+    ) -> RunResult:
+        """Run a text in a container of its own; its `extract` gives the value.
+
+        Args:
+            killed_at_output: end the attempt when the code prints something.
+        """
+        text = {"source": textwrap.dedent(source), "filename": "given.py", "function": "extract"}
+        unit = Unit(
+            name="unit",
+            program=Program.CALL,
+            arguments={**text, "args": [], "kwargs": {}, "builtins": "full"},
+            deadline_s=LIMITS.unit_timeout_s,
+        )
+        spec = RunSpec(
+            image=image,
+            limits=LIMITS,
+            units=(unit,),
+            network=network,
+            imports=ImportPolicy(mode=ImportMode.OBSERVE),
+            files={"ca.pem": (TLS / "ca.pem").read_bytes()},
+        )
+        deadline = Deadline(LIMITS.timeout_s)
+        observer = _Killer(deadline) if killed_at_output else Observer()
+        async with self.sandbox.lease(spec) as lease:
+            return await self.sandbox.run(lease, spec, deadline, observer)
+
+
+class _Killer(Observer):
+    """Ends an attempt at its first output."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    def output(self, index: int, stream: str, data: bytes) -> None:
+        self._deadline.cancel()
+
+
+def value_of(result: RunResult) -> JsonValue:
+    """Give what the one call returned."""
+    (unit,) = result.units
+    assert unit.results, (result.outcome, unit.stderr.text())
+    record = read_record(unit.results[0])
+    assert isinstance(record, Returned), record
+    return record.value.value
+
+
+@pytest_asyncio.fixture
+async def guests(docker_host: str, joined: tuple[str, str], internet: Upstream) -> AsyncIterator[Guests]:
+    """Give what runs guest code whose relay is in the client's namespace."""
+    engine = DockerEngine(base_url=docker_host)
+    with inside(joined[0]):
+        try:
+            async with sandboxes.sandbox_on(engine, egress=relay()) as sandbox:
+                yield Guests(sandbox=sandbox)
+        finally:
+            await engine.close()

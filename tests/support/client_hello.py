@@ -1,0 +1,60 @@
+"""ClientHellos for tests: a real one, made by the ssl module, and ways to alter it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+Extensions = list[tuple[int, bytes]]
+
+SERVER_NAME, ENCRYPTED_HELLO = 0, 0xFE0D
+
+
+def hello(name: str | None = "api.example.com") -> bytes:
+    """Give what a client sends first, as one record; with no server name for None."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname=name)
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+    raise AssertionError("a handshake without a peer")
+
+
+def records(message: bytes, size: int) -> bytes:
+    """Cut a handshake message into records of so many bytes."""
+    pieces = (message[start : start + size] for start in range(0, len(message), size))
+    return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
+
+
+def message_of(record: bytes) -> bytes:
+    """Give the handshake message of a record."""
+    return record[5:]
+
+
+def with_extensions(change: Callable[[Extensions], Extensions]) -> bytes:
+    """Give a ClientHello with other extensions, all lengths put right."""
+    message = message_of(hello())
+    at = 4 + 2 + 32
+    at += 1 + message[at]
+    at += 2 + int.from_bytes(message[at : at + 2], "big")
+    at += 1 + message[at]
+    rest, found = message[at + 2 :], []
+    while rest:
+        kind, size = int.from_bytes(rest[:2], "big"), int.from_bytes(rest[2:4], "big")
+        found.append((kind, rest[4 : 4 + size]))
+        rest = rest[4 + size :]
+    packed = b"".join(
+        kind.to_bytes(2, "big") + len(content).to_bytes(2, "big") + content for kind, content in change(found)
+    )
+    body = message[4:at] + len(packed).to_bytes(2, "big") + packed
+    whole = b"\x01" + len(body).to_bytes(3, "big") + body
+    return records(whole, len(whole))
+
+
+def server_name(*names: bytes, kind: int = 0) -> bytes:
+    """Give the content of a server_name extension."""
+    listed = b"".join(bytes([kind]) + len(name).to_bytes(2, "big") + name for name in names)
+    return len(listed).to_bytes(2, "big") + listed

@@ -1,0 +1,76 @@
+"""The corpus of Fifth programs, and what the checks find in it by layer; as a program it prints that."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from assayd.checks.fifth import STAGES, analyse
+from assayd.model.finding import Finding, Severity
+
+CORPUS = Path(__file__).parents[1] / "unit/checks/fifth/corpus"
+Place = tuple[str, int]
+"""A rule and a line."""
+
+
+def cases() -> list[dict[str, object]]:
+    """Give the programs with one thing wrong each."""
+    listed: list[dict[str, object]] = tomllib.loads((CORPUS / "invalid.toml").read_text())["case"]
+    return listed
+
+
+def programs() -> list[Path]:
+    """Give the valid programs."""
+    return sorted((CORPUS / "valid").glob("*.fs"))
+
+
+def expected_warnings(program: Path) -> set[Place]:
+    """Give the warnings that are right in a valid program."""
+    listed = tomllib.loads((CORPUS / "valid/expected.toml").read_text())
+    return {(rule, line) for rule, lines in listed.get(program.stem, {}).items() for line in lines}
+
+
+def found(code: str, libraries: object = ()) -> list[Finding]:
+    """Give the findings of a program but those for information."""
+    stages = analyse(code, libraries=libraries).findings  # type: ignore[arg-type]
+    return [f for stage in stages.values() for f in stage if f.severity is not Severity.INFO]
+
+
+def places(findings: list[Finding]) -> set[Place]:
+    """Give what was found where."""
+    return {(finding.rule, finding.line or 0) for finding in findings}
+
+
+def figures() -> Iterator[tuple[str, int, int, int]]:
+    """Give for each layer: things to be found, found of them, and found that should not be."""
+    wanted: Counter[str] = Counter()
+    hit: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    pairs = [
+        ({(str(c["rule"]), c["line"])}, places(found(str(c["code"]), c.get("libraries", ()))))
+        for c in cases()
+    ]
+    pairs += [(expected_warnings(p), places(found(p.read_text()))) for p in programs()]  # type: ignore[arg-type]
+    for want, got in pairs:
+        for counter, these in ((wanted, want), (hit, want & got), (wrong, got - want)):  # type: ignore[operator]
+            counter.update(rule.partition(".")[0] for rule, _ in these)
+    for stage in STAGES:
+        yield stage, wanted[stage], hit[stage], wrong[stage]
+
+
+def table() -> str:
+    """Write the figures as the document has them."""
+    rows = [
+        "| layer | to be found | found | found wrongly | precision | recall |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for stage, wanted, hit, wrong in figures():
+        precision, recall = hit / (hit + wrong), hit / wanted
+        rows.append(f"| {stage} | {wanted} | {hit} | {wrong} | {precision:.0%} | {recall:.0%} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,60 @@
+"""A hostile program as part of a module: its tests, or the end of an adapter whose honest test fails.
+
+The static stages are left out of what runs, so that the defences of the run are met; what they would have
+found is among the facts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from assayd.analysis.worker import run_stages
+from assayd.checks.module_samples import ADAPTER, MANIFEST
+from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.run import Limits, RunResult, RunSpec
+from assayd.policies import load_policies
+from assayd.service import limits_of
+from assayd.share import share
+from assayd.validators.module import ModulePayload, validator
+
+HONEST = """
+from adapter import OpenMeteo
+
+
+def test_transform():
+    raw = {"current_weather": {"temperature": 21.5, "windspeed": 8.0}}
+    assert OpenMeteo().transform(raw) == {"celsius": "not this"}
+"""
+CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
+
+
+def spec(source: str, role: str) -> RunSpec:
+    """Give what is to run."""
+    prepared = validator.prepare(_payload(source, role))
+    return validator.plan(prepared, _policy(), limits_of(_policy(), CAPS))
+
+
+def facts(source: str, role: str, result: RunResult) -> dict[str, str]:
+    """Give verdict, rules of the run, and the rules of the static stages."""
+    payload = _payload(source, role)
+    judgement = validator.judge(validator.prepare(payload), _policy(), result)
+    ran = Ran(result=result, judgement=judgement)
+    stages = merge_stages((), validator.runtime_stages, ran)
+    static = [f.rule for stage in run_stages(validator, payload, _policy()) for f in stage.findings]
+    return {
+        "verdict": decide_verdict(stages, ran).value,
+        "rules": " ".join(finding.rule for stage in stages for finding in stage.findings),
+        "static": " ".join(static),
+    }
+
+
+def _payload(source: str, role: str) -> ModulePayload:
+    texts = {"adapter": (f"{ADAPTER}\n\n{source}", HONEST), "tests": (ADAPTER, source)}
+    adapter, tests = texts[role]
+    return ModulePayload(manifest=MANIFEST, files={"adapter.py": adapter, "test_adapter.py": tests})
+
+
+@cache
+def _policy() -> ExecutionPolicy:
+    return load_policies([share("policies")]).get("module_validation")

@@ -1,0 +1,82 @@
+"""Runs inside the shell image: says what is there, or runs scripts with a pipeline's folders around."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+SANDBOX = Path("/sandbox")
+FOLDERS = ("data", "tmp", "scripts", "logs")
+FILES = {
+    "data/sales.csv": "date,region,product,amount\n2024-01-02,north,apple,10.50\n2024-01-03,south,pear,70\n",
+    "data/access.log": '10.0.0.1 - - [02/Jan/2024:10:00:00 +0000] "GET /index.html HTTP/1.1" 200 512\n'
+    '10.0.0.2 - - [02/Jan/2024:10:00:01 +0000] "POST /form HTTP/1.1" 500 90\n',
+    "data/users.csv": "1;Ada;ada@example.org\n2;Bob;bob@example.org\n",
+    "data/notes.txt": "foo one\nbegin a c\ntwo\n\nend\n",
+}
+ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+# A script that reaches what the checks were to refuse leaves a mark.
+TRAP = 'rm() { printf hit > /sandbox/mark; }\nshopt -s extglob\nulimit -t 5\n. "$1"\n'
+
+
+def look() -> dict[str, object]:
+    """Give the programs of the image, whatever is set-uid, and what PATH shows."""
+    programs, privileged = [], []
+    for folder, folders, files in os.walk("/"):
+        folders[:] = [
+            name for name in folders if f"{folder}/{name}".lstrip("/") not in {"proc", "sys", "dev"}
+        ]
+        for path in (Path(folder, name) for name in files):
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & 0o111 and ".so" not in path.name and path.name != ".dockerenv":
+                programs.append(str(path))
+            if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(mode):
+                privileged.append(str(path))
+    shown = sorted(path.name for path in Path(os.environ["PATH"]).iterdir())
+    gone = [
+        name
+        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "rm", "env")
+        if shutil.which(name, path="/usr/bin:/bin")
+    ]
+    return {"programs": sorted(programs), "privileged": privileged, "path": shown, "left": gone}
+
+
+def lay() -> None:
+    """Make the sandbox directory anew."""
+    for path in SANDBOX.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for folder in FOLDERS:
+        (SANDBOX / folder).mkdir()
+    for name, content in FILES.items():
+        (SANDBOX / name).write_text(content)
+
+
+def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
+    """Run each script by itself."""
+    ended: list[dict[str, object]] = []
+    for script in scripts:
+        lay()
+        (SANDBOX / "scripts/step.sh").write_text(script)
+        command = ["/usr/bin/bash", "--noprofile", "--norc"]
+        command += ["-c", TRAP, "bash", "scripts/step.sh"] if trapped else ["scripts/step.sh"]
+        done = subprocess.run(
+            command,
+            cwd=SANDBOX,
+            env=ENVIRONMENT,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+        hit = (SANDBOX / "mark").exists()
+        ended.append(
+            {"status": done.returncode, "stderr": done.stderr.decode("utf-8", "replace")[-300:], "hit": hit}
+        )
+    return ended
+
+
+asked = json.loads(sys.argv[1])
+print(json.dumps(run(asked["scripts"], asked["trapped"]) if asked else look()), flush=True)

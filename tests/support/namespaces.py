@@ -1,0 +1,63 @@
+"""Two network namespaces of the test's own, joined by a cable: a client's, and that of a host somewhere.
+
+The addresses are of documentation ranges. Nothing leaves the two: they have no other device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+HOST_4, HOST_6 = "203.0.113.10", "2001:db8::10"
+_CLIENT_4, _CLIENT_6 = "203.0.113.1", "2001:db8::1"
+_CLONE_NEWNET = 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def cable() -> Iterator[tuple[str, str]]:
+    """Make both namespaces; give their names, the client's first."""
+    client, host = (f"assayd-{side}-{os.getpid()}" for side in ("client", "host"))
+    made = []
+    try:
+        for name in (client, host):
+            _ip("netns", "add", name)
+            made.append(name)
+            _ip("-n", name, "link", "set", "lo", "up")
+        _ip("link", "add", "cable", "netns", client, "type", "veth", "peer", "name", "cable", "netns", host)
+        for name, addresses in ((client, (_CLIENT_4, _CLIENT_6)), (host, (HOST_4, HOST_6))):
+            _ip("-n", name, "address", "add", f"{addresses[0]}/24", "dev", "cable")
+            _ip("-n", name, "address", "add", f"{addresses[1]}/64", "dev", "cable", "nodad")
+            _ip("-n", name, "link", "set", "cable", "up")
+        yield client, host
+    finally:
+        for name in made:
+            with suppress(subprocess.CalledProcessError):
+                _ip("netns", "delete", name)
+
+
+@contextmanager
+def inside(name: str) -> Iterator[None]:
+    """Have what this thread opens meanwhile opened in that namespace."""
+    own = Path("/proc/thread-self/ns/net")
+    with own.open("rb") as here, Path(f"/run/netns/{name}").open("rb") as there:
+        _enter(there.fileno())
+        try:
+            yield
+        finally:
+            _enter(here.fileno())
+
+
+def _enter(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(("ip", *arguments), check=True, capture_output=True, timeout=30)

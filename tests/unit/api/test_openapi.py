@@ -1,0 +1,103 @@
+"""Every operation of the reference, called with what fits it and what does not, answers as it says.
+
+The examples are the same every time. Streams without an end are left out here; they have tests of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode, openapi
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from assayd.api import Access, create_app
+from assayd.client import Client
+from support.fake_service import FakeService
+from support.server import serving_small
+from support.small_daemon import submission
+
+ENDLESS = {"/v1/events"}
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+EXAMPLES = 8
+PASSED_ON = ("method", "url", "params", "headers", "cookies", "json")
+
+SCHEMA = openapi.from_dict(create_app(FakeService(), None, None, access=Access()).openapi())
+OPERATIONS = {
+    f"{each.ok().method.upper()} {each.ok().path}": each.ok()
+    for each in SCHEMA.get_all_operations()
+    if each.ok().path not in ENDLESS
+}
+WAYS = [(name, GenerationMode.POSITIVE) for name in OPERATIONS]
+# A path can't be of a wrong type: only other parameters and bodies can be.
+WAYS += [(name, GenerationMode.NEGATIVE) for name, each in OPERATIONS.items() if each.query or each.body]
+
+
+@schemathesis.serializer("application/x-ndjson")
+def write_lines(context: object, value: object) -> bytes:
+    """Send whatever was made up as the text of a batch."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+@dataclass
+class Place:
+    """A server with something in it, and the ids of that."""
+
+    http: httpx.Client
+    ids: list[str]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("s")
+    with serving_small(folder) as served, Client(served.path) as client:
+        ids = [client.submit(submission("run"), wait_s=10)["id"]]
+        ids.append(client.replay(ids[0], wait_s=10)["id"])
+        sent = client.send_batch([b'{"kind": "small", "payload": {"code": "bad"}}\n{'], name="mine")
+        assert [event.kind for event in client.batch_events("mine")][-1] == "finished"
+        transport = httpx.HTTPTransport(uds=str(served.path))
+        with httpx.Client(transport=transport, base_url="http://assayd", timeout=30) as http:
+            yield Place(http, [*ids, sent["id"], "mine", "small", "extractor"])
+
+
+@pytest.mark.parametrize(("name", "mode"), WAYS)
+def test_operation_answers_as_the_reference_says(place: Place, name: str, mode: GenerationMode) -> None:
+    operation = OPERATIONS[name]
+
+    @given(case=operation.as_strategy(generation_mode=mode), known=st.sampled_from([*place.ids, None]))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def answers(case, known) -> None:
+        for parameter in case.path_parameters or {}:
+            if known is not None and parameter in {"id", "kind"}:
+                case.path_parameters[parameter] = known
+        sent = case.as_transport_kwargs(base_url="http://assayd")
+        request = {key: sent[key] for key in PASSED_ON if sent.get(key)}
+        if sent.get("data") is not None:
+            request["content"] = sent["data"]
+        response = place.http.request(**request)
+        case.validate_response(response, checks=CHECKS)
+
+    answers()

@@ -1,0 +1,52 @@
+"""What is followed on the stack, and the legitimate neighbours of what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assayd.model.finding import Finding
+
+Check = Callable[..., list[Finding]]
+
+LEGITIMATE = {
+    "escaped": ": f ( row$ -- ) 0 sql-field text 2drop ;",
+    "escaped by hand": ": f ( row$ -- ) 0 sql-field html-escape raw 2drop ;",
+    "literal": ': f ( -- ) s" <hr>" raw ;',
+    "number of the database": ": f ( row$ -- ) 0 sql-field s>number? 2drop n>str raw 2drop ;",
+    "count": ': f ( -- ) s" a.db" s" SELECT COUNT(*) FROM t" sql-count n>str raw ;',
+    "parameter that says nothing": ": f ( html$ -- ) raw ;",
+    "buffer of literals": ': f ( -- ) str-reset s" <b>" str+ str$ raw ;',
+    "buffer emptied of data": ': f ( row$ -- ) str-reset str+ str$ 2drop str-reset s" x" str+ str$ raw ;',
+    "captured page": ": f ( -- ) begin-capture end-capture raw ;",
+    "quotes that reach no SQL": ': f ( -- ) s" it\'s" text ;',
+    "buffers one in the other": ': f ( -- ) str-reset s" a" str+ s" b" html-escape str+ str$ type ;',
+    "string used at once": ": f ( n -- ) n>str type 5 n>str type ;",
+    "SQL in the second buffer": ': f ( n -- ) str2-reset s" SELECT " str2+ n>str str2+ s" a.db" sql-exec2 ;',
+    "string taken first": ': f ( -- ) str-reset s" a" str+ str$ type str-reset s" b" str+ str$ type ;',
+}
+
+
+@pytest.mark.parametrize("code", LEGITIMATE.values(), ids=LEGITIMATE)
+def test_legitimate_use_is_left_alone(check: Check, code: str) -> None:
+    told = {"structure.buffer_conflict", "structure.transient_string", "structure.sql_quotes"}
+    found = check(code, "core", "template")
+    assert [f for f in found if f.is_error or f.rule in told] == []
+
+
+def test_message_says_where_the_data_came_from_and_how_far_was_looked(check: Check) -> None:
+    [finding] = check(": f ( row$ -- )\n  0 sql-field\n  raw 2drop ;", "core")
+    assert (finding.rule, finding.line) == ("forbidden.raw_user_data", 3)
+    assert "'sql-field' in line 2" in finding.message
+    assert "this one definition" in finding.message
+
+
+def test_data_through_another_definition_is_lost_to_the_walk(check: Check) -> None:
+    code = ": name ( row$ -- row$ name$ ) 0 sql-field ;\n: f ( row$ -- ) name raw 2drop ;"
+    assert check(code, "core") == []
+
+
+def test_strings_outside_of_definitions_are_told_of_once(check: Check) -> None:
+    found = check('s" a" s" b" css-rule\ns" c" s" d" css-rule\n', "html")
+    assert [(f.rule, f.line) for f in found] == [("structure.transient_string", 1)]

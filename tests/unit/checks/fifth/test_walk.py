@@ -1,0 +1,103 @@
+"""What the abstract interpretation decides, and what it keeps quiet about. The document lists the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assayd.model.finding import Finding
+
+Check = Callable[..., list[Finding]]
+
+DECIDED = {
+    "both branches end the same": ": f ( n -- n ) dup if 1+ else 1- then ;",
+    "a branch that exits does not count": ": f ( n -- n ) dup 0= if drop 1 exit then 2 * ;",
+    "two ways out of a loop": ": f ( n -- ) begin dup while dup 5 = if drop exit then 1- repeat drop ;",
+    "several while in a loop": ": f ( n -- ) begin dup while dup 9 < while 1+ repeat else then drop ;",
+    "flag that ?dup leaves on one way": ": f ( n -- ) ?dup if . then ;",
+    "loop on what ?dup leaves": ": f ( n -- ) begin ?dup while 1- repeat ;",
+    "counted loops in each other": ": f ( n -- n ) 0 swap 0 ?do 3 0 do i j + + loop loop ;",
+    "unloop before exit": ": f ( -- n ) 10 0 do i 5 = if i unloop exit then loop 0 ;",
+    "cases": ': f ( n -- addr u ) case 1 of s" a" endof 2 of s" b" endof >r s" c" r> endcase ;',
+    "recursion by the stack comment": ": f ( n -- n ) dup 2 < if exit then 1- recurse 1+ ;",
+    "return stack": ": f ( a b c -- c a b ) >r 2>r r@ drop 2r> r> -rot ;",
+    "string of two cells": ": f ( text$ n -- ) 0 ?do 2dup type loop 2drop ;",
+    "a name that nobody knows may be a string": ": f ( title -- ) type ; : g ( title -- ) . ;",
+    "computed while compiling": ": f ( -- n ) [ 2 3 + ] literal ;",
+    "endless loop": ": f ( -- ) begin 1 . again ;",
+    "aborting way": ": f ( n -- n ) dup 0< if abort then ;",
+}
+
+QUIET = {
+    "execute": ": f ( n xt -- n ) execute swap drop drop drop ;",
+    "deferred word": "defer g : f ( n -- ) g drop drop ;",
+    "pictured numbers of either kind": ": f ( n -- addr u ) <# #s #> ; : g ( n -- addr u ) 0 <# #s #> ;",
+    "macro": ": m ( -- ) postpone if ; immediate : f ( n -- ) m 1 . then ;",
+    "comment that cannot be counted": ": f ( i*x xt -- j*x ) execute ; : g ( n -- ) f drop drop drop ;",
+    "library word that is known to leave something": ': f ( addr u -- ) s" a" has-prefix? drop 2drop ;',
+}
+
+
+@pytest.mark.parametrize("code", DECIDED.values(), ids=DECIDED)
+def test_sound_code_is_left_alone(check: Check, code: str) -> None:
+    assert check(code) == []
+
+
+@pytest.mark.parametrize("code", QUIET.values(), ids=QUIET)
+def test_what_nobody_can_know_is_not_judged(check: Check, code: str) -> None:
+    assert [f for f in check(code, "pkg") if f.rule != "structure.library_defect"] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        (": f ( a b -- n ) over + ;", "vocabulary.wrong_signature"),
+        (": f ( addr u -- ) nl type type ;", "structure.stack_underflow"),
+        (": f ( n -- ) nl ;", "structure.stack_effect"),
+        (": f ( n -- ) begin nl dup repeat ;", "structure.unbalanced"),
+    ],
+)
+def test_effects_of_the_engine_are_certain_and_those_of_libraries_are_not(
+    check: Check, code: str, rule: str
+) -> None:
+    [finding] = check(code, "html")
+    assert finding.rule == rule
+    assert finding.is_error == rule.startswith("vocabulary")
+
+
+def test_word_whose_comment_contradicts_its_body_does_not_spread(check: Check) -> None:
+    code = ": bad ( n -- n n ) 2 * ;\n: f ( -- ) 1 bad + . ;\n: g ( -- ) 1 bad . . ;"
+    assert [(f.rule, f.line) for f in check(code)] == [("vocabulary.wrong_signature", 1)]
+
+
+def test_defining_words_of_the_program_take_a_name_and_make_words(check: Check) -> None:
+    code = ': table: ( n "name" -- ) create cells allot does> swap cells + ;\n4 table: t\n0 t @ .\nt'
+    assert [(f.rule, f.line) for f in check(code)] == [("structure.stack_underflow", 4)]
+
+
+def test_newest_definition_of_a_word_counts(check: Check) -> None:
+    joins = ': s+ ( a$ b$ -- addr u ) 2drop ;\n: f ( -- addr u ) s" a" s" b" s+ ;\n'
+    assert check(joins + ": dup ( -- ) ;\n: g ( -- ) dup ;") == []
+
+
+def test_words_of_submitted_files_are_known_by_their_stack_comments(check: Check) -> None:
+    files = {"lib/own.fs": ": pair ( -- a b ) 1 2 ;\n3 constant three\n", "other.fs": "require lib/own.fs"}
+    assert check("require other.fs\n: f ( -- n ) pair + three + ;", files=files) == []
+    [finding] = check("require ./lib/own.fs\n: f ( -- n ) pair ;", files=files)
+    assert finding.rule == "structure.stack_effect"
+
+
+def test_unknown_words_behind_an_unknown_file_are_warnings(check: Check) -> None:
+    found = check("require helpers.fs\n: f ( -- ) help ;\n")
+    assert [(f.rule, f.is_error) for f in found] == [
+        ("vocabulary.file_unknown", False),
+        ("vocabulary.unknown_word", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "load", ["require ~/fifth/lib/html.fs", "use lib:html.fs", "require ./html.fs", "REQUIRE html.fs"]
+)
+def test_library_is_known_by_its_name_wherever_it_lies(check: Check, load: str) -> None:
+    assert check(f"require lib/pkg.fs\n{load}\n: f ( -- ) str-reset <p> </p> ;") == []
