@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,10 +25,10 @@ def extract(path: str) -> dict:
 
 
 @contextmanager
-def with_engine(root: Path, scratch: Path, engine: str) -> Iterator[Machine]:
+def with_engine(root: Path, scratch: Path, engine: str, *, reads: Sequence[str] = ()) -> Iterator[Machine]:
     """Boot a system in which this machine's engine is reached as its own would be."""
     bind = f"{engine.removeprefix('unix://')}:/mnt/engine.sock"
-    with booted(root, scratch, binds=[bind]) as machine:
+    with booted(root, scratch, binds=[bind], reads=reads) as machine:
         machine.write("/etc/systemd/system/docker.socket", ENGINE_SOCKET)
         machine.write("/etc/systemd/system/docker.service", ENGINE_SERVICE)
         machine.sh("groupadd --system docker; systemctl daemon-reload; systemctl start docker.socket")

@@ -93,17 +93,20 @@ class Machine:
 
 
 @contextmanager
-def booted(root: Path, scratch: Path, *, binds: Sequence[str] = ()) -> Iterator[Machine]:
+def booted(
+    root: Path, scratch: Path, *, binds: Sequence[str] = (), reads: Sequence[str] = ()
+) -> Iterator[Machine]:
     """Boot a system and shut it down at the end.
 
     Args:
         root: its root folder, which is not changed.
         scratch: a folder for its console's output.
         binds: ``SOURCE:TARGET``, what of this machine it sees.
+        reads: the same, and it cannot write there.
     """
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--volatile=overlay", "--boot"]
     command += ["--register=no", "--keep-unit", "--private-network", "--console=pipe", "--notify-ready=yes"]
-    command += [f"--bind={bind}" for bind in binds]
+    command += [f"--bind={bind}" for bind in binds] + [f"--bind-ro={bind}" for bind in reads]
     # Closed before anything else happens: what is told and not read would hold up the system.
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard,

@@ -34,6 +34,18 @@ def build_deb(wheel: Path, cache: Path) -> Path:
     return next(iter(folder.glob("*.deb")))
 
 
+def download_wheels(cache: Path) -> Path:
+    """Fetch the locked packages of an installation, or give the folder that has them."""
+    lock = ROOT / "requirements/run.txt"
+    folder = cache / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    if not folder.exists():
+        new = cache / "new"
+        command = [sys.executable, "-m", "pip", "-qq", "download", "--require-hashes", "--only-binary=:all:"]
+        subprocess.run([*command, "--dest", new, "-r", lock], check=True, timeout=1800)
+        new.rename(folder)
+    return folder
+
+
 def next_version(deb: Path, work: Path) -> Path:
     """Make a package of the same files under the next version."""
     subprocess.run(["dpkg-deb", "--raw-extract", deb, work / "next"], check=True, timeout=300)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.machine import make_root
-from support.packages import build_deb, build_wheel
+from support.packages import build_deb, build_wheel, download_wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".run/cache"
@@ -35,6 +35,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def deb(wheel: Path) -> Path:
     """Give the Debian package."""
     return build_deb(wheel, CACHE / "deb")
+
+
+@pytest.fixture(scope="session")
+def wheels() -> Path:
+    """Give a folder with the packages that an installation needs."""
+    return download_wheels(CACHE / "wheels")
 
 
 @pytest.fixture(scope="session")

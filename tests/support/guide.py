@@ -1,0 +1,39 @@
+"""The operators' guide, read for what can be run of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+OPERATING = Path(__file__).resolve().parents[2] / "docs/operating"
+PAGES = sorted(OPERATING.glob("*.md"))
+_BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block: its language, the word after it, its text."""
+
+    language: str
+    word: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [
+        Block(language=found[1], word=found[2] or "", text=found[3])
+        for found in _BLOCK.finditer(page.read_text())
+    ]
+
+
+def commands(page: Path, word: str = "") -> list[str]:
+    """Give the shell blocks of a page that are marked with that word."""
+    return [block.text for block in blocks(page) if block.language == "sh" and block.word == word]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files that a page shows under their names."""
+    for block in blocks(page):
+        if block.language in {"toml", "json"} and block.word:
+            (folder / block.word).write_text(block.text)

@@ -1,0 +1,30 @@
+"""The locked packages: those of an installation are among those of a checkout, and all are hashed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def locked(name: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / name).read_text()
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+) \\$", text, re.MULTILINE))
+
+
+def test_installation_has_the_versions_of_the_checkout() -> None:
+    run, dev = locked("run.txt"), locked("dev.txt")
+    assert {name: dev.get(name) for name in run} == run, "locked apart: make requirements"
+
+
+def test_every_dependency_is_locked_for_an_installation() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[\[<>=!~ ]", line)[0].lower().replace("_", "-") for line in project["dependencies"]}
+    assert wanted - locked("run.txt").keys() == set(), "not locked: make requirements"
+
+
+def test_locks_name_no_place() -> None:
+    for name in ("run.txt", "dev.txt"):
+        assert not re.search(r"https?://|^-|file:", (ROOT / "requirements" / name).read_text(), re.MULTILINE)

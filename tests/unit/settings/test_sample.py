@@ -1,0 +1,59 @@
+"""The settings file that documents every setting: complete, true, and without effect."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assayd.settings import Settings, documented, effective, load_settings, sample, variable
+
+Config = Callable[[str], Path]
+SHIPPED = Path(__file__).resolve().parents[3] / "deploy/etc/assayd.toml"
+
+
+def test_shipped_file_is_the_sample() -> None:
+    assert SHIPPED.read_text() == sample(), "the settings have changed: make samples"
+
+
+def test_sample_changes_nothing(config: Config) -> None:
+    config(sample())
+    assert [row for row in effective(load_settings()) if row.source != "default"] == []
+
+
+def test_sample_names_every_setting_with_what_it_is_for() -> None:
+    names = [row.name for row in effective(Settings())]
+    assert [name for name, *_ in documented()] == names
+    assert [name for name, *_, description in documented() if not description] == []
+    for name in names:
+        assert re.search(rf"^#{name.rpartition('.')[2]} = ", sample(), re.MULTILINE), name
+
+
+def test_every_line_of_the_sample_can_be_switched_on(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The groups that its examples name are made by the installation.
+    own = grp.getgrgid(os.getegid())
+    monkeypatch.setattr(grp, "getgrnam", lambda name: own)
+    config(re.sub(r"^#(\w+ = )", r"\1", sample(), flags=re.MULTILINE))
+
+    settings = load_settings()
+
+    assert {row.source.partition(":")[0] for row in effective(settings)} == {os.environ["ASSAYD_CONFIG"]}
+
+
+def test_defaults_that_are_shown_are_the_defaults(config: Config) -> None:
+    examples = {name for name, _, default, _ in documented() if default in {"unset", "by machine"}}
+    shown = [line for line in sample().splitlines() if not line.endswith("# an example")]
+    config(re.sub(r"^#(\w+ = )", r"\1", "\n".join(shown), flags=re.MULTILINE))
+
+    values = {row.name: row.value for row in effective(load_settings())}
+
+    expected = {row.name: row.value for row in effective(Settings())}
+    assert {name for name, value in values.items() if value != expected[name]} - examples == set()
+
+
+def test_variables_are_those_that_are_read() -> None:
+    assert {name: named for name, named, *_ in documented()}["pool.enabled"] == variable("pool.enabled")
