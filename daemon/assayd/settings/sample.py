@@ -50,13 +50,25 @@ def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if _below(field) is None:
             yield f"# {field.description}"
-            yield f"#{name} = {_toml(field, model)}{'' if _has_default(field) else '  # an example'}\n"
+            yield f"#{name} = {_toml(field, model)}{'' if _has_default(field) else '  # an example'}"
+            yield from _entries(field, (*within, name))
+            yield ""
     for name, field in model.model_fields.items():
         below = _below(field)
         if below is not None:
             yield f"[{'.'.join((*within, name))}]"
             yield f"# {(below.__doc__ or '').splitlines()[0]}\n"
             yield from _section(below, (*within, name))
+
+
+def _entries(field: FieldInfo, within: tuple[str, ...]) -> Iterator[str]:
+    """Give the lines that say what each entry of a table of tables has."""
+    kind = next(
+        (k for k in get_args(field.annotation) if isinstance(k, type) and issubclass(k, BaseModel)), None
+    )
+    if kind is not None:
+        yield f"# Each has a table of its own, [{'.'.join((*within, 'NAME'))}], with:"
+        yield from (f"#   {name}: {one.description}" for name, one in kind.model_fields.items())
 
 
 def _below(field: FieldInfo) -> type[BaseModel] | None:

@@ -59,3 +59,8 @@ def test_defaults_that_are_shown_are_the_defaults(config: Config) -> None:
 
 def test_variables_are_those_that_are_read() -> None:
     assert {name: named for name, named, *_ in documented()}["pool.enabled"] == variable("pool.enabled")
+
+
+def test_sample_says_what_a_table_of_tables_holds() -> None:
+    assert "[repair.providers.NAME]" in sample()
+    assert "#   key_file: File that holds the key" in sample()
