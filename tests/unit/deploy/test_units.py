@@ -81,7 +81,7 @@ def test_every_group_that_a_unit_names_is_made() -> None:
 
 
 def test_everything_that_is_installed_is_in_the_checkout() -> None:
-    script = (DEPLOY / "install.sh").read_text()
-    listed = re.findall(r"^    (\S+/\S+) (?:usr|\$doc)/\S+$", script, re.MULTILINE)
+    (block,) = re.findall(r"^files=\((.*?)^\)", (DEPLOY / "install.sh").read_text(), re.MULTILINE | re.DOTALL)
+    listed = block.split()[::2]
     assert listed
     assert [name for name in listed if not (DEPLOY / name).is_file()] == []
