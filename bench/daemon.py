@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 READY_TIMEOUT_S = 120.0
+SETTLED_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +140,17 @@ async def _until_ready(process: subprocess.Popen[bytes], socket: Path) -> None:
             return
         await asyncio.sleep(0.02)
     raise RuntimeError(f"the daemon was not ready within {READY_TIMEOUT_S} s")
+
+
+async def pool_filled(target: Daemon) -> None:
+    """Wait until the number of idle containers has stood still for a while: every kind has some."""
+    seen, since = b"", time.perf_counter()
+    async with target.connection() as connection:
+        while time.perf_counter() - since < SETTLED_S:
+            _, metrics = await connection.request("GET", "/metrics")
+            idle = b"".join(
+                line for line in metrics.splitlines() if line.startswith(b"assayd_idle_containers")
+            )
+            if idle != seen:
+                seen, since = idle, time.perf_counter()
+            await asyncio.sleep(0.2)

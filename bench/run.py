@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
-from bench.daemon import Answer, Daemon, daemon
+from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
 from bench.figures import Footprint, footprint, machine, spread
 from bench.load import Submission, beside, flood, one_by_one, open_loop
@@ -126,7 +126,7 @@ def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
         yield "cold", _scenario(answers)
     with daemon(folder / "quiet") as target:
         yield "ready_s", round(target.ready_s, 3)
-        time.sleep(5)  # the pool fills
+        asyncio.run(pool_filled(target))
         yield "idle_cpu_percent", _idle_cpu(target, size.idle_s)
         warm = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=1.0))
         yield "warm", _scenario(warm)
@@ -140,7 +140,7 @@ def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
 def under_load(size: Size, folder: Path, half_of_ceiling: float) -> Iterator[tuple[str, object]]:
     """Measure (c) in open loop and from a full pool."""
     with daemon(folder / "open") as target:
-        time.sleep(5)
+        asyncio.run(pool_filled(target))
         loop = open_loop(target, extractor(), rate_per_s=half_of_ceiling, seconds=size.open_loop_s)
         yield "open_loop", {"rate_per_s": round(half_of_ceiling, 2), **_scenario(asyncio.run(loop))}
     with daemon(folder / "full", POOL__DEFAULT_TARGET="16") as target:
@@ -192,7 +192,7 @@ def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
 def hostility(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
     """Measure (h): a good job quiet, and beside hostile ones."""
     with daemon(folder / "hostile") as target:
-        time.sleep(5)
+        asyncio.run(pool_filled(target))
         quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=0.5))
         yield "good_quiet", _scenario(quiet)
         loud = asyncio.run(beside(target, extractor(), size.good, hostile(), pause_s=0.5))

@@ -13,7 +13,9 @@ from assayd import __version__
 from assayd.errors import AssaydError
 from assayd.job import Facts, Finished, Job
 from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.finding import Finding
 from assayd.model.merge import Ran, merge_report, merge_stages, static_results
+from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import RunResult
 from assayd.observation import facts_of
@@ -28,6 +30,7 @@ _RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
 """How rules begin that the runtime policy gives."""
+NETWORK_RULE = "policy.network"
 
 LARGE_BYTES = 256 * 2**10
 """From here on a result is judged and written down in a thread, so that the event loop goes on."""
@@ -81,7 +84,7 @@ async def conclude(
     else:
         words = _words(job, report, ran)
     attempt = await _write(attempt, artifacts, words, ran)
-    misses = tuple(f.rule for f in report.findings if f.rule.startswith(POLICY_RULES) and f.is_error)
+    misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
     return Finished(
         attempt=attempt,
         report=words.report,
@@ -90,6 +93,12 @@ async def conclude(
         cases=report.cases or (),
         facts=words.facts,
     )
+
+
+def _is_miss(finding: Finding, job: Job) -> bool:
+    """Tell whether the static stages could have found this; which host is wanted, they cannot."""
+    listed = job.policy.network.mode is NetworkMode.ALLOWLIST
+    return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
 
 
 async def give_up(

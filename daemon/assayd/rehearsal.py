@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from assayd.aio import Deadline
 from assayd.analysis.analyst import Analyst
+from assayd.errors import EngineError
 from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport
-from assayd.model.run import Limits
+from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
 from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
@@ -48,10 +49,19 @@ class Rehearsal:
         ran = None
         spec = None if checked.failed else validator.plan(checked.payload, policy, limits)
         if spec is not None:
-            async with self._sandbox.lease(spec) as lease:
-                result = await self._sandbox.run(lease, spec, Deadline(limits.timeout_s))
+            result = await self._run(spec, limits)
             ran = Ran(result=result, judgement=validator.judge(checked.payload, policy, result))
         return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
+
+    async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
+        """Run in a container; a lease that fails and may be had later is asked for twice, as for attempts."""
+        try:
+            async with self._sandbox.lease(spec) as lease:
+                return await self._sandbox.run(lease, spec, Deadline(limits.timeout_s))
+        except EngineError as problem:
+            if not (problem.retryable and again):
+                raise
+        return await self._run(spec, limits, again=False)
 
 
 def _compare(sample: Sample, stages: tuple[StageReport, ...], ran: Ran | None) -> list[str]:

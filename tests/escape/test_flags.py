@@ -73,7 +73,7 @@ FLAGS: Mapping[str, Flag] = {
     "network none": Flag(
         probe="network_devices",
         holds=lambda seen: not any(name.startswith(("eth", "en", "veth", "wl", "ifb")) for name in seen),
-        taken={"NetworkMode": "host"},
+        taken={"NetworkMode": "host", "Sysctls": {}},  # they cannot be set for the host
         fires=lambda seen: set(seen) >= {"lo"} and len(seen) > 1,
     ),
     "read-only root": Flag(

@@ -11,7 +11,7 @@ import pytest
 from assayd import record
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt, State
-from assayd.model.report import Verdict
+from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import Event
 from assayd.scheduler import QueueLimits
@@ -170,11 +170,11 @@ async def test_verdict_is_recorded_when_the_store_has_recovered(
     async with small_daemon(tmp_path) as daemon:
         jobs, finish, left = daemon.stock.jobs, daemon.stock.jobs.finish, [3]
 
-        async def full(attempt: Attempt, events: Sequence[Event] = ()) -> bool:
+        async def full(attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()) -> bool:
             if left[0]:
                 left[0] -= 1
                 raise StoreError("store.full", "no room", retryable=True)
-            return await finish(attempt, events)
+            return await finish(attempt, events, cases)
 
         monkeypatch.setattr(jobs, "finish", full)
         ended = await daemon.finished(await daemon.accept())

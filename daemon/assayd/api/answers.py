@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assayd.api import batch_schemas, repair_schemas, schemas
+from assayd.api import batch_schemas, health_schemas, repair_schemas, schemas
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
@@ -107,12 +107,12 @@ POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
 EXAMINATION: Responses = {
-    200: _json(schemas.Examination, "What was found"),
+    200: _json(health_schemas.Examination, "What was found"),
     429: _json(schemas.Error, "Somebody is being told already; see Retry-After"),
 }
-ALIVE: Responses = {200: _json(schemas.Status, "The daemon answers")}
+ALIVE: Responses = {200: _json(health_schemas.Status, "The daemon answers")}
 READY: Responses = {
-    200: _json(schemas.Status, "Attempts can be run"),
+    200: _json(health_schemas.Status, "Attempts can be run"),
     503: _json(schemas.Error, "They can't, and why"),
 }
 METRICS: Responses = {

@@ -13,7 +13,6 @@ from assayd.model.attempt import State
 from assayd.model.finding import Layer, Severity
 from assayd.model.report import CaseStatus, StageStatus, Verdict
 from assayd.model.run import Cause, Via
-from assayd.ports.service import Health
 
 
 class Described(BaseModel):
@@ -381,24 +380,3 @@ class PolicyList(Described):
     """The profiles."""
 
     policies: list[dict[str, Any]] = Field(description="The profiles with effective values.")
-
-
-class Check(Described):
-    """One check of the daemon's health."""
-
-    check: str = Field(description="What was looked at.")
-    status: Health = Field(description="What it came to.")
-    detail: str = Field(description="What was seen.")
-    remedy: str = Field(description="What to do; empty when nothing is.")
-
-
-class Examination(Described):
-    """The daemon's health."""
-
-    checks: list[Check] = Field(description="The checks.")
-
-
-class Status(Described):
-    """That the daemon answers."""
-
-    status: str = Field(description="`ok` or `ready`.")

@@ -25,10 +25,6 @@ OTHER = Peer(uid=2000, gid=2000, pid=2)
 PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 
 
-async def attempts(daemon: SmallDaemon) -> int:
-    return len(daemon.checks.passed)
-
-
 async def waiting(daemon: SmallDaemon, count: int) -> None:
     """Wait until so many attempts are at the shut gate, and see that no more come."""
     while len(daemon.checks.waiting) < count:

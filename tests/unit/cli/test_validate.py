@@ -68,7 +68,6 @@ def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--repair", "gemini"], "--repair is not available yet"),
         (["--label", "novalue"], "--label is written key=value"),
         (["--set", "resources.timeout_s"], "--set is written key=value"),
         (["--label", "a=Not Allowed"], "labels.a"),

@@ -27,6 +27,4 @@ def test_every_dependency_is_locked_for_an_installation() -> None:
 
 def test_locks_name_no_place() -> None:
     for name in ("run.txt", "dev.txt"):
-        assert not re.search(
-            r"^(?!#).*(https?://|file:)|^-", (ROOT / "requirements" / name).read_text(), re.MULTILINE
-        )
+        assert not re.search(r"https?://|^-|file:/", (ROOT / "requirements" / name).read_text(), re.MULTILINE)

@@ -81,7 +81,7 @@ def test_every_group_that_a_unit_names_is_made() -> None:
 
 
 def test_everything_that_is_installed_is_in_the_checkout() -> None:
-    (block,) = re.findall(r"^files=\((.*?)^\)", (DEPLOY / "install.sh").read_text(), re.MULTILINE | re.DOTALL)
-    listed = block.split()[::2]
+    placed = (DEPLOY / "install.sh").read_text().partition("\nfiles=(")[2].partition("\n)")[0]
+    listed = re.findall(r"^    (\S+/\S+) (?:usr|\$doc)/\S+$", placed, re.MULTILINE)
     assert listed
     assert [name for name in listed if not (DEPLOY / name).is_file()] == []

@@ -88,7 +88,7 @@ def test_the_input_digest_depends_on_kind_and_payload_only() -> None:
         ({"overrides": {"resources": {"cores": 1}}}, "invalid", "overrides.resources.cores"),
         ({"overrides": {"image": "x"}}, "invalid", "overrides.image"),
         ({"parent_id": "abc"}, "invalid", "parent_id"),
-        ({"repair": {"provider": "p"}}, "repair.unavailable", "repair"),
+        ({"repair": {"max_attempts": 2}}, "invalid", "repair.provider"),
         ({"repair": {"provider": "p", "max_attempts": 99}}, "invalid", "repair.max_attempts"),
     ],
 )

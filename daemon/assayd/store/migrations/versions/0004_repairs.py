@@ -60,3 +60,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("repair_id", "number", name=op.f("pk_repair_fixes")),
     )
+
+
+def downgrade() -> None:
+    """Drop them."""
+    op.drop_table("repair_fixes")
+    op.drop_table("repairs")
