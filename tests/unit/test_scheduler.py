@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd import record
-from assayd.errors import RequestError, StoreError
+from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer
@@ -211,6 +211,47 @@ async def test_bundle_of_a_second_run_takes_away_that_of_the_first(tmp_path: Pat
         assert [path.name for path in (tmp_path / "artifacts/small/default").iterdir()] == [
             ended.bundle.rpartition("/")[2]
         ]
+
+
+def gone(*, retryable: bool = True) -> EngineError:
+    return EngineError("engine.unreachable", "no engine", retryable=retryable)
+
+
+async def test_attempt_waits_for_an_engine_that_went_away_and_has_one_run(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.sandbox.trouble = [gone()]
+        daemon.sandbox.usable.clear()
+        attempt = await daemon.accept("run")
+        while daemon.sandbox.trouble:
+            await asyncio.sleep(0)
+        daemon.sandbox.usable.set()
+        ended = await daemon.finished(attempt)
+        assert (ended.verdict, ended.run_number, daemon.sandbox.leases) == (Verdict.VALIDATED, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "problem"), [(0.0, gone()), (0.01, gone()), (60.0, gone(retryable=False))]
+)
+async def test_engine_that_stays_away_or_will_not_do_makes_an_error(
+    tmp_path: Path, patience_s: float, problem: EngineError
+) -> None:
+    async with small_daemon(tmp_path, How(patience_s=patience_s)) as daemon:
+        daemon.sandbox.trouble = [problem]
+        daemon.sandbox.usable.clear()
+        ended = await daemon.finished(await daemon.accept("run"))
+        assert ended.error is not None
+        assert (ended.verdict, ended.error.code) == (Verdict.ERROR, "engine.unreachable")
+
+
+async def test_attempt_that_waits_for_the_engine_can_be_cancelled(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.sandbox.trouble = [gone()]
+        daemon.sandbox.usable.clear()
+        attempt = await daemon.accept("run")
+        while daemon.sandbox.trouble:
+            await asyncio.sleep(0)
+        assert daemon.scheduler.cancel(attempt.id)
+        assert (await daemon.finished(attempt)).verdict is Verdict.CANCELLED
 
 
 async def test_stopping_refuses_new_attempts_and_sends_away_who_waits_for_queued_ones(tmp_path: Path) -> None:
