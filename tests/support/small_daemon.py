@@ -124,7 +124,7 @@ class SmallAnalyst:
     async def check(self, validator: Any, payload: Payload, policy: ExecutionPolicy) -> Checked:
         await self._gate.pass_through(payload.code)
         bad = Finding(rule="small.bad", category="small", message="It is bad.", line=1, suggestion="Be good.")
-        findings = (bad,) if "bad" in payload.code else ()
+        findings = (bad,) * payload.code.count("bad")
         status = StageStatus.FAILED if findings else StageStatus.PASSED
         stage = StageReport(name="syntax", status=status, findings=findings)
         return Checked(stages=(stage,), payload=payload)
@@ -246,6 +246,7 @@ class How:
     keep: Keep = Keep(days=30, attempts=10**6, disk_bytes=10**12)
     slots: int = 4
     patience_s: float = 60
+    caps: Limits = CAPS
     min_free_bytes: int = 0
     checkpoint: Checkpoint = unobserved
     kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
@@ -299,7 +300,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         scheduler = Scheduler(parts=parts, hub=hub, metrics=metrics, limits=how.queue)
         await stack.enter_async_context(scheduler.running())
         stack.callback(scheduler.let_go)
-        intake = Intake(stock, scheduler, ready=house.ready, caps=CAPS, min_free_bytes=how.min_free_bytes)
+        intake = Intake(stock, scheduler, ready=house.ready, caps=how.caps, min_free_bytes=how.min_free_bytes)
         batch_store = DatabaseBatchStore(jobs.access)
         service = DaemonService(
             ServiceParts(

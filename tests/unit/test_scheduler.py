@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import Event
 from assayd.scheduler import QueueLimits
-from support.small_daemon import PEER, How, SmallDaemon, small_daemon
+from assayd.store.retention import Keep
+from support.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
 
@@ -103,6 +106,28 @@ async def test_quota_is_free_again_after_a_request_that_came_to_nothing(tmp_path
             assert again.id == first.id
             assert (await refusal_of(daemon, "y", idempotency_key="k")).code == "conflict"
         await daemon.finished(await daemon.accept("z"))
+
+
+async def test_key_is_good_for_as_long_as_its_attempt_is_kept(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(keep=Keep(days=1, attempts=10**6, disk_bytes=10**12))) as daemon:
+        first = await daemon.finished(await daemon.accept("x", idempotency_key="k"))
+        daemon.clock.days = 2
+        assert (await daemon.accept("x", idempotency_key="k")).id == first.id
+
+        await daemon.service.collect_garbage(dry_run=False)
+
+        again = await daemon.finished(await daemon.accept("y", idempotency_key="k"))
+        assert (again.id != first.id, again.verdict) == (True, Verdict.VALIDATED)
+
+
+async def test_report_holds_no_more_than_its_caps(tmp_path: Path) -> None:
+    caps = replace(CAPS, findings=3, retry_context_bytes=len("syntax"))
+    async with small_daemon(tmp_path, How(caps=caps)) as daemon:
+        ended = await daemon.finished(await daemon.accept("bad " * 5))
+        written, _ = await daemon.service.read_documents(ended)
+    report = json.loads(written)
+    assert (report["status"], len(report["findings"])) == ("FAILED", 3)
+    assert report["retry_context"] == "syntax"
 
 
 async def test_cancelled_while_waiting_ends_without_a_run(tmp_path: Path) -> None:
