@@ -92,6 +92,9 @@ class Engine(_Section):
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
+    patience_s: float = Field(
+        60, ge=0, description="How long attempts wait for an engine that went away, before they are errors."
+    )
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
 
 
