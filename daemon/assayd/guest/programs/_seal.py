@@ -43,9 +43,9 @@ class Seal:
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
                     classes.update(value.__mro__)
         for name, key in _ELSEWHERE:
-            if (module := sys.modules.get(name)) is not None:
-                value = vars(module)[key]
-                self._held.append((vars(module), key, value, f"{name}.{key}"))
+            if (elsewhere := sys.modules.get(name)) is not None:
+                value = vars(elsewhere)[key]
+                self._held.append((vars(elsewhere), key, value, f"{name}.{key}"))
                 if isinstance(value, type):
                     classes.update(value.__mro__)
         for kind in classes:
