@@ -106,7 +106,10 @@ class Pool(_Section):
     """The pool of warm containers."""
 
     enabled: bool = Field(True, description="Keep containers started ahead of need.")
-    default_target: Zero = Field(4, description="Idle containers kept per kind of container.")
+    default_target: Zero = Field(4, description="Idle containers kept per kind of container in use.")
+    unused_target: Zero = Field(
+        1, description="Idle containers kept per kind that was not asked for within the last hour."
+    )
     ceiling_idle_memory_mb: Zero = Field(1024, description="Memory that idle containers may hold in all.")
     max_idle_age_s: Seconds = Field(600.0, description="An idle container older than this is replaced.")
     refill_concurrency: Count = Field(1, description="Containers created at once to refill the pool.")
