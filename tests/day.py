@@ -51,7 +51,7 @@ Problems = list[str]
 
 @dataclass
 class Interactive:
-    """Somebody who sends an attempt every second, and does not give up; times count from when it was due."""
+    """Somebody who sends an attempt every second, each when the last was answered, and never gives up."""
 
     daemon: DaemonProcess
     every_s: float = 1.0
@@ -70,14 +70,14 @@ class Interactive:
             thread.join()
 
     async def _keep_sending(self) -> None:
-        ids, due = Ulids(), time.monotonic()
-        async with AsyncClient(self.daemon.socket) as client, asyncio.TaskGroup() as attempts:
+        ids = Ulids()
+        async with AsyncClient(self.daemon.socket) as client:
             while not self.stop.is_set():
-                attempts.create_task(self._attempt(client, ids.new(), due))
-                due += self.every_s
-                await asyncio.sleep(due - time.monotonic())
+                began = time.monotonic()
+                await self._attempt(client, ids.new(), began)
+                await asyncio.sleep(began + self.every_s - time.monotonic())
 
-    async def _attempt(self, client: AsyncClient, attempt_id: str, due: float) -> None:
+    async def _attempt(self, client: AsyncClient, attempt_id: str, began: float) -> None:
         submission = extractors.extractor(extractors.GOOD)
         verdict = None
         while verdict is None:
@@ -89,7 +89,7 @@ class Interactive:
                 if not refusal.retryable:
                     raise
                 await asyncio.sleep(AGAIN_S)
-        self.took_s[attempt_id] = (due, time.monotonic() - due)
+        self.took_s[attempt_id] = (began, time.monotonic() - began)
         self.verdicts[verdict] += 1
 
 
@@ -211,8 +211,8 @@ def record(
     """Put what was measured into words."""
     calm = [
         took
-        for due, took in somebody.took_s.values()
-        if not any(due < end and due + took > began for _, began, end in watch.outages)
+        for sent, took in somebody.took_s.values()
+        if not any(sent < end and sent + took > began for _, began, end in watch.outages)
     ]
     errors = Counter(
         str(((each.get("attempt") or {}).get("error") or each["error"])["code"])  # type: ignore[union-attr,index]

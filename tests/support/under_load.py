@@ -18,8 +18,8 @@ DAY = """
 ## A day in a minute
 
 A batch of {items:,} lines of all kinds, {with_container} of which need a container; meanwhile the daemon is
-killed twice (`kill -9`), the container engine is restarted once, and somebody sends an attempt every second
-({attempts} in all).
+killed twice (`kill -9`), the container engine is restarted once, and somebody sends an attempt every second,
+each when the one before was answered ({attempts} in all).
 
 | | |
 | --- | --- |
