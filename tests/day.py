@@ -3,13 +3,15 @@
     python tests/day.py day      two kills of the daemon, one restart of the engine; bench/results/day.json
     python tests/day.py lines    memory at 1,000, 5,000 and 10,000 lines; bench/results/lines.json
 
-Either writes docs/operating/under-load.md anew. Exit code 1 when anything was lost, doubled, wrong or left.
+Either writes docs/operating/under-load.md anew, and the daemon's log to .run/day.log. Exit code 1 when
+anything was lost, doubled, wrong or left behind.
 The engine has to be the private one of this checkout: no other is ours to restart.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -28,14 +30,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.figures import machine, spread
 
-from assayd.client import Client, ClientError, DaemonUnreachable
+from assayd.client import AsyncClient, ClientError, DaemonUnreachable
 from assayd.ids import Ulids
 from support import extractors
 from support.daemon_process import DaemonProcess
 from support.long_batch import BatchClient, Line, mixed, peak_kb
+from support.under_load import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench/results"
+LOG = ROOT / ".run/day.log"
+PAGE = ROOT / "docs/operating/under-load.md"
 ENGINE = ROOT / "deploy/dev/engine.sh"
 LOOK_EVERY_S = 0.2
 AGAIN_S = 1.0
@@ -46,7 +51,7 @@ Problems = list[str]
 
 @dataclass
 class Interactive:
-    """Somebody who sends an attempt every second, and does not give up; times count from when it was due."""
+    """Somebody who sends an attempt every second, each when the last was answered, and never gives up."""
 
     daemon: DaemonProcess
     every_s: float = 1.0
@@ -56,39 +61,36 @@ class Interactive:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        clock = threading.Thread(target=self._tick)
-        clock.start()
+        thread = threading.Thread(target=lambda: asyncio.run(self._keep_sending()))
+        thread.start()
         try:
             yield
         finally:
             self.stop.set()
-            clock.join()
-
-    def _tick(self) -> None:
-        ids, threads, due = Ulids(), [], time.monotonic()
-        while not self.stop.wait(max(0.0, due - time.monotonic())):
-            threads.append(threading.Thread(target=self._attempt, args=(ids.new(), due)))
-            threads[-1].start()
-            due += self.every_s
-        for thread in threads:
             thread.join()
 
-    def _attempt(self, attempt_id: str, due: float) -> None:
-        while True:
+    async def _keep_sending(self) -> None:
+        ids = Ulids()
+        async with AsyncClient(self.daemon.socket) as client:
+            while not self.stop.is_set():
+                began = time.monotonic()
+                await self._attempt(client, ids.new(), began)
+                await asyncio.sleep(began + self.every_s - time.monotonic())
+
+    async def _attempt(self, client: AsyncClient, attempt_id: str, began: float) -> None:
+        submission = extractors.extractor(extractors.GOOD)
+        verdict = None
+        while verdict is None:
             try:
-                with Client(self.daemon.socket) as client:
-                    submission = extractors.extractor(extractors.GOOD)
-                    attempt = client.submit(submission, attempt_id=attempt_id, wait_s=60)
-                if attempt["verdict"] is not None:
-                    break
+                verdict = (await client.submit(submission, attempt_id=attempt_id, wait_s=60))["verdict"]
             except DaemonUnreachable:
-                pass
+                await asyncio.sleep(AGAIN_S)
             except ClientError as refusal:
                 if not refusal.retryable:
                     raise
-            time.sleep(AGAIN_S)
-        self.took_s[attempt_id] = (due, time.monotonic() - due)
-        self.verdicts[attempt["verdict"]] += 1
+                await asyncio.sleep(AGAIN_S)
+        self.took_s[attempt_id] = (began, time.monotonic() - began)
+        self.verdicts[verdict] += 1
 
 
 @dataclass
@@ -164,6 +166,7 @@ def a_day(items: int, containers: int) -> tuple[dict[str, object], Problems]:
         problems += leftovers(daemon, watch)
         return record(watch, somebody, client, lines, results, took_s), problems
     finally:
+        LOG.write_text("\n".join(daemon.log.lines))
         daemon.dispose()
 
 
@@ -208,8 +211,8 @@ def record(
     """Put what was measured into words."""
     calm = [
         took
-        for due, took in somebody.took_s.values()
-        if not any(due < end and due + took > began for _, began, end in watch.outages)
+        for sent, took in somebody.took_s.values()
+        if not any(sent < end and sent + took > began for _, began, end in watch.outages)
     ]
     errors = Counter(
         str(((each.get("attempt") or {}).get("error") or each["error"])["code"])  # type: ignore[union-attr,index]
@@ -256,6 +259,7 @@ def long_batch(marks: tuple[int, ...], containers: int) -> tuple[dict[str, objec
         found = {"items": len(lines), "with_container": containers, "verdicts": verdicts, "memory": seen}
         return found, problems
     finally:
+        LOG.write_text("\n".join(daemon.log.lines))
         daemon.dispose()
 
 
@@ -282,6 +286,7 @@ def main() -> int:
     print("\n".join(problems))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{chosen.what}.json").write_text(json.dumps(found, indent=1) + "\n")
+    write_page(RESULTS, PAGE)
     return 1 if problems else 0
 
 

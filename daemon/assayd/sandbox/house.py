@@ -172,7 +172,9 @@ class House:
                 "containers", Health.FAIL, f"left behind: {names}", "remove them by hand; see the log"
             )
         ready, reason = self.ready()
-        return _row("containers", Health.OK if ready else Health.FAIL, detail if ready else reason)
+        if not ready:
+            return _row("containers", Health.FAIL, reason, "it is tried again by itself; see the log")
+        return _row("containers", Health.OK, detail)
 
 
 def _row(check: str, status: Health, detail: str, remedy: str = "") -> HealthRow:

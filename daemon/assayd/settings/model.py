@@ -78,6 +78,10 @@ Loopback = Annotated[str, AfterValidator(_loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
+OWN_POLICIES = Path("/etc/assayd/policies")
+"""Where an installation has room for the operator's own."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -327,7 +331,9 @@ class Settings(_Section):
     nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
     )
-    policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
+    policy_folders: tuple[Path, ...] = Field(
+        (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
+    )
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
     engine: Engine = Engine()
     pool: Pool = Pool()

@@ -52,7 +52,7 @@ def test_daemons_own_user_and_whoever_is_in_the_operators_group_are_operators() 
 @pytest.mark.parametrize("http", [PeerHttpTools, PeerH11])
 def test_the_kernel_names_the_peer(tmp_path, http) -> None:
     with serving(FakeService(), tmp_path / "s", http=http) as path:
-        transport = httpx.HTTPTransport(uds=str(path))
+        transport = httpx.HTTPTransport(uds=str(path), verify=False)
         with httpx.Client(transport=transport, base_url="http://assayd") as client:
             seen = [client.post("/v1/attempts", json=GOOD).json()["peer"] for _ in range(2)]
     assert seen == [{"uid": os.geteuid(), "gid": os.getegid(), "pid": os.getpid()}] * 2
@@ -83,7 +83,9 @@ def test_a_large_body_after_small_headers_is_not_cut_off(tmp_path) -> None:
     body = {"kind": "extractor", "payload": {"code": "#" * 500_000}}
     with (
         serving(FakeService(), tmp_path / "s") as path,
-        httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://assayd") as client,
+        httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(path), verify=False), base_url="http://assayd"
+        ) as client,
     ):
         assert [client.post("/v1/attempts", json=body).status_code for _ in range(2)] == [202, 202]
 
@@ -136,7 +138,7 @@ def test_client_that_does_not_take_its_answer_is_cut_off(tmp_path) -> None:
     service = FakeService()
     service.files = {"large": bytes(2**24)}
     with serving(service, tmp_path / "s", http=with_silence(0.05)) as path:
-        transport = httpx.HTTPTransport(uds=str(path))
+        transport = httpx.HTTPTransport(uds=str(path), verify=False)
         with httpx.Client(transport=transport, base_url="http://assayd") as client:
             attempt = client.post("/v1/attempts?wait_s=5", json=GOOD).json()["id"]
         with socket.socket(socket.AF_UNIX) as slow:

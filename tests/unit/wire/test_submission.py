@@ -158,3 +158,18 @@ def test_parts_of_a_payload_may_be_as_large_as_their_caps_and_no_larger(
 
     assert refused.value.code == "too_large"
     assert str(refused.value.field).startswith(f"payload.{next(iter(part))}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"overrides": {"resources": {"timeut_s": 5}}}, "there is no such field (did you mean timeout_s?)"),
+        ({"polcy": "x"}, "there is no such field (did you mean policy?)"),
+        ({"payload": {"code": "x", "inpts": {}}}, "there is no such field (did you mean inputs?)"),
+        ({"payload": {"code": "x", "zzz": 1}}, "there is no such field"),
+    ],
+)
+def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(
+    changes: dict[str, object], message: str
+) -> None:
+    assert refusal(body(**changes)).message.partition(": ")[2] == message
