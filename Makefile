@@ -30,6 +30,7 @@ test: images namespaces ## all tests that need a container engine at most
 	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
 
 test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_ENGINE) $(BIN)/pytest -m system
 
 soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10

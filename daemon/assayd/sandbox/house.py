@@ -75,6 +75,7 @@ class House:
         while True:
             await self._pool.ailing.wait()
             self.problem = "the engine fails to start containers; see the daemon's log"
+            self.sandbox.usable.clear()
             await self.prepare()
 
     async def _prepare_once(self) -> None:
@@ -94,6 +95,7 @@ class House:
         self._pool.demand.keep(frozenset(keys))
         self._pool.poke()
         self.info, self.problem = info, ""
+        self.sandbox.usable.set()
         self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 

@@ -92,6 +92,9 @@ class Engine(_Section):
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
+    patience_s: float = Field(
+        60, ge=0, description="How long attempts wait for an engine that went away, before they are errors."
+    )
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
 
 
@@ -99,7 +102,10 @@ class Pool(_Section):
     """The pool of warm containers."""
 
     enabled: bool = Field(True, description="Keep containers started ahead of need.")
-    default_target: Zero = Field(4, description="Idle containers kept per kind of container.")
+    default_target: Zero = Field(4, description="Idle containers kept per kind of container in use.")
+    unused_target: Zero = Field(
+        1, description="Idle containers kept per kind that was not asked for within the last hour."
+    )
     ceiling_idle_memory_mb: Zero = Field(1024, description="Memory that idle containers may hold in all.")
     max_idle_age_s: Seconds = Field(600.0, description="An idle container older than this is replaced.")
     refill_concurrency: Count = Field(1, description="Containers created at once to refill the pool.")

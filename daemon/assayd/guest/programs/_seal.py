@@ -43,9 +43,9 @@ class Seal:
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
                     classes |= dict.fromkeys(value.__mro__)
         for name, key in _ELSEWHERE:
-            if name in sys.modules:
-                value = vars(sys.modules[name])[key]
-                self._held.append((vars(sys.modules[name]), key, value, f"{name}.{key}"))
+            if (elsewhere := sys.modules.get(name)) is not None:
+                value = vars(elsewhere)[key]
+                self._held.append((vars(elsewhere), key, value, f"{name}.{key}"))
                 if isinstance(value, type):
                     classes |= dict.fromkeys(value.__mro__)
         for kind in classes:
