@@ -87,10 +87,10 @@ def is_journal(stream: TextIO) -> bool:
 
 def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
     """Give what prepares an event, and what makes it text."""
+    # Local variables may hold submitted source, or a key; either form leaves them out.
     if form == "console":
-        plain = structlog.dev.plain_traceback  # the usual one shows local variables
+        plain = structlog.dev.plain_traceback
         return (), structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
-    # Local variables may hold submitted source, or a key.
     tracebacks = ExceptionDictTransformer(show_locals=False)
     return (structlog.processors.ExceptionRenderer(tracebacks),), structlog.processors.JSONRenderer()
 

@@ -166,6 +166,7 @@ def _build_scheduler(
         run_slots=FairSlots(settings.concurrency),
         daemon_id=basics.origin.daemon_id,
         generation=basics.origin.generation,
+        patience_s=settings.engine.patience_s,
         checkpoint=checkpoint,
     )
     limits = meant.queue_limits_of(settings)

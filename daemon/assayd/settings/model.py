@@ -78,6 +78,10 @@ Loopback = Annotated[str, AfterValidator(_loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
+OWN_POLICIES = Path("/etc/assayd/policies")
+"""Where an installation has room for the operator's own."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -92,6 +96,9 @@ class Engine(_Section):
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
+    patience_s: float = Field(
+        60, ge=0, description="How long attempts wait for an engine that went away, before they are errors."
+    )
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
 
 
@@ -99,7 +106,10 @@ class Pool(_Section):
     """The pool of warm containers."""
 
     enabled: bool = Field(True, description="Keep containers started ahead of need.")
-    default_target: Zero = Field(4, description="Idle containers kept per kind of container.")
+    default_target: Zero = Field(4, description="Idle containers kept per kind of container in use.")
+    unused_target: Zero = Field(
+        1, description="Idle containers kept per kind that was not asked for within the last hour."
+    )
     ceiling_idle_memory_mb: Zero = Field(1024, description="Memory that idle containers may hold in all.")
     max_idle_age_s: Seconds = Field(600.0, description="An idle container older than this is replaced.")
     refill_concurrency: Count = Field(1, description="Containers created at once to refill the pool.")
@@ -321,7 +331,9 @@ class Settings(_Section):
     nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
     )
-    policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
+    policy_folders: tuple[Path, ...] = Field(
+        (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
+    )
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
     engine: Engine = Engine()
     pool: Pool = Pool()
