@@ -18,7 +18,7 @@ from assayd.ports.repairable import TakenField
 
 MOST_FIELDS = 100
 NAME_CHARS = 64
-MOST_STEPS = 40
+MOST_STEPS = 100
 """How far a value is followed."""
 
 _WHOLE = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
@@ -37,6 +37,8 @@ class _Function:
     results: set[str] = field(default_factory=set)
     arguments: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    judged: dict[str, bool] = field(default_factory=dict)
+    """Whether a name's value is computed: each is looked at once, however often it is used."""
 
 
 def taken_fields(text: str, function: str) -> tuple[TakenField, ...]:
@@ -124,6 +126,15 @@ def _named(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
 
 def _computed(value: ast.expr, known: _Function, step: int) -> bool:
     """Tell whether a value is more than a part of what the function was given."""
+    if not isinstance(value, ast.Name):
+        return _made(value, known, step)
+    if value.id not in known.judged:
+        known.judged[value.id] = False  # what it comes of may lead back to it
+        known.judged[value.id] = _made(value, known, step)
+    return known.judged[value.id]
+
+
+def _made(value: ast.expr, known: _Function, step: int) -> bool:
     comes_of = _comes_of(value, known) if step <= MOST_STEPS else None
     if comes_of is None:
         return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import structlog
 
 from assayd.analysis.analyst import Analyst, WorkerDied
-from assayd.errors import RequestError
+from assayd.errors import AssaydError
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.ports.repairable import Simplifiable
 from assayd.ports.repairs import Attempts, Subject
@@ -32,9 +32,10 @@ async def offer_rules(
                 break
         trigger = trigger_of(outcome, tries, taken)
         return None if trigger is None else offer(trigger, tries, taken)
-    except (RequestError, WorkerDied) as problem:
-        # An attempt was removed meanwhile, or its source is too much to read.
-        log.info("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
+    except (AssaydError, WorkerDied) as problem:
+        # An attempt was removed meanwhile, its source is too much to read, or the trouble is ours: the repair
+        # has its outcome all the same.
+        log.warning("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
         return None
 
 

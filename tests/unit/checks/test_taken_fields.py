@@ -45,9 +45,15 @@ def test_fields_of_a_result_are_parts_of_the_path_or_computed() -> None:
         ("def extract(path): return {'a': {'nested': 1}}", {"a": True}),
         ("def extract(path):\n x = path\n x += '/'\n return {'a': x}", {"a": True}),
         ("def extract(path):\n for p in path.split('/'): pass\n return {'a': p}", {"a": False}),
-        ("def extract(path):\n a = b\n b = a\n return {'a': a}", {"a": True}),
+        ("def extract(path):\n a = b\n b = a\n return {'a': a}", {"a": False}),
+        ("def extract(path):\n a = b or 1\n b = a\n return {'a': a}", {"a": True}),
         ("def extract(path): return {'': path, 'a\\n': path, 'x' * 2: path}", {}),
     ],
 )
 def test_form_decides(text: str, found: dict[str, bool]) -> None:
     assert fields(text) == found
+
+
+def test_names_that_lead_to_each_other_many_times_are_followed_once() -> None:
+    doubling = "".join(f" a{n} = a{n + 1} or a{n + 1}\n" for n in range(35))
+    assert fields(f"def extract(path):\n{doubling} a35 = path\n return {{'a': a0}}") == {"a": False}
