@@ -96,8 +96,10 @@ def daemon(folder: Path, **settings: str) -> Iterator[Daemon]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     socket, state = folder / "a.sock", folder / "state"
+    # An installed daemon finds its modules compiled.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment = {
-        **os.environ,
+        **inherited,
         "ASSAYD_SOCKET": str(socket),
         "ASSAYD_STATE_DIR": str(state),
         **{f"ASSAYD_{name}": value for name, value in settings.items()},
@@ -143,7 +145,7 @@ async def _until_ready(process: subprocess.Popen[bytes], socket: Path) -> None:
 
 
 async def pool_filled(target: Daemon) -> None:
-    """Wait until the number of idle containers has stood still for a while: every kind has some."""
+    """Wait until the number of idle containers has stood still for a while: no kind lacks any."""
     seen, since = b"", time.perf_counter()
     async with target.connection() as connection:
         while time.perf_counter() - since < SETTLED_S:

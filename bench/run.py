@@ -126,7 +126,7 @@ def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
         yield "cold", _scenario(answers)
     with daemon(folder / "quiet") as target:
         yield "ready_s", round(target.ready_s, 3)
-        asyncio.run(pool_filled(target))
+        _in_use(target)
         yield "idle_cpu_percent", _idle_cpu(target, size.idle_s)
         warm = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=1.0))
         yield "warm", _scenario(warm)
@@ -137,16 +137,22 @@ def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
         yield "static_reject", _scenario(asyncio.run(one_by_one(target, broken, size.static)))
 
 
+def _in_use(target: Daemon) -> None:
+    """Have the pool keep ready what a daemon keeps whose extractors are in use."""
+    asyncio.run(one_by_one(target, extractor(), 1))
+    asyncio.run(pool_filled(target))
+
+
 def under_load(size: Size, folder: Path, half_of_ceiling: float) -> Iterator[tuple[str, object]]:
     """Measure (c) in open loop and from a full pool."""
     with daemon(folder / "open") as target:
-        asyncio.run(pool_filled(target))
+        _in_use(target)
         loop = open_loop(target, extractor(), rate_per_s=half_of_ceiling, seconds=size.open_loop_s)
         yield "open_loop", {"rate_per_s": round(half_of_ceiling, 2), **_scenario(asyncio.run(loop))}
     with daemon(folder / "full", POOL__DEFAULT_TARGET="16") as target:
         answers: list[Answer] = []
         for _ in range(size.bursts):
-            time.sleep(8)  # the pool fills again
+            _in_use(target)
             answers += asyncio.run(one_by_one(target, extractor(), 16))
         yield "full_pool", _scenario(answers)
 
@@ -168,10 +174,10 @@ def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
     with daemon(folder / "growth") as target:
         # The pool grows with the rate, so both looks are taken after a flood.
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth_warm_up))
-        time.sleep(3)
+        asyncio.run(pool_filled(target))
         before = footprint(target.pid)
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth))
-        time.sleep(3)
+        asyncio.run(pool_filled(target))
         after = footprint(target.pid)
         scale = FULL_GROWTH / size.growth
         yield (
@@ -192,7 +198,7 @@ def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
 def hostility(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
     """Measure (h): a good job quiet, and beside hostile ones."""
     with daemon(folder / "hostile") as target:
-        asyncio.run(pool_filled(target))
+        _in_use(target)
         quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=0.5))
         yield "good_quiet", _scenario(quiet)
         loud = asyncio.run(beside(target, extractor(), size.good, hostile(), pause_s=0.5))

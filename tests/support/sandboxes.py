@@ -42,7 +42,7 @@ async def sandbox_on(
         clock=SystemClock(),
         ids=Ulids(),
         limits=PoolLimits(max_containers=8, refill_concurrency=2),
-        demand=Demand(base=ready, most=ready),
+        demand=Demand(base=ready, unused=ready, most=ready),
     )
     images = Images(engine, Path(assayd.guest.__file__).parent)
     seccomp = share("seccomp", "container.json").read_text()

@@ -28,6 +28,7 @@ from assayd.analysis.messages import (
     PATCHED,
     PATCHING,
     POLICY,
+    TAKEN,
     Answer,
     Described,
     Failed,
@@ -42,7 +43,7 @@ from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
-from assayd.ports.repairable import Repairable
+from assayd.ports.repairable import Repairable, Simplifiable, Taken
 from assayd.ports.validator import OnFail, Validator
 
 _READ_BYTES = 1 << 16
@@ -99,6 +100,13 @@ def patch(validator: Validator, request: Patching) -> Patched:
     document = dict(kind.patch(payload, request.passage, request.code))
     patched = validator.payload.model_validate_json(json.dumps(document))
     return Patched(payload=document, digest=_digest(kind, patched))
+
+
+def taken(validator: Validator, body: bytes) -> Taken:
+    """Say which fields a submission takes out of which texts."""
+    if not isinstance(validator, Simplifiable):
+        raise TypeError(f"the kind {validator.kind} has nothing that rules could do")
+    return validator.taken(validator.payload.model_validate_json(body))
 
 
 def _repairable(validator: Validator) -> Repairable:
@@ -169,6 +177,8 @@ def _answer(
             return DESCRIBED.dump_json(describe(kind, FAILED.validate_json(body)))
         case "patch":
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
+        case "taken":
+            return TAKEN.dump_json(taken(kind, body))
         case _:
             payload = kind.payload.model_validate_json(body)
             return ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])]))

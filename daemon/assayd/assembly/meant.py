@@ -23,10 +23,10 @@ MIB = 2**20
 
 def demand_of(settings: Settings) -> Demand:
     """Give how many containers are kept ready."""
-    enabled = settings.pool.enabled
-    return Demand(
-        base=settings.pool.default_target if enabled else 0, most=MOST_IDLE_PER_KEY if enabled else 0
-    )
+    pool = settings.pool
+    if not pool.enabled:
+        return Demand(base=0, unused=0, most=0)
+    return Demand(base=pool.default_target, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)
 
 
 def queue_limits_of(settings: Settings) -> QueueLimits:

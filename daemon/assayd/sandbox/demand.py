@@ -14,6 +14,9 @@ MEMORY_S = 30.0
 FORGET_S = 120.0
 """After so long without a lease a key has no rate any more."""
 
+USED_S = 3600.0
+"""After so long without a lease a key that is kept ready counts as unused."""
+
 TYPICAL_REFILL_S = 0.3
 
 
@@ -35,23 +38,29 @@ class _Rate:
 class Demand:
     """Targets per key: a base for those to keep ready, more while they are asked for often.
 
-    Keys that are not to be kept ready follow their rate alone, and are forgotten soon: a request can make
-    new ones at will.
+    A key that is kept ready but was not asked for lately has its `unused` target instead of its `base`: a
+    daemon serves more kinds of container than any one user needs. Keys that are not to be kept ready follow
+    their rate alone, and are forgotten soon: a request can make new ones at will.
     """
 
-    def __init__(self, *, base: int, most: int) -> None:
+    def __init__(self, *, base: int, unused: int, most: int) -> None:
         self._base = base
+        self._unused = min(unused, base)
         self._most = most
         self._kept: frozenset[PoolKey] = frozenset()
+        self._asked_at: dict[PoolKey, float] = {}
         self._rates: dict[PoolKey, _Rate] = {}
         self._refill_s: dict[PoolKey, float] = {}
 
     def keep(self, keys: frozenset[PoolKey]) -> None:
         """Say which keys have a base target even when nobody asks for them."""
         self._kept = keys
+        self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
 
     def asked(self, key: PoolKey, now: float) -> None:
         """Note a lease."""
+        if key in self._kept:
+            self._asked_at[key] = now
         self._rates.setdefault(key, _Rate()).add(now)
 
     def refilled(self, key: PoolKey, took_s: float) -> None:
@@ -75,5 +84,11 @@ class Demand:
     def _target(self, key: PoolKey, now: float) -> int:
         rate = self._rates[key].per_s(now) if key in self._rates else 0.0
         refill_s = self._refill_s.get(key, TYPICAL_REFILL_S)
-        base = self._base if key in self._kept else 0
-        return target(base, rate_per_s=rate, refill_s=refill_s, most=self._most)
+        return target(self._ready(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
+
+    def _ready(self, key: PoolKey, now: float) -> int:
+        """Give how many are to stand ready whatever the rate."""
+        if key not in self._kept:
+            return 0
+        asked_at = self._asked_at.get(key)
+        return self._unused if asked_at is None or now - asked_at > USED_S else self._base

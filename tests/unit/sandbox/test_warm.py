@@ -68,7 +68,7 @@ class FrozenClock(SystemClock):
 async def running(
     engine: FakeEngine, *, base: int = 0, keep: Iterable[PoolKey] = (), clock: SystemClock | None = None
 ) -> AsyncIterator[Pool]:
-    demand = Demand(base=base, most=base)
+    demand = Demand(base=base, unused=base, most=base)
     demand.keep(frozenset(keep))
     pool = Pool(
         engine=engine,
