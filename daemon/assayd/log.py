@@ -87,7 +87,7 @@ def is_journal(stream: TextIO) -> bool:
 
 def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
     """Give what prepares an event, and what makes it text."""
-    # Local variables may hold submitted source; either form leaves them out.
+    # Local variables may hold submitted source, or a key; either form leaves them out.
     if form == "console":
         plain = structlog.dev.plain_traceback
         return (), structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)

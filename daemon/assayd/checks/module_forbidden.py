@@ -3,6 +3,7 @@
     os.system("id")                       forbidden.name
     from os import system                 forbidden.name
     o = os; o.system("id")                forbidden.name
+    def f(o=os): o.system("id")           forbidden.name
     pathlib.os.system("id")               forbidden.name      (a module that another brings along)
     getattr(os, "system")                 forbidden.name
     sys.modules["os"].system              forbidden.name      (sys.modules, and what is taken from it)
@@ -271,6 +272,14 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             | ast.NamedExpr(target=target, value=value)
         ):
             yield from _pairs(target, value)
+        case ast.For(target=target, iter=ast.Tuple(elts=values) | ast.List(elts=values)):
+            for value in values:
+                yield from _pairs(target, value)
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args) | ast.Lambda(args=args):
+            plain = [*args.posonlyargs, *args.args]
+            given = zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True)
+            named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+            yield from ((arg.arg, value) for arg, value in (*given, *named) if value is not None)
         case _:
             return
 

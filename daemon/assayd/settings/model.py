@@ -238,10 +238,17 @@ class RepairProvider(_Section):
     environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
     model: str | None = Field(None, description="Name of the model (all but command).")
     base_url: str | None = Field(
-        None, description="Another address of the API (openai-compatible servers, tests)."
+        None,
+        pattern=r"^https?://",
+        description="Address of a server that is not the vendor's but speaks the same.",
     )
-    key_variable: str | None = Field(None, description="Environment variable that holds the key.")
+    key_variable: str | None = Field(
+        None,
+        description="Environment variable with the key; unset: the vendor's own, with base_url none.",
+    )
     key_file: Path | None = Field(None, description="File that holds the key, readable by its owner only.")
+    max_tokens: Count | None = Field(None, description="Longest answer; unset: the API's, or 16384.")
+    timeout_s: Seconds = Field(120.0, description="Longest that one call of an API may take.")
 
     @model_validator(mode="after")
     def _complete(self) -> RepairProvider:
@@ -249,6 +256,8 @@ class RepairProvider(_Section):
             raise ValueError("argv: a command needs a program")
         if self.type != "command" and not self.model:
             raise ValueError("model: a model needs a name")
+        if self.key_variable is not None and self.key_file is not None:
+            raise ValueError("key_variable, key_file: name one of them")
         return self
 
 

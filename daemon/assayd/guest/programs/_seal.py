@@ -35,19 +35,19 @@ class Seal:
     def __init__(self, packages: Iterable[str]) -> None:
         tops = frozenset(packages)
         self._modules = {name: module for name, module in _modules() if name.partition(".")[0] in tops}
-        classes: set[type] = set()
+        classes: dict[type, None] = {}
         self._held: list[tuple[_Names, str, object, str]] = []
         for name, module in self._modules.items():
             for key, value in _code_of(vars(module)):
                 self._held.append((vars(module), key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
-                    classes.update(value.__mro__)
+                    classes |= dict.fromkeys(value.__mro__)
         for name, key in _ELSEWHERE:
             if (elsewhere := sys.modules.get(name)) is not None:
                 value = vars(elsewhere)[key]
                 self._held.append((vars(elsewhere), key, value, f"{name}.{key}"))
                 if isinstance(value, type):
-                    classes.update(value.__mro__)
+                    classes |= dict.fromkeys(value.__mro__)
         for kind in classes:
             self._held += [
                 (vars(kind), key, value, f"{_name(kind)}.{key}") for key, value in _code_of(vars(kind))
