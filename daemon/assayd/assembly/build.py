@@ -264,6 +264,7 @@ def _build_repairs(
     )
     repairs = DaemonRepairs(means, limits, basics.metrics)
     intake.wishes = repairs
+    scheduler.enclosing = repairs.enclosure
     return repairs
 
 
