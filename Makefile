@@ -15,7 +15,7 @@ ENGINE := deploy/dev/engine.sh
 WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images run serve test test-system soak check bench bench-repair requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair requirements deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,10 +30,15 @@ test: images namespaces ## all tests that need a container engine at most
 	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
 
 test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_ENGINE) $(BIN)/pytest -m system
 
 soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
 	@$(WITH_ENGINE) $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),10)
+
+day: images ## long batches while daemon and engine go away; writes docs/operating/under-load.md
+	@$(WITH_ENGINE) $(BIN)/python tests/day.py day
+	@$(WITH_ENGINE) $(BIN)/python tests/day.py lines
 
 check: setup ## format, lint, types, import directions, unit tests; under a minute
 	@$(BIN)/ruff format --check .

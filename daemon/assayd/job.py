@@ -20,6 +20,9 @@ from assayd.sandbox.runner import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
+WAITING_S = 24 * 3600.0
+"""How long an attempt may wait for its turn, all told."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Job:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from assayd.analysis.analyst import Analyst, Checked
 from assayd.errors import AssaydError, EngineError
 from assayd.fair import FairSlots
-from assayd.job import Finished, Job, Teller
+from assayd.job import WAITING_S, Finished, Job, Teller
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import Ran
 from assayd.model.report import StageReport
@@ -33,6 +33,8 @@ from assayd.sandbox.sandbox import Lease, Sandbox
 
 log = structlog.get_logger()
 
+LEASE_AGAIN_S = 0.5
+"""How long to leave an engine alone after a lease that could not be had."""
 LEASE_S = 300.0
 """How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
 
@@ -49,6 +51,7 @@ class Parts:
     run_slots: FairSlots
     daemon_id: str
     generation: str
+    patience_s: float = 60.0
     checkpoint: Checkpoint = unobserved
 
 
@@ -113,25 +116,44 @@ def _plan(job: Job, checked: Checked) -> RunSpec | None:
 
 
 async def _execute(job: Job, parts: Parts, spec: RunSpec, payload: BaseModel) -> Ran:
-    """Run the plan in a container, and once more when the first run was lost through our own trouble."""
-    tries = job.attempt.run_number
+    """Run the plan in a container, and once more when the first run was lost through our own trouble.
+
+    A lease that can't be had is no run. It is asked for again while the engine may come back.
+    """
+    failing_since: float | None = None
     while True:
-        tries += 1
         try:
             result = await _run_once(job, parts, spec)
         except EngineError as problem:
-            if not problem.retryable or tries >= MAX_RUNS:
+            failing_since = failing_since or parts.clock.monotonic()
+            left_s = parts.patience_s - (parts.clock.monotonic() - failing_since)
+            if not problem.retryable or job.attempt.run_number >= MAX_RUNS or left_s <= 0:
                 raise
             log.warning("lease.failed", code=problem.code)
+            await _wait_for_engine(job, parts, problem, left_s)
             continue
-        if result.outcome.cause is not Cause.INFRASTRUCTURE or tries >= MAX_RUNS:
+        if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= MAX_RUNS:
             return await _judge(job, payload, result)
         log.warning("run.lost", evidence=dict(result.outcome.evidence))
+        failing_since = None
+        job.deadline.restart(WAITING_S)
+
+
+async def _wait_for_engine(job: Job, parts: Parts, problem: EngineError, left_s: float) -> None:
+    """Wait until the sandbox can be used again. Raises: the problem, when that takes too long."""
+    async with job.deadline.scope():
+        await asyncio.sleep(LEASE_AGAIN_S)
+        try:
+            async with asyncio.timeout(left_s):
+                await parts.sandbox.usable.wait()
+        except TimeoutError:
+            raise problem from None
 
 
 async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
     """Lease a container, journal who has it, and talk the units through."""
-    job.move(State.LEASING)
+    if job.attempt.state is not State.LEASING:
+        job.move(State.LEASING)
     async with AsyncExitStack() as held:
         with job.measured(parts.clock, "lease"):
             async with job.deadline.scope():

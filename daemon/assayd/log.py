@@ -87,9 +87,10 @@ def is_journal(stream: TextIO) -> bool:
 
 def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
     """Give what prepares an event, and what makes it text."""
+    # Local variables may hold submitted source, or a key; either form leaves them out.
     if form == "console":
-        return (), structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    # Local variables may hold submitted source.
+        plain = structlog.dev.plain_traceback
+        return (), structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
     tracebacks = ExceptionDictTransformer(show_locals=False)
     return (structlog.processors.ExceptionRenderer(tracebacks),), structlog.processors.JSONRenderer()
 

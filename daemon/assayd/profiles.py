@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd.policies import PolicySet, load_policies
-from assayd.settings import Settings
+from assayd.settings import OWN_POLICIES, Settings
 from assayd.share import share
 
 
@@ -13,7 +13,8 @@ def load_profiles(settings: Settings) -> PolicySet:
     Raises:
         FileError: with every problem of every file.
     """
-    folders = [share("policies"), *settings.policy_folders]
+    own = [folder for folder in settings.policy_folders if folder != OWN_POLICIES or folder.is_dir()]
+    folders = [share("policies"), *own]
     return load_policies(
         folders,
         bounds=settings.bounds.bounds(),

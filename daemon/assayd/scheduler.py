@@ -17,7 +17,7 @@ import structlog
 from assayd.aio import Deadline, task_group
 from assayd.errors import RequestError, StoreError
 from assayd.fair import FairQueue
-from assayd.job import Finished, Job
+from assayd.job import WAITING_S, Finished, Job
 from assayd.lifecycle import Parts, run_attempt
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, Failure, State
@@ -36,9 +36,6 @@ log = structlog.get_logger()
 
 RECORD_AGAIN_S = 1.0
 """How long to leave a store alone that could not take a verdict."""
-
-WAITING_S = 24 * 3600.0
-"""How long an attempt may wait for its turn, all told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

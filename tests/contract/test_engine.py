@@ -23,7 +23,7 @@ from assayd.ports.engine import (
     ImageFacts,
 )
 from assayd.share import share
-from support import engine_image
+from support import engine_image, podman_service
 from support.scripted_guest import PROGRAM, READY, play
 
 IMAGE = "assayd-test/scripted"
@@ -43,12 +43,33 @@ def daemon_id() -> str:
     return ULIDS.new()
 
 
-@pytest.fixture(params=["fake", pytest.param("docker", marks=pytest.mark.engine)])
+DOCKER = pytest.param("docker", marks=pytest.mark.engine)
+PODMAN = pytest.param("podman", marks=pytest.mark.system)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Hold every engine to every test, but for Podman those that are declared to be otherwise there."""
+    if "engine" in metafunc.fixturenames:
+        podman = [] if metafunc.function.__name__ in podman_service.DIFFERENCES else [PODMAN]
+        metafunc.parametrize("engine", ["fake", DOCKER, *podman], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def podman(scripted_image: str) -> Iterator[str]:
+    """Give the address of a Podman service of our own that has the image."""
+    with podman_service.serving() as address:
+        podman_service.copy_image(scripted_image, address)
+        yield address
+
+
+@pytest.fixture
 async def engine(request: pytest.FixtureRequest, daemon_id: str) -> AsyncIterator[Engine]:
     made: Engine
     if request.param == "docker":
         request.getfixturevalue("scripted_image")
         made = DockerEngine(base_url=None)
+    elif request.param == "podman":
+        made = podman_service.PodmanEngine(request.getfixturevalue("podman"))
     else:
         made = FakeEngine(play, images=[FAKE_IMAGE])
     yield made

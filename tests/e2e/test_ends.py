@@ -34,7 +34,7 @@ def gone(pid: int) -> bool:
 
 
 def test_nothing_is_left_of_a_daemon_that_was_stopped(make_daemon: MakeDaemon) -> None:
-    daemon = make_daemon()
+    daemon = make_daemon(settings={"POOL__DEFAULT_TARGET": "1"})
     daemon.start()
     with daemon.client() as client:
         for code in (GOOD, PROCESSES):

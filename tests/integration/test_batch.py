@@ -118,9 +118,6 @@ def test_stopped_in_the_middle_the_next_life_runs_only_what_is_missing(make_daem
     assert_one_verdict_each(daemon)
 
 
-# It failed once on a machine that was busy with much else, and never since; until that is understood it is
-# not among the tests that hold everything up.
-@pytest.mark.system
 def test_copy_that_is_made_while_the_daemon_runs_goes_on_elsewhere(
     make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.model.run import Cause
 from assayd.sandbox import canary
-from assayd.sandbox.probes import probes
+from assayd.sandbox.probes import RELAYED, probes
 from assayd.sandbox.sandbox import Sandbox
 from support.sandboxes import sandbox_on
 
@@ -47,6 +47,32 @@ async def test_the_canary_sees_limits_that_are_wider_than_asked(
     complaints = await canary.try_walls(sandbox)
     assert any(c.startswith("processes:") for c in complaints)
     assert any(c.startswith("disk:") for c in complaints)
+
+
+async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_means(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    spec = canary.canary_spec
+    monkeypatch.setattr(canary, "canary_spec", lambda tried, image, network=None: spec(tried, image))
+    [complaint] = await canary.try_walls(sandbox)
+    assert complaint.startswith("way out: ended as")
+
+
+@pytest.mark.parametrize(
+    "fact", ["interfaces", "routes", "sockets_refused", "connects_directly", "connects_to_the_proxy"]
+)
+def test_each_fact_of_the_way_out_is_judged(fact: str):
+    good = {
+        "interfaces": ["lo"],
+        "routes": 0,
+        "sockets_refused": True,
+        "connects_directly": False,
+        "connects_to_the_proxy": True,
+    }
+    [probe] = RELAYED
+    assert list(probe.complaints(good)) == []
+    [complaint] = probe.complaints({**good, fact: ["eth0"]})
+    assert complaint.startswith(fact.replace("_", " "))
 
 
 def test_there_is_a_probe_for_each_limit_that_ends_a_unit():

@@ -41,7 +41,9 @@ class Mortal(DaemonProcess):
     def __init__(self, engine: str) -> None:
         home = new_home()
         self._trap = home / "trap"
-        super().__init__(engine, home=home, program=(sys.executable, FAULTY, self._trap))
+        # A pool that fills at each of its births would take most of the time.
+        settings = {"POOL__DEFAULT_TARGET": "0"}
+        super().__init__(engine, home=home, settings=settings, program=(sys.executable, FAULTY, self._trap))
 
     def die_at(self, step: Step, submission: Document) -> str:
         """Submit what this daemon will not survive; give the attempt's id."""

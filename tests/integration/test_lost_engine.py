@@ -24,7 +24,8 @@ class Behind(DaemonProcess):
     def __init__(self, engine: str) -> None:
         home = new_home()
         self.proxy = CuttableEngine(home / "e", engine)
-        super().__init__(self.proxy.url, home=home, settings={"POOL__DEFAULT_TARGET": "1"})
+        settings = {"POOL__DEFAULT_TARGET": "1", "ENGINE__PATIENCE_S": "2"}
+        super().__init__(self.proxy.url, home=home, settings=settings)
 
 
 @pytest.fixture(scope="module")

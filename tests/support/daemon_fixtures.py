@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,17 @@ MakeDaemon = Callable[..., DaemonProcess]
 
 @pytest.fixture
 def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
-    """Give what makes daemons on the engine (or another that is named), and ends them after the test."""
+    """Give what makes daemons on the engine (or another that is named), and ends them after the test.
+
+    They keep no containers ready unless told to: filling a pool takes longer than most tests.
+    """
     made: list[DaemonProcess] = []
 
-    def make(engine: str | None = None, **how: object) -> DaemonProcess:
-        made.append(DaemonProcess(engine or docker_host, **how))  # type: ignore[arg-type]
+    def make(
+        engine: str | None = None, *, settings: Mapping[str, str] | None = None, state: Path | None = None
+    ) -> DaemonProcess:
+        chosen = {"POOL__DEFAULT_TARGET": "0", **(settings or {})}
+        made.append(DaemonProcess(engine or docker_host, settings=chosen, state=state))
         return made[-1]
 
     yield make

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import assayd
 from assayd.guest.frames import PROTOCOL, Decoder, Header, chunks, encode
+from support.nursery import Fork, nursery
 
 Frame = tuple[Header, bytes]
 
@@ -34,10 +32,6 @@ ALLOWED = (
     "array", "asyncio", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "itertools",
     "json", "logging", "math", "os.path", "pathlib", "random", "re", "string", "time", "typing", "zoneinfo",
 )  # fmt: skip
-_START = (
-    "import sys; sys.path.insert(0, {root!r}); sys.path += {libraries!r}; "
-    "from assayd.guest.runner import main; main({work!r})"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +77,7 @@ class Seen:
 class GuestRunner:
     """The daemon's side of a conversation, one step at a time."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Fork) -> None:
         self.process = process
         self._decoder = Decoder()
         self._frames: list[Frame] = []
@@ -91,12 +85,10 @@ class GuestRunner:
 
     def send(self, kind: str, body: bytes = b"", **header: object) -> None:
         """Send one frame."""
-        assert self.process.stdin is not None
         self.process.stdin.write(encode({"type": kind, **header}, body))
 
     def receive(self) -> Frame:
         """Give the next frame. Raises: EOFError."""
-        assert self.process.stdout is not None
         while not self._frames:
             ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
             assert ready, "the runner says nothing"
@@ -220,19 +212,8 @@ def guest_runner(work: Path, *libraries: str) -> Iterator[GuestRunner]:
 
     `libraries` are folders to import from, as an image's `python_path`.
     """
-    root = str(Path(assayd.__file__).parents[1])
-    start = _START.format(root=root, work=str(work), libraries=list(libraries))
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-    )
-    with process:
-        try:
-            yield GuestRunner(process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+    process = nursery().start(work, *libraries)
+    try:
+        yield GuestRunner(process)
+    finally:
+        process.end(PATIENCE_S)

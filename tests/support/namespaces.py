@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from pathlib import Path
 HOST_4, HOST_6 = "203.0.113.10", "2001:db8::10"
 _CLIENT_4, _CLIENT_6 = "203.0.113.1", "2001:db8::1"
 _CLONE_NEWNET = 0x40000000
+_PLACE = Path("/run/netns")
+_OURS = re.compile(r"assayd-(?:client|host)-(?P<pid>[0-9]+)")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -22,6 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 @contextmanager
 def cable() -> Iterator[tuple[str, str]]:
     """Make both namespaces; give their names, the client's first."""
+    sweep()
     client, host = (f"assayd-{side}-{os.getpid()}" for side in ("client", "host"))
     made = []
     try:
@@ -41,11 +45,20 @@ def cable() -> Iterator[tuple[str, str]]:
                 _ip("netns", "delete", name)
 
 
+def sweep() -> None:
+    """Take away the namespaces of test runs that were killed before they could."""
+    for name in (path.name for path in _PLACE.glob("assayd-*")):
+        found = _OURS.fullmatch(name)
+        if found is not None and not Path("/proc", found["pid"]).exists():
+            with suppress(subprocess.CalledProcessError):  # another run of tests may sweep as well
+                _ip("netns", "delete", name)
+
+
 @contextmanager
 def inside(name: str) -> Iterator[None]:
     """Have what this thread opens meanwhile opened in that namespace."""
     own = Path("/proc/thread-self/ns/net")
-    with own.open("rb") as here, Path(f"/run/netns/{name}").open("rb") as there:
+    with own.open("rb") as here, (_PLACE / name).open("rb") as there:
         _enter(there.fileno())
         try:
             yield

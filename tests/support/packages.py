@@ -10,6 +10,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+SOURCE_ONLY = ("sdnotify",)
+"""Packages that are published as source alone."""
+BUILD_WITH = ("setuptools", "wheel")
+"""What pip makes wheels of them with."""
+
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel; the same content gives the same bytes."""
@@ -40,8 +45,10 @@ def download_wheels(cache: Path) -> Path:
     folder = cache / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if not folder.exists():
         new = cache / "new"
-        command = [sys.executable, "-m", "pip", "-qq", "download", "--require-hashes", "--only-binary=:all:"]
-        subprocess.run([*command, "--dest", new, "-r", lock], check=True, timeout=1800)
+        pip = [sys.executable, "-m", "pip", "-qq", "download", "--dest", new]
+        binary = ["--only-binary=:all:", f"--no-binary={','.join(SOURCE_ONLY)}"]
+        subprocess.run([*pip, *binary, "--require-hashes", "-r", lock], check=True, timeout=1800)
+        subprocess.run([*pip, "--only-binary=:all:", *BUILD_WITH], check=True, timeout=600)
         new.rename(folder)
     return folder
 

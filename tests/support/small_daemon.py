@@ -124,7 +124,7 @@ class SmallAnalyst:
     async def check(self, validator: Any, payload: Payload, policy: ExecutionPolicy) -> Checked:
         await self._gate.pass_through(payload.code)
         bad = Finding(rule="small.bad", category="small", message="It is bad.", line=1, suggestion="Be good.")
-        findings = (bad,) if "bad" in payload.code else ()
+        findings = (bad,) * payload.code.count("bad")
         status = StageStatus.FAILED if findings else StageStatus.PASSED
         stage = StageReport(name="syntax", status=status, findings=findings)
         return Checked(stages=(stage,), payload=payload)
@@ -139,6 +139,9 @@ class SmallSandbox:
         self.pool = SimpleNamespace(attempt=_nothing)
         self.images = SimpleNamespace(get=self._image)
         self.image_digest: str | None = "sha256:image"
+        self.usable = asyncio.Event()
+        self.usable.set()
+        self.trouble: list[EngineError] = []
 
     async def _image(self, name: str) -> SimpleNamespace:
         if self.image_digest is None:
@@ -147,6 +150,8 @@ class SmallSandbox:
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec) -> AsyncIterator[SimpleNamespace]:
+        if self.trouble:
+            raise self.trouble.pop()
         self.leases += 1
         ref = SimpleNamespace(ulid=f"01{self.leases:024d}")
         yield SimpleNamespace(warm=True, container=SimpleNamespace(ref=ref))
@@ -240,6 +245,8 @@ class How:
     batch: BatchLimits = BatchLimits(told_every_s=0.001)
     keep: Keep = Keep(days=30, attempts=10**6, disk_bytes=10**12)
     slots: int = 4
+    patience_s: float = 60
+    caps: Limits = CAPS
     min_free_bytes: int = 0
     checkpoint: Checkpoint = unobserved
     kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
@@ -287,12 +294,13 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
             run_slots=FairSlots(how.slots),
             daemon_id="d",
             generation="g",
+            patience_s=how.patience_s,
             checkpoint=how.checkpoint,
         )
         scheduler = Scheduler(parts=parts, hub=hub, metrics=metrics, limits=how.queue)
         await stack.enter_async_context(scheduler.running())
         stack.callback(scheduler.let_go)
-        intake = Intake(stock, scheduler, ready=house.ready, caps=CAPS, min_free_bytes=how.min_free_bytes)
+        intake = Intake(stock, scheduler, ready=house.ready, caps=how.caps, min_free_bytes=how.min_free_bytes)
         batch_store = DatabaseBatchStore(jobs.access)
         service = DaemonService(
             ServiceParts(

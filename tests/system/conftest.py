@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
 from support.machine import make_root
 from support.packages import build_deb, build_wheel, download_wheels
 

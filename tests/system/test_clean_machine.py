@@ -48,8 +48,8 @@ def image(system_root: Path, docker_host: str) -> Iterator[str]:
 
 @pytest.fixture
 def machine(image: str) -> Iterator[DockerContainer]:
-    command = ["/bin/sleep", "infinity"]
-    container = DockerContainer(image).with_kwargs(command=command, network_mode="none", init=True)
+    container = DockerContainer(image).with_command("/bin/sleep infinity")
+    container = container.with_kwargs(network_mode="none", init=True)
     with container:
         yield container
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assayd import record
-from assayd.errors import RequestError, StoreError
+from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import Event
 from assayd.scheduler import QueueLimits
-from support.small_daemon import PEER, How, SmallDaemon, small_daemon
+from assayd.store.retention import Keep
+from support.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
 
@@ -103,6 +106,28 @@ async def test_quota_is_free_again_after_a_request_that_came_to_nothing(tmp_path
             assert again.id == first.id
             assert (await refusal_of(daemon, "y", idempotency_key="k")).code == "conflict"
         await daemon.finished(await daemon.accept("z"))
+
+
+async def test_key_is_good_for_as_long_as_its_attempt_is_kept(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(keep=Keep(days=1, attempts=10**6, disk_bytes=10**12))) as daemon:
+        first = await daemon.finished(await daemon.accept("x", idempotency_key="k"))
+        daemon.clock.days = 2
+        assert (await daemon.accept("x", idempotency_key="k")).id == first.id
+
+        await daemon.service.collect_garbage(dry_run=False)
+
+        again = await daemon.finished(await daemon.accept("y", idempotency_key="k"))
+        assert (again.id != first.id, again.verdict) == (True, Verdict.VALIDATED)
+
+
+async def test_report_holds_no_more_than_its_caps(tmp_path: Path) -> None:
+    caps = replace(CAPS, findings=3, retry_context_bytes=len("syntax"))
+    async with small_daemon(tmp_path, How(caps=caps)) as daemon:
+        ended = await daemon.finished(await daemon.accept("bad " * 5))
+        written, _ = await daemon.service.read_documents(ended)
+    report = json.loads(written)
+    assert (report["status"], len(report["findings"])) == ("FAILED", 3)
+    assert report["retry_context"] == "syntax"
 
 
 async def test_cancelled_while_waiting_ends_without_a_run(tmp_path: Path) -> None:
@@ -211,6 +236,47 @@ async def test_bundle_of_a_second_run_takes_away_that_of_the_first(tmp_path: Pat
         assert [path.name for path in (tmp_path / "artifacts/small/default").iterdir()] == [
             ended.bundle.rpartition("/")[2]
         ]
+
+
+def gone(*, retryable: bool = True) -> EngineError:
+    return EngineError("engine.unreachable", "no engine", retryable=retryable)
+
+
+async def test_attempt_waits_for_an_engine_that_went_away_and_has_one_run(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.sandbox.trouble = [gone()]
+        daemon.sandbox.usable.clear()
+        attempt = await daemon.accept("run")
+        while daemon.sandbox.trouble:
+            await asyncio.sleep(0)
+        daemon.sandbox.usable.set()
+        ended = await daemon.finished(attempt)
+        assert (ended.verdict, ended.run_number, daemon.sandbox.leases) == (Verdict.VALIDATED, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "problem"), [(0.0, gone()), (0.01, gone()), (60.0, gone(retryable=False))]
+)
+async def test_engine_that_stays_away_or_will_not_do_makes_an_error(
+    tmp_path: Path, patience_s: float, problem: EngineError
+) -> None:
+    async with small_daemon(tmp_path, How(patience_s=patience_s)) as daemon:
+        daemon.sandbox.trouble = [problem]
+        daemon.sandbox.usable.clear()
+        ended = await daemon.finished(await daemon.accept("run"))
+        assert ended.error is not None
+        assert (ended.verdict, ended.error.code) == (Verdict.ERROR, "engine.unreachable")
+
+
+async def test_attempt_that_waits_for_the_engine_can_be_cancelled(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.sandbox.trouble = [gone()]
+        daemon.sandbox.usable.clear()
+        attempt = await daemon.accept("run")
+        while daemon.sandbox.trouble:
+            await asyncio.sleep(0)
+        assert daemon.scheduler.cancel(attempt.id)
+        assert (await daemon.finished(attempt)).verdict is Verdict.CANCELLED
 
 
 async def test_stopping_refuses_new_attempts_and_sends_away_who_waits_for_queued_ones(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ own trouble.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,6 +27,7 @@ from assayd.analysis.messages import (
     PATCHED,
     PATCHING,
     POLICY,
+    TAKEN,
     Answer,
     Described,
     Failed,
@@ -38,6 +40,7 @@ from assayd.guest import frames
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
+from assayd.ports.repairable import Document, Taken
 from assayd.ports.validator import Preparing, Validator
 
 log = structlog.get_logger()
@@ -144,6 +147,13 @@ class Analyst:
         body = PATCHING.dump_json(request)
         return await self._have(
             validator.kind, lambda worker: _ask(worker, "patch", validator.kind, body, PATCHED)
+        )
+
+    async def taken(self, validator: Validator, payload: Document) -> Taken:
+        """Say which fields a submission takes out of which texts. Raises: as `describe`."""
+        body = json.dumps(payload).encode()
+        return await self._have(
+            validator.kind, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)
         )
 
     async def _have(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport
-from assayd.ports.repairable import RepairContext
+from assayd.ports.repairable import RepairContext, Taken
 
 T = TypeVar("T")
 
@@ -70,6 +70,7 @@ FAILED: TypeAdapter[Failed] = TypeAdapter(Failed)
 PATCHING: TypeAdapter[Patching] = TypeAdapter(Patching)
 DESCRIBED: TypeAdapter[Described] = TypeAdapter(Described)
 PATCHED: TypeAdapter[Patched] = TypeAdapter(Patched)
+TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
 
 EXHAUSTED = 86
 """Exit status of a worker that a source has driven out of memory or too deep."""

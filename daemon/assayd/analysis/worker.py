@@ -7,6 +7,7 @@ its limits the process dies, and takes only that job with it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ from assayd.analysis.messages import (
     PATCHED,
     PATCHING,
     POLICY,
+    TAKEN,
     Answer,
     Described,
     Failed,
@@ -41,7 +43,7 @@ from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
-from assayd.ports.repairable import Repairable
+from assayd.ports.repairable import Repairable, Simplifiable, Taken
 from assayd.ports.validator import OnFail, Validator
 
 _READ_BYTES = 1 << 16
@@ -100,6 +102,13 @@ def patch(validator: Validator, request: Patching) -> Patched:
     return Patched(payload=document, digest=_digest(kind, patched))
 
 
+def taken(validator: Validator, body: bytes) -> Taken:
+    """Say which fields a submission takes out of which texts."""
+    if not isinstance(validator, Simplifiable):
+        raise TypeError(f"the kind {validator.kind} has nothing that rules could do")
+    return validator.taken(validator.payload.model_validate_json(body))
+
+
 def _repairable(validator: Validator) -> Repairable:
     if not isinstance(validator, Repairable):
         raise TypeError(f"the kind {validator.kind} cannot be repaired")
@@ -130,6 +139,7 @@ def allow_cpu(seconds: float) -> None:
 def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, enabled: Sequence[str]) -> None:
     """Answer jobs until the input ends."""
     kinds = validators.load(enabled)
+    _settle()
     policies: dict[str, ExecutionPolicy] = {}
     decoder = frames.Decoder()
     body = bytearray()
@@ -149,6 +159,16 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, enabled: Sequence[s
             _reply(sink, answer)
 
 
+def _settle() -> None:
+    """Let the collector leave alone what stays, and look less often: checks make many objects and few cycles.
+
+    Memory stays bounded: at most half a million objects wait to be looked at, and the process has its cap.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 5)
+
+
 def _answer(
     header: frames.Header, body: bytes, kind: Validator, policies: Mapping[str, ExecutionPolicy]
 ) -> bytes:
@@ -157,6 +177,8 @@ def _answer(
             return DESCRIBED.dump_json(describe(kind, FAILED.validate_json(body)))
         case "patch":
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
+        case "taken":
+            return TAKEN.dump_json(taken(kind, body))
         case _:
             payload = kind.payload.model_validate_json(body)
             return ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])]))

@@ -129,6 +129,11 @@ REPAIR_CANCELLED: Responses = {
     202: _json(repair_schemas.Repair, "It will end"),
     409: _json(schemas.Error, "It has ended"),
 }
+FALLBACK_ACCEPTED: Responses = {
+    200: _json(repair_schemas.Repair, "The repair, with the time at which its rules were taken"),
+    409: _json(schemas.Error, "It offers nothing"),
+}
+RULES: Responses = {200: _raw("application/yaml", "The rules")}
 REPAIR_EVENTS = _events("Events `repair`, each with the whole repair as it is then, and `finished`")
 REPAIR_BODY: dict[str, Any] = {
     "requestBody": {

@@ -9,6 +9,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from assayd.api.peer import Access, Caller
@@ -122,7 +123,7 @@ CallDep = Annotated[Call, Depends(get_call)]
 async def body_pieces(request: Request, *, silence_s: float) -> AsyncIterator[bytes]:
     """Give a body as it comes.
 
-    Raises: RequestError ``too_slow``, when nothing has come for so long.
+    Raises: RequestError ``too_slow``, when nothing has come for so long; ``malformed``, when it ends early.
     """
     pieces = request.stream()
     while True:
@@ -134,6 +135,8 @@ async def body_pieces(request: Request, *, silence_s: float) -> AsyncIterator[by
         except TimeoutError as silence:
             message = f"nothing of the body has come for {silence_s:g} seconds"
             raise RequestError("too_slow", message, retryable=True) from silence
+        except ClientDisconnect as gone:
+            raise RequestError("malformed", "the client went away before the end of its body") from gone
         yield piece
 
 

@@ -43,7 +43,8 @@ async def get_policy(call: CallDep, name: str) -> Response:
     """Give one profile with its effective values."""
     policies = call.service.policies()
     if name not in policies:
-        raise RequestError("not_found", f"there is no policy {name[:64]!r}")
+        known = ", ".join(sorted(policies))
+        raise RequestError("not_found", f"there is no policy {name[:64]!r}; known are {known}")
     return json_response(dict(policies[name]))
 
 

@@ -42,6 +42,33 @@ class Fix(BaseModel):
     duration_ms: float = Field(description="Time until it was there.")
 
 
+class Shown(BaseModel):
+    """What the rules give for one sample path."""
+
+    path: str = Field(description="The sample path.")
+    fields: dict[str, str | int] = Field(description="What the rules take out of it.")
+    missing: list[str] = Field(description="Fields whose rule does not fit it.")
+
+
+class Applied(BaseModel):
+    """What the rules give for the sample paths."""
+
+    paths: int = Field(description="How many sample paths there are.")
+    complete: int = Field(description="How many of them gave every field that has a rule.")
+    shown: list[Shown] = Field(description="The first of them.")
+
+
+class Fallback(BaseModel):
+    """Rules without code that are offered where no correction worked."""
+
+    trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
+    reason: str = Field(description="The same in a sentence.")
+    rules: str = Field(description="The rules, as YAML.")
+    notes: dict[str, str] = Field(description="What is to be said of the fields that rules cannot give.")
+    applied: Applied = Field(description="What they give for the sample paths.")
+    accepted_at: str | None = Field(description="When they were taken.")
+
+
 class Repair(BaseModel):
     """A failed attempt on its way to one that is validated."""
 
@@ -59,9 +86,7 @@ class Repair(BaseModel):
         description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
     )
     detail: str | None = Field(description="More of the outcome.")
-    fallback: dict[str, object] | None = Field(
-        description="What could be used instead, where there is something."
-    )
+    fallback: Fallback | None = Field(description="What could be used instead, where there is something.")
 
 
 class RepairPage(BaseModel):

@@ -78,6 +78,22 @@ async def cancel_repair(call: CallDep, repair_id: Id) -> Response:
     return json_response(repair_document(repair), status=202)
 
 
+@router.post("/repairs/{id}/accept-fallback", responses=answers.FALLBACK_ACCEPTED)
+async def accept_fallback(call: CallDep, repair_id: Id) -> Response:
+    """Take the rules that a repair offers where no code came about. Taking them again changes nothing."""
+    repair = await call.repair(repair_id)
+    return json_response(repair_document(await call.repairs.accept_fallback(repair)))
+
+
+@router.get("/repairs/{id}/rules", responses=answers.RULES)
+async def get_rules(call: CallDep, repair_id: Id) -> Response:
+    """Give the rules that were taken, as YAML."""
+    fallback = (await call.repair(repair_id)).fallback or {}
+    if fallback.get("accepted_at") is None:
+        raise RequestError("not_found", "no rules were taken from this repair; accept-fallback takes them")
+    return Response(str(fallback["rules"]), media_type="application/yaml")
+
+
 @router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS)
 async def follow_repair(call: CallDep, repair_id: Id) -> Response:
     """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""

@@ -42,7 +42,8 @@ async def post_attempt(
     call: CallDep,
     wait_s: WaitS = 0,
     idempotency_key: Annotated[
-        str | None, Header(description="The same key with the same body gives the same attempt.")
+        str | None,
+        Header(description="The same key with the same body gives the same attempt, while that is kept."),
     ] = None,
 ) -> Response:
     """Submit code for validation."""

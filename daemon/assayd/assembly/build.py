@@ -17,6 +17,7 @@ from assayd import validators
 from assayd.analysis.analyst import Analyst
 from assayd.api import create_app, loopback_config, server_config
 from assayd.assembly import meant
+from assayd.assembly.providers import open_providers
 from assayd.batch import Belt, DaemonBatches, Sources
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
@@ -39,9 +40,6 @@ from assayd.profiles import load_profiles
 from assayd.rehearsal import Rehearsal
 from assayd.repair.desk import Desk
 from assayd.repair.loop import Means
-from assayd.repair.providers import rules
-from assayd.repair.providers.command import CommandProvider
-from assayd.repair.providers.rules import RulesProvider
 from assayd.repair.repairs import DaemonRepairs, RepairLimits
 from assayd.sandbox.canary import try_walls
 from assayd.sandbox.container import Origin
@@ -53,7 +51,7 @@ from assayd.sandbox.warm import Pool
 from assayd.scheduler import Scheduler
 from assayd.service import DaemonService
 from assayd.service import Parts as ServiceParts
-from assayd.settings import RepairProvider, Settings
+from assayd.settings import Settings
 from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
@@ -104,6 +102,8 @@ class _Basics:
 
 async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoint = unobserved) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
+    # First: what is started after this has no keys in its environment.
+    providers = await open_providers(settings.repair.providers, stack)
     basics = await _basics(settings, stack)
     house, reaper = await _build_house(settings, basics, stack)
     scheduler = _build_scheduler(settings, basics, house.sandbox, checkpoint)
@@ -112,7 +112,15 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     front = _build_front(settings, basics, house, scheduler)
     batches = _build_batches(settings, basics, front.intake, scheduler, front.service)
     await stack.enter_async_context(batches.running())
-    repairs = _build_repairs(settings, basics, front.intake, scheduler, front.service)
+    desk = Desk(
+        intake=front.intake,
+        scheduler=scheduler,
+        jobs=basics.stock.jobs,
+        documents=front.service.read_documents,
+    )
+    repairs = _build_repairs(settings, basics, desk, providers)
+    front.intake.wishes = repairs
+    scheduler.enclosing = repairs.enclosure
     await stack.enter_async_context(repairs.running())
     app = create_app(
         front.service,
@@ -159,6 +167,7 @@ def _build_scheduler(
         run_slots=FairSlots(settings.concurrency),
         daemon_id=basics.origin.daemon_id,
         generation=basics.origin.generation,
+        patience_s=settings.engine.patience_s,
         checkpoint=checkpoint,
     )
     limits = meant.queue_limits_of(settings)
@@ -245,15 +254,15 @@ def _count(scheduler: Scheduler, state: State) -> int:
 
 
 def _build_repairs(
-    settings: Settings, basics: _Basics, intake: Intake, scheduler: Scheduler, service: DaemonService
+    settings: Settings, basics: _Basics, desk: Desk, providers: Mapping[str, Provider]
 ) -> DaemonRepairs:
     stock, wanted = basics.stock, settings.repair
     means = Means(
-        attempts=Desk(intake=intake, scheduler=scheduler, jobs=stock.jobs, documents=service.read_documents),
+        attempts=desk,
         repairs=basics.repairs,
         analyst=basics.analyst,
         kinds=stock.kinds,
-        providers=providers_of(wanted.providers),
+        providers=providers,
         clock=stock.clock,
         ids=stock.ids,
         timeout=timedelta(seconds=wanted.timeout_s),
@@ -262,21 +271,7 @@ def _build_repairs(
     limits = RepairLimits(
         at_once=wanted.at_once, max_attempts=wanted.max_attempts, on_exhausted=wanted.on_exhausted
     )
-    repairs = DaemonRepairs(means, limits, basics.metrics)
-    intake.wishes = repairs
-    scheduler.enclosing = repairs.enclosure
-    return repairs
-
-
-def providers_of(wanted: Mapping[str, RepairProvider]) -> Mapping[str, Provider]:
-    """Give the configured providers by name, and the one that needs no configuration."""
-    found: dict[str, Provider] = {rules.NAME: RulesProvider()}
-    for name, provider in wanted.items():
-        if provider.type != "command":
-            message = f"repair.providers.{name}: the type {provider.type} is not available yet"
-            raise ConfigError("repair.provider", message, field=f"repair.providers.{name}.type")
-        found[name] = CommandProvider(name, provider.argv, provider.environment)
-    return found
+    return DaemonRepairs(means, limits, basics.metrics)
 
 
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:

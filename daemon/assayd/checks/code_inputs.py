@@ -21,7 +21,7 @@ from assayd.checks.caps import shorten
 from assayd.checks.code_annotations import RESULT, declarations
 from assayd.checks.code_scope import annotated, bound_names, is_variable
 from assayd.checks.code_type_names import Declaration, finding_at
-from assayd.checks.python_failures import IMAGE_MODULES, instead_of
+from assayd.checks.python_failures import IMAGE_MODULES, instead_of, module_of
 from assayd.guest.tagged import TAGS, restore
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.submission import JsonValue
@@ -80,7 +80,7 @@ def check_inputs(
     for name in missing:
         yield _not_given(declared[name], text)
     for module in requires:
-        if _module(module) not in IMAGE_MODULES:
+        if module_of(module) not in IMAGE_MODULES:
             yield _requires(module)
 
 
@@ -155,14 +155,9 @@ def _requires(module: str) -> Finding:
         _finding(
             "inputs.requires",
             f"The image does not have {module!a}, which is required; it has Python's standard library.",
-            f"Do without it: use {instead_of(_module(module))}.",
+            f"Do without it: use {instead_of(module_of(module))}.",
         )
     )
-
-
-def _module(name: str) -> str:
-    """Give the module that a distribution's name most likely means."""
-    return name.partition(".")[0].replace("-", "_")
 
 
 def _warning(finding: Finding) -> Finding:

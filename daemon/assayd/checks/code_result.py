@@ -3,6 +3,7 @@
     result: int, and never assigned            result.missing
     result: list = {}                          result.type
     result: list = list(range(10**7))          result.cut
+    result: int = 10**1000                     result.cut
     result: object = object()                  result.not_plain     (a warning)
 
 Source: seed 004.
@@ -20,6 +21,20 @@ from assayd.checks.source_text import snippet
 from assayd.model.finding import Finding, Layer, Rule, Severity
 
 _NOTES_SHOWN = 3
+_PLAIN = "Give plain values: numbers, text, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
+_PLAIN_FORMS = {
+    **dict.fromkeys(
+        (
+            "array", "deque", "dict_items", "dict_keys", "dict_values", "enumerate", "filter", "generator",
+            "islice", "map", "range", "reversed", "zip",
+        ),
+        "Make a list of it: result: list = list(…)",
+    ),
+    **dict.fromkeys(("function", "method", "builtin_function_or_method"), "Call it: …()"),
+    "coroutine": "Let it run: result: … = asyncio.run(…)",
+    "module": "Give what is wanted of the module, not the module.",
+}  # fmt: skip
+"""What to do about values that have no form, by the name of their type."""
 
 RULES = (
     Rule(
@@ -64,25 +79,26 @@ def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
         yield _finding("result.missing", message, remedy, wanted)
         return
     actual = code_types.type_of(value.value)
-    if not code_types.fits(actual, wanted.types):
+    unseen = actual == code_types.ANYTHING and not value.complete
+    if not unseen and not code_types.fits(actual, wanted.types):
         name = shorten(value.type_name, 60) if actual == code_types.ANYTHING else actual
         message = f"The result is declared as {wanted.annotation}, and is of type {name}."
         yield _finding("result.type", message, _remedy(actual, name, wanted), wanted)
     if not value.complete:
         message = f"The result is too large to be given whole: {_noted(value)}"
-        yield _finding("result.cut", message, "Give less: aggregate, filter, or join values to text.", wanted)
+        remedy = "Give less: aggregate, filter, or join values to text; give numbers of 900 digits as text."
+        yield _finding("result.cut", message, remedy, wanted)
     elif value.notes:
         message = f"The result does not come back as it was: {_noted(value)}"
-        remedy = (
-            "Give plain values: numbers, text, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
-        )
-        yield _finding("result.not_plain", message, remedy, wanted, Severity.WARNING)
+        yield _finding("result.not_plain", message, _PLAIN, wanted, Severity.WARNING)
 
 
 def _remedy(actual: str, name: str, wanted: Wanted) -> str:
     if actual == "None":
         optional = code_types.written({*wanted.types, "None"})
         return f"Give a value on every way through the code, or declare: result: {optional}"
+    if actual == code_types.ANYTHING:
+        return _PLAIN_FORMS.get(name, _PLAIN)
     way = code_types.conversion(actual, wanted.types, "…")
     by_code = f" Or convert it: result: {wanted.annotation} = {way}" if way else ""
     return f"Declare what is given: result: {name}.{by_code}"

@@ -41,13 +41,22 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
-def judge_exec(name: str, unit: UnitResult | None, *, program: str) -> Tried:
-    """Judge one unit that was to become `program`; None when it was never started."""
+def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> Tried:
+    """Judge one unit that was to become `program`; None when it was never started.
+
+    Args:
+        name: the case's.
+        unit: what came back of it.
+        program: what it was to become.
+        offer: a sentence that says which programs the image has.
+    """
     if unit is None:
         return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     if unit.outcome.completed:
         return Tried(case=_case(unit, CaseStatus.PASSED, None))
     finding = _finding(unit, program)
+    if offer and finding.rule == NOT_EXECUTED_RULE.id:
+        finding = replace(finding, suggestion=f"{finding.suggestion} {offer}")
     at_fault = unit.outcome.cause in _AT_FAULT
     case = _case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, finding.message)
     return Tried(case=case, findings=(finding,))
@@ -70,7 +79,7 @@ def _finding(unit: UnitResult, program: str) -> Finding:
             return _not_executed(unit.results[0], program)
         return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
     if cause is Cause.TIMEOUT:
-        return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.0f} s")
+        return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.3g} s")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
 
 

@@ -7,6 +7,8 @@ Judges names and sizes only; what stands in the files is left to the other check
     pytest.ini               paths.planted
     json.py                  paths.shadows
     x and x/y.py             paths.conflict
+    a.py and a/__init__.py   paths.conflict      (one name for two modules)
+    A.py and a.py            paths.conflict      (one file, where case does not count)
     eleven files             paths.too_many
     one of 100,001 bytes     paths.too_large
 """
@@ -82,6 +84,7 @@ def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[F
     if len(files) > MAX_FILES:
         message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
         yield _finding("paths.too_many", None, message, "Join files, or leave out what is not needed.")
+    yield from _check_twice(files)
     for name, text in files.items():
         yield from _check_name(name, files, taken)
         size = len(text.encode("utf-8", "surrogatepass"))
@@ -153,6 +156,19 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
     if top in taken and (is_python(name) or len(parts) > 1):
         message = f"{name!r} takes the place of the module {top!r}, which others import."
         yield _finding("paths.shadows", name, message, f"Choose another name, e.g. own_{parts[0]}.")
+
+
+def _check_twice(files: Iterable[str]) -> Iterator[Finding]:
+    """Find files that are imported by one name, or are one file where upper case does not count."""
+    by_case: dict[str, str] = {}
+    by_module: dict[str, str] = {}
+    for name in sorted(files):
+        alike = by_case.setdefault(name.lower(), name)
+        same = by_module.setdefault(module_name(name), name) if is_python(name) else name
+        if alike != name or same != name:
+            other, how = (alike, "differ in case alone") if alike != name else (same, "are one module")
+            message = f"{shorten(other, 100)!a} and {shorten(name, 100)!a} {how}."
+            yield _finding("paths.conflict", name, message, "Give one of the two another name.")
 
 
 def _odd_name(name: str) -> tuple[str, str, str] | None:

@@ -3,13 +3,16 @@
     os.system("id")                       forbidden.name
     from os import system                 forbidden.name
     o = os; o.system("id")                forbidden.name
+    def f(o=os): o.system("id")           forbidden.name
     pathlib.os.system("id")               forbidden.name      (a module that another brings along)
     getattr(os, "system")                 forbidden.name
     sys.modules["os"].system              forbidden.name      (sys.modules, and what is taken from it)
     vars(os)["system"]                    forbidden.name
     run = eval                            forbidden.name
     getattr(os, name)                     attribute.dynamic
+    vars(os)[name]                        attribute.dynamic
     f.__globals__                         attribute.internal
+    getattr(f, "__globals__")             attribute.internal
     __builtins__["eval"]                  name.dunder
 
 Follows names through imports and plain assignments; what is computed at run time is for the runtime policy.
@@ -133,7 +136,9 @@ class _Text:
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
             return set(_joined(self.dotted(first, scope), _text(others[0])))
-        if function & {"builtins.__import__", "importlib.import_module"}:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "__getattribute__":
+            return set(_joined(self.dotted(node.func.value, scope), _text(first)))
+        if function & {"builtins.__import__", "importlib.import_module", "pytest.importorskip"}:
             return {_text(first) or ""} - {""}
         if "builtins.vars" in function:
             return set(_joined(self.dotted(first, scope), "__dict__"))
@@ -197,16 +202,40 @@ def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> I
     if name := read.which(read.dotted(node, scope)):
         yield _finding(read, node, name)
         return
-    if (
-        isinstance(node, ast.Call)
-        and "builtins.getattr" in read.dotted(node.func, scope)
-        and len(node.args) > 1
-    ):
-        module = read.has_forbidden(read.dotted(node.args[0], scope))
-        if module is not None and _text(node.args[1]) is None:
+    if revealing := _revealing(node):
+        message = f"{revealing!r} leads to the internals of running code."
+        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Do without it.")
+    for base, key in _taken(read, node, scope):
+        module = read.has_forbidden(base)
+        if module is not None and _text(key) is None:
             message = f"An attribute of {module} is taken by a computed name."
             suggestion = f"Write the name itself: {module}.name."
             yield finding_at(node, read.text, "attribute.dynamic", message, suggestion=suggestion)
+
+
+def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[tuple[set[str], ast.expr]]:
+    """Give what something is taken of by its name, and the expression of that name."""
+    match node:
+        case ast.Subscript(value=value, slice=key):
+            names = read.dotted(value, scope)
+            yield {name.removesuffix(".__dict__") for name in names if name.endswith(".__dict__")}, key
+        case ast.Call(func=ast.Attribute(value=value, attr="__getattribute__"), args=[key, *_]):
+            yield read.dotted(value, scope), key
+        case ast.Call(func=function, args=[value, key, *_]) if "builtins.getattr" in read.dotted(
+            function, scope
+        ):
+            yield read.dotted(value, scope), key
+        case _:
+            return
+
+
+def _revealing(node: ast.Call | ast.Subscript) -> str | None:
+    """Give a name that leads to frames, code or namespaces, when it is given as text."""
+    given = (
+        [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
+    )
+    parts = (part for one in given for part in (_text(one) or "").split("."))
+    return next((part for part in parts if normal(part) in _REVEALING), None)
 
 
 def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
@@ -243,6 +272,14 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             | ast.NamedExpr(target=target, value=value)
         ):
             yield from _pairs(target, value)
+        case ast.For(target=target, iter=ast.Tuple(elts=values) | ast.List(elts=values)):
+            for value in values:
+                yield from _pairs(target, value)
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args) | ast.Lambda(args=args):
+            plain = [*args.posonlyargs, *args.args]
+            given = zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True)
+            named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+            yield from ((arg.arg, value) for arg, value in (*given, *named) if value is not None)
         case _:
             return
 

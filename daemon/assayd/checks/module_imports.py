@@ -3,6 +3,7 @@
 The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
 
     import socket                     import.not_allowed
+    pytest.importorskip("gc")         import.not_allowed   (an import statement in other words)
     from os import *                  import.star
     from .adapter import Weather      import.relative      (at the top, where there is no package)
 """
@@ -15,12 +16,13 @@ from dataclasses import dataclass, replace
 
 from assayd.checks.module_files import module_name
 from assayd.checks.python_imports import Modules, check_imports, finding_at
-from assayd.checks.python_scopes import ScopedTree
+from assayd.checks.python_scopes import Scope, ScopedTree, resolve
 from assayd.checks.source_text import line_at
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import ImportPolicy
 
 CATEGORY = "import_violation"
+_IMPORTING = "importorskip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +50,38 @@ def check_module_imports(
             found = check_imports(judged, modules, text) if others else ()
         elif isinstance(node, ast.ImportFrom):
             found = _from(file, node, modules, text, own)
+        elif isinstance(node, ast.Call) and _is_import(node.func, site.scope):
+            found = _called(node, modules, text, own)
         else:
             continue
-        unused = _unused_edit(node, tree, text)
+        unused = None if isinstance(node, ast.Call) else _unused_edit(node, tree, text)
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
                 continue  # a forbidden name of a module that is free otherwise: see module_forbidden
             yield replace(finding, file=file, category=CATEGORY, edit=finding.edit or unused)
 
 
-def _is_free(node: ast.Import | ast.ImportFrom, modules: Modules) -> bool:
+def _is_import(function: ast.expr, scope: Scope) -> bool:
+    """Tell whether a function that is called is pytest's, which imports what it is given the name of."""
+    if isinstance(function, ast.Attribute):
+        return function.attr == _IMPORTING
+    names = resolve(function.id, scope).origins if isinstance(function, ast.Name) else ()
+    return any(origin.name == _IMPORTING for origin in names)
+
+
+def _called(node: ast.Call, modules: Modules, text: str, own: Own) -> Iterator[Finding]:
+    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "modname")]
+    name = given[0].value if given and isinstance(given[0], ast.Constant) else None
+    if not isinstance(name, str):
+        message = "A module is imported by a name that is computed."
+        suggestion = f'Write the name itself: {_IMPORTING}("json").'
+        yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
+    elif not own.covers(name):
+        imported = ast.copy_location(ast.Import(names=[ast.alias(name=name)]), node)
+        yield from check_imports(imported, modules, text)
+
+
+def _is_free(node: ast.AST, modules: Modules) -> bool:
     return isinstance(node, ast.ImportFrom) and modules.names(node.module or "") is None
 
 

@@ -55,6 +55,19 @@ _FORMS = {
     r"^[a-z0-9_]+$": "small letters, digits and underscores",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "an identifier, e.g. WeatherAdapter",
 }
+_EXAMPLES: Mapping[int | str, str] = {
+    "module_id": '"weather/open_meteo"',
+    "version": '"1.0.0"',
+    "category": '"weather"',
+    "platform": '"open_meteo"',
+    "entrypoint": '"OpenMeteo"',
+    "capabilities": '["current", "forecast"]',
+    "auth": '{"type": "api_key", "required_credentials": ["key"]}',
+    "pagination": '{"supported": true, "type": "page", "max_page_size": 100}',
+    "rate_limits": '{"requests_per_minute": 60}',
+    "outputs": '{"mime_types": ["application/json"]}',
+    "artifacts": '{"produces": ["file"]}',
+}
 _ID, _VERSION, _WORD, _WORD_WITH_DIGITS, _IDENTIFIER = _FORMS
 
 
@@ -116,7 +129,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
     try:
         read = Manifest.model_validate(dict(manifest))
     except ValidationError as problem:
-        for error in problem.errors(include_url=False, include_input=False):
+        for error in problem.errors(include_url=False):
             yield _finding(error)
         return
     expected = f"{read.category}/{read.platform}"
@@ -165,15 +178,21 @@ def _words(error: ErrorDetails) -> tuple[str, str, str]:
             names = ", ".join(Manifest.model_fields) if len(error["loc"]) == 1 else "those of the schema"
             return "manifest.unknown", "is no field of a manifest", f"Leave it out; fields are {names}."
         case "string_pattern_mismatch":
-            form = _FORMS[limits["pattern"]]
-            return "manifest.value", f"is not {form}", f"Write {form}."
+            form, given = _FORMS[limits["pattern"]], shorten(str(error["input"]), 60)
+            return "manifest.value", f"{given!a} is not {form}", f"Write {form}.{_example(error)}"
         case "literal_error":
             return "manifest.value", "is none of the known values", f"Use one of {limits['expected']}."
         case "string_too_long" | "greater_than_equal" | "too_short":
             return "manifest.value", error["msg"][:1].lower() + error["msg"][1:], "Keep to that."
         case _:
             wanted = error["msg"].removeprefix("Input should be ")
-            return "manifest.type", f"should be {wanted}", f"Give {wanted}."
+            return "manifest.type", f"should be {wanted}", f"Give {wanted}.{_example(error)}"
+
+
+def _example(error: ErrorDetails) -> str:
+    """Show a field as it may be."""
+    field = error["loc"][0]
+    return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
 
 
 def _escaped(part: str) -> str:

@@ -2,6 +2,8 @@
 
 two functions test_a              tests.duplicate      (the first never runs)
 class TestA with __init__         tests.not_collectable
+async def test_a in a TestCase    tests.never_runs     (unittest calls it and does not await it)
+def test_a(): yield               tests.never_runs     (the framework passes over generators)
 pytest_plugins = ["x"]            tests.hook
 def pytest_runtest_call(…)        tests.hook
 no test in any file               tests.none_found
@@ -36,13 +38,19 @@ RULES = (
         help="Bad: class TestA with __init__. Good: def setup_method(self): ….",
     ),
     Rule(
+        id="tests.never_runs",
+        title="A test that is collected, and whose lines never run",
+        help="Bad: async def test_a(self) in a unittest.TestCase. Good: in an IsolatedAsyncioTestCase.",
+    ),
+    Rule(
         id="tests.hook",
         title="A hook or plugin of the test framework",
         help="Bad: pytest_plugins = [...]. Good: fixtures in the test file.",
     ),
 )
 _CATEGORY = "test_failure"
-_BASES = frozenset({"TestCase", "IsolatedAsyncioTestCase"})
+_AWAITING = "IsolatedAsyncioTestCase"
+_BASES = frozenset({"TestCase", _AWAITING})
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 Trees = Mapping[str, ast.Module]
@@ -73,9 +81,15 @@ def expected_tests(file: str, trees: Trees) -> Expected:
     return Expected(certain=tuple(certain), possible=tuple(possible))
 
 
-def check_tests(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """Judge one file of tests."""
-    for finding in (*_hooks(text, tree), *_duplicates(text, tree.body), *_uncollectable(text, tree)):
+def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
+    """Judge one file of tests; classes that it imports from the module's other files are followed."""
+    tree, where = trees[file], _Where(file=file, trees=trees)
+    for finding in (
+        *_hooks(text, tree),
+        *_duplicates(text, tree.body),
+        *_uncollectable(text, tree),
+        *_never_run(text, tree.body, where),
+    ):
         yield replace(finding, file=file, category=_CATEGORY)
 
 
@@ -202,18 +216,21 @@ def _file_of(node: ast.ImportFrom, where: _Where) -> str | None:
 
 def _is_unittest(node: ast.ClassDef, where: _Where) -> bool:
     """Tell whether a class is one of unittest's, by itself or by what it inherits from."""
+    return not _BASES.isdisjoint(_bases(node, where))
+
+
+def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
+    """Name what a class inherits from, as far as the module's files tell."""
     seen, pending = {node}, [(node, where)]
     while pending:
         node, where = pending.pop()
         for base in node.bases:
             word = _last_word(base)
-            if word in _BASES:
-                return True
+            yield word
             found = _find_class(word, where)
             if found is not None and found[0] not in seen:
                 seen.add(found[0])
                 pending.append(found)
-    return False
 
 
 def _is_switched_off(node: ast.ClassDef) -> bool:
@@ -299,6 +316,47 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
             seen.add(node.name)
         elif isinstance(node, ast.ClassDef):
             yield from _duplicates(text, node.body)
+
+
+def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
+    """Give the tests that are called and give a coroutine or generator, which nobody runs."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _yielding(text, node)
+        elif isinstance(node, ast.ClassDef):
+            yield from _never_run_in(text, node, set(_bases(node, where)))
+
+
+def _never_run_in(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
+    if not (node.name.startswith("Test") or bases & _BASES):
+        return
+    calls_only = "TestCase" in bases and _AWAITING not in bases
+    for one in node.body:
+        if calls_only and isinstance(one, ast.AsyncFunctionDef) and one.name.startswith("test"):
+            message = f"{node.name} is a TestCase, which calls {one.name} and does not await it."
+            suggestion = f"Inherit from unittest.{_AWAITING}."
+            yield finding_at(one, text, "tests.never_runs", message, suggestion=suggestion)
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _yielding(text, one)
+
+
+def _yielding(text: str, node: Definition) -> Iterator[Finding]:
+    fixture = "fixture" in map(_last_word, node.decorator_list)
+    if node.name.startswith("test") and not fixture and any(_own_yields(node)):
+        message = f"{node.name} yields, and the framework passes over tests that do."
+        suggestion = "Leave yield out of the test; what has to be set up and taken down is a fixture's."
+        yield finding_at(node, text, "tests.never_runs", message, suggestion=suggestion)
+
+
+def _own_yields(node: Definition) -> Iterator[ast.AST]:
+    """Give the yields of a function, and not those of functions inside it."""
+    pending: list[ast.AST] = [*node.body]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            yield one
+        elif not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending.extend(ast.iter_child_nodes(one))
 
 
 def _uncollectable(text: str, tree: ast.Module) -> Iterator[Finding]:

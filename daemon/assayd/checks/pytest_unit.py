@@ -64,6 +64,8 @@ _STATUSES = {
 _EXITS = frozenset({"SystemExit", "Exit", "KeyboardInterrupt"})
 _SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _EXIT_ADVICE = "Let tests end by themselves; expect an exit with pytest.raises(SystemExit)."
+_NOT_AWAITED = "async def function and no async plugin"
+"""How the framework skips a test that gave it a coroutine; those of ``async def`` are awaited."""
 _SHOWN = 5
 
 Texts = Mapping[str, str]
@@ -171,6 +173,10 @@ def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
             "Use fewer parameters, or more files.",
         )
     yield from _failures(file, told, texts)
+    for ended in told.ended:
+        if ended.outcome == "skipped" and _NOT_AWAITED in ended.reason:
+            message = f"{ended.id} gave a coroutine, which nobody awaited."
+            yield _finding("tests.never_runs", file, message, "Write async def, and await in the test.")
     if told.stopped is not None:
         left = len(told.collected or ()) - len(told.ended)
         rule = "tests.exited" if _is_exit(told.stopped) else "tests.error"

@@ -77,6 +77,15 @@ _INSTEAD: Mapping[str, str] = {
     "ujson": "json",
     "yaml": "json",
 }
+_MODULES: Mapping[str, str] = {
+    "beautifulsoup4": "bs4",
+    "opencv_python": "cv2",
+    "pillow": "PIL",
+    "python_dateutil": "dateutil",
+    "pyyaml": "yaml",
+    "scikit_learn": "sklearn",
+}
+"""Modules whose distributions are called otherwise."""
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
@@ -170,17 +179,24 @@ def _no_module(found: re.Match[str], around: Surroundings) -> tuple[str, str, st
             message,
             f"Look up what '{top}' has; import the name from where it is.",
         )
-    asked = "it is in requires" if top in around.required else "it is not in requires either"
+    asked = "it is in requires" if top in map(module_of, around.required) else "it is not in requires either"
     known = f" ({asked})" if around.required else ""
     message = f"The image has no module '{top}'{known}; it offers {around.offer}."
     return "sandbox.module_missing", message, f"Do without '{top}': use {instead_of(top)}."
+
+
+def module_of(distribution: str) -> str:
+    """Give the module that a distribution's name most likely means."""
+    name = distribution.partition(".")[0].replace("-", "_")
+    return _MODULES.get(name.lower(), name)
 
 
 def instead_of(module: str) -> str:
     """Say what the image has in place of a module that it does not have."""
     if module in _INSTEAD:
         return _INSTEAD[module]
-    close = get_close_matches(module, sorted(IMAGE_MODULES), n=1, cutoff=0.8)
+    public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
+    close = get_close_matches(module, public, n=1, cutoff=0.8)
     return f"'{close[0]}', if that was meant" if close else "what the standard library has for it"
 
 

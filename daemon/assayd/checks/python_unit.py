@@ -74,7 +74,7 @@ def _failure(unit: UnitResult, record: Record | None, around: Surroundings, what
         case _ if cause is Cause.EXITED_NONZERO:
             return cause_finding(cause, what, f"exit code {exit_code(unit)}")
         case _ if cause is Cause.TIMEOUT:
-            return cause_finding(cause, what, f"after {unit.usage.wall_s:.0f} s")
+            return cause_finding(cause, what, f"after {unit.usage.wall_s:.3g} s")
         case _:
             return cause_finding(cause, what, str(unit.outcome.evidence.get("signal", "")))
 

@@ -27,7 +27,10 @@ _CAUSES: Mapping[Cause, tuple[str, str]] = {
     Cause.SIGNALLED: ("was ended by a signal", "Look for unbounded recursion or a crash in native code."),
     Cause.POLICY_VIOLATION: ("did something that the policy refuses", "Do without it."),
     Cause.LEFT_PROCESSES: ("left processes behind", "End every process that is started."),
-    Cause.PROTOCOL_VIOLATION: ("gave no proper result", "Do not write to descriptors that are not yours."),
+    Cause.PROTOCOL_VIOLATION: (
+        "gave no proper result",
+        "Let it come to its end: no os._exit, and nothing written to descriptors that are not yours.",
+    ),
     Cause.CANCELLED: ("was cancelled", "Submit it again."),
     Cause.INFRASTRUCTURE: ("was lost through trouble of the service", "Submit it again."),
 }
@@ -53,6 +56,7 @@ NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The function was not th
 
 _HINTS: Mapping[str, str] = {
     "AttributeError": "Check that the value is what it is taken for; a match that fails is None.",
+    "EOFError": "There is nothing to read; take the value as an input, or check for the end.",
     "Error": "The text is not what the decoder expects: check it before, or handle the error.",
     "ImportError": "Use only the modules that the policy allows.",
     "IndexError": "Check how many parts there are before taking one.",

@@ -1,7 +1,8 @@
 """`assay backup`: copy a daemon's state directory while the daemon runs.
 
-The database first, then the bundles: whatever a verdict in the copy names was on disk before that verdict. A
-bundle never changes, so one that was copied before is not copied again.
+The database first, then the bundles that its verdicts name: each was on disk before its verdict. Others are
+of attempts that the copy knows as unfinished, or not at all; whoever goes on with the copy makes those anew.
+A bundle never changes, so one that was copied before is not copied again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -36,10 +38,12 @@ def back_up(target: Path, state_dir: Path | None) -> int:
         raise ConfigError("backup.database", message)
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        bundles: Iterable[str] | None = None
         if (source / DATABASE).exists():
             _copy_database(source / DATABASE, target / DATABASE)
+            bundles = _named(target / DATABASE)
         shutil.copyfile(source / IDENTITY, target / IDENTITY)
-        return _copy_bundles(source / "artifacts", target / "artifacts")
+        return _copy_bundles(source / "artifacts", target / "artifacts", bundles)
     except (OSError, sqlite3.Error) as error:
         raise RequestError("backup.failed", f"the state directory cannot be copied: {error}") from error
 
@@ -60,10 +64,19 @@ def _copy_database(source: Path, target: Path) -> None:
     fresh.replace(target)
 
 
-def _copy_bundles(source: Path, target: Path) -> int:
+def _named(database: Path) -> list[str]:
+    """Name the bundles of a database's verdicts."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as copy:
+        return [row[0] for row in copy.execute("SELECT bundle FROM verdicts WHERE bundle IS NOT NULL")]
+
+
+def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> int:
+    """Copy the bundles of these names (all of them, when the database is elsewhere); count the new ones."""
     copied = 0
-    for bundle in sorted(source.glob("*/*/[!.]*")):
-        place = target / bundle.relative_to(source)
+    if names is None:
+        names = [str(bundle.relative_to(source)) for bundle in source.glob("*/*/[!.]*")]
+    for name in sorted(names):
+        bundle, place = source / name, target / name
         if place.exists():
             continue
         partial = place.with_name(f".tmp-{place.name}")

@@ -55,6 +55,7 @@ def send_and_follow(
 
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """
+    _require_lines(file)
     try:
         batch = client.send_batch(_pieces(file), name=name, concurrency=concurrency, dedupe=dedupe)
         _remark_on(batch)
@@ -88,7 +89,7 @@ def status_lines(batch: Document) -> Iterator[Text]:
     for verdict in ("validated", "failed", "error", "cancelled"):
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
-            malformed = f" ({bad} malformed)" if bad else ""
+            malformed = f" ({bad} of them lines that cannot be submitted)" if bad else ""
             yield Text.assemble((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
     if counts["waiting"]:
         yield Text(f"{counts['waiting']:>8} waiting ({counts['running']} of them under way)")
@@ -102,6 +103,18 @@ def batch_row(batch: Document) -> Sequence[str]:
     numbers = (counts["total"] - counts["waiting"], counts["total"])
     verdicts = (counts["validated"], counts["failed"], counts["error"])
     return [batch["name"], batch["state"], *map(str, (*numbers, *verdicts)), batch["created_at"][:19] + "Z"]
+
+
+def _require_lines(file: Path) -> None:
+    """See that there is something to send, before a batch is opened for it; a pipe is left alone."""
+    try:
+        size = file.stat().st_size
+        if not file.is_fifo():
+            file.open("rb").close()
+    except OSError as error:
+        raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
+    if file.is_file() and not size:
+        raise RequestError("batch.empty", f"{file} has no lines")
 
 
 def _pieces(file: Path) -> Iterator[bytes]:

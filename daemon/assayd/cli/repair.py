@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
+from assayd.cli.fallback import described
 from assayd.client import Client, ClientError, Document
 from assayd.errors import RequestError
 
@@ -102,6 +103,19 @@ def cancel(context: typer.Context, repair_id: Id) -> None:
     with _client(context) as client:
         client.cancel_repair(repair_id)
     print(f"{repair_id} will end")
+
+
+@repair_app.command("accept")
+def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
+    """Take the rules that a repair offers where no code came about, and print them."""
+    from assayd.cli.terminal import print_json
+
+    with _client(context) as client:
+        repair = client.accept_fallback(repair_id)
+    if as_json:
+        print_json(repair)
+        return
+    print(repair["fallback"]["rules"], end="")
 
 
 @repair_app.command("stats")
@@ -295,6 +309,8 @@ def describe(repair: Document) -> Iterator[str]:
     yield ""
     detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
     yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
+    if repair["fallback"] is not None:
+        yield from described(repair["id"], repair["fallback"])
 
 
 def printable(text: str) -> str:

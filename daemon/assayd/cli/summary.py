@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from rich.text import Text
@@ -11,6 +11,7 @@ from assayd.cli.terminal import plain
 from assayd.client import Document
 
 MOST_SHOWN = 15
+MOST_LINES = 8
 
 
 class Summary:
@@ -21,6 +22,7 @@ class Summary:
         self.rules: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self._lines: defaultdict[str, list[int]] = defaultdict(list)
 
     def add(self, item: Document) -> None:
         """Count one item."""
@@ -29,7 +31,10 @@ class Summary:
         if item["cause"] is not None:
             self.causes[item["cause"]] += 1
         if item["error"] is not None:
-            self.errors[item["error"]["code"]] += 1
+            code = item["error"]["code"]
+            self.errors[code] += 1
+            if len(self._lines[code]) < MOST_LINES:
+                self._lines[code].append(item["line"])
 
     def document(self, batch: Document) -> Document:
         """Give all counts, with the batch that they are of."""
@@ -51,6 +56,14 @@ class Summary:
             if counts:
                 yield Text(f"\n{head}", "bold")
                 for name, number in counts.most_common(MOST_SHOWN):
-                    yield Text(f"{number:>8} {plain(name)}")
+                    yield Text(
+                        f"{number:>8} {plain(name)}{self._places(name) if counts is self.errors else ''}"
+                    )
                 if len(counts) > MOST_SHOWN:
                     yield Text(f"         … and {len(counts) - MOST_SHOWN} more", "dim")
+
+    def _places(self, code: str) -> str:
+        """Name the lines that could not be submitted for this reason, as far as they are few."""
+        lines = self._lines[code]
+        more = ", …" if self.errors[code] > len(lines) else ""
+        return f": line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"

@@ -171,6 +171,10 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         """End a repair. Raises: ClientError ``repair.finished``."""
         return self._ask(Ask(method="POST", path=path("repairs", repair_id, "cancel")))
 
+    def accept_fallback(self, repair_id: str) -> DocumentT:
+        """Take the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
+        return self._ask(Ask(method="POST", path=path("repairs", repair_id, "accept-fallback")))
+
     def policies(self) -> DocumentT:
         """Give all profiles."""
         return self._ask(Ask(method="GET", path="/v1/policies"))

@@ -131,9 +131,11 @@ class AuditHook:
         return Act(event, event, False) if place.direct else None
 
     def _attribute(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        """Judge a look at frames by guest code itself, and an exchange of code, also by a library for it."""
         name = _text(arguments[1])
-        judged = name == "__code__" if event == "object.__setattr__" else name in _FRAME_ATTRIBUTES
-        return Act(event, name, False) if judged and place.direct else None
+        if event == "object.__setattr__":
+            return Act(event, name, False) if name == "__code__" and not place.importing else None
+        return Act(event, name, False) if name in _FRAME_ATTRIBUTES and place.direct else None
 
     def _program(self, event: str, arguments: Arguments, place: Place) -> Act | None:
         return Act(event, _text(arguments[0]), self._rules.allow_exec)

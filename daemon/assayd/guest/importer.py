@@ -35,6 +35,9 @@ names; an import statement passes None or a tuple.
 """
 
 
+_IMPORTS_FOR_OTHERS = frozenset({"importorskip"})
+"""Functions of libraries that are an import statement of whoever calls them."""
+
 _Names = Mapping[str, object] | None
 _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
 """What ``__import__`` was called with: name, global names, local names, wanted names, level."""
@@ -76,7 +79,7 @@ class ImportGuard:
         level: int = 0,
     ) -> object:
         """Stand in for ``__import__`` among built-in names that libraries use as well."""
-        frame = self._places.guest_above()
+        frame = self._places.guest_above(_IMPORTS_FOR_OTHERS)
         asked = (name, globals, locals, fromlist, level)
         return _real_import(*asked) if frame is None else self._import(frame, asked)
 

@@ -101,6 +101,7 @@ class Renderer:
         plain = int.__add__(value, 0)
         self._note_subclass(value, int, path)
         if plain.bit_length() > MAX_INT_BITS:
+            self.complete = False
             return self._replace(value, path, f"has {plain.bit_length()} bits")
         return plain
 

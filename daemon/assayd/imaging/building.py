@@ -153,6 +153,8 @@ def _image(recipe: Recipe, facts: _Facts, guest: Path, library: Path | None) -> 
         labels["org.assayd.guest"] = guest_digest(guest)
     if library is not None:
         labels["org.assayd.library"] = library_digest(library)
+    if recipe.baseline_mb is not None:
+        labels["org.assayd.baseline-bytes"] = str(recipe.baseline_mb * 2**20)
     if facts.python is not None:
         labels["org.assayd.python"] = facts.python
     if recipe.python_path:

@@ -19,7 +19,16 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 _VERSION = re.compile(r"3\.[0-9]+")
 _BASE_KEYS = {"packages", "executables", "drop", "links", "environment"}
-_KEYS = _BASE_KEYS | {"description", "python", "python_path", "guest", "ca_bundle", "entrypoint", "library"}
+_KEYS = _BASE_KEYS | {
+    "description",
+    "python",
+    "python_path",
+    "guest",
+    "ca_bundle",
+    "entrypoint",
+    "library",
+    "baseline_mb",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +58,8 @@ class Recipe:
     entrypoint: tuple[str, ...]
     library_folder: str | None
     """Where the files of a folder go that the operator gives; None for an image that takes none."""
+    baseline_mb: int | None
+    """Memory that its runner and libraries take before any guest code runs, where the usual is too little."""
     digest: str
     """Over the bytes of both files."""
 
@@ -89,6 +100,7 @@ def load_recipe(recipes: Path, name: str) -> Recipe:
         ca_bundle=own.flag("ca_bundle"),
         entrypoint=own.texts("entrypoint"),
         library_folder=own.text("library"),
+        baseline_mb=own.count("baseline_mb"),
         digest=digest_of([(BASE, base.source), (RECIPE, own.source)]),
     )
     _check(recipe, own)

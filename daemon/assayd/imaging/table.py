@@ -52,6 +52,13 @@ class Table:
             return value
         raise self.error(key, "must be true or false")
 
+    def count(self, key: str) -> int | None:
+        """Give a whole number above 0, or None."""
+        value = self.values.get(key)
+        if value is None or (type(value) is int and value > 0):
+            return value
+        raise self.error(key, "must be a whole number above 0")
+
     def texts(self, key: str) -> tuple[str, ...]:
         """Give a list of strings."""
         value = self.values.get(key, [])

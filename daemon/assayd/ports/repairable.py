@@ -1,6 +1,6 @@
 """What a repair loop needs of a kind to serve it without knowing it. Optional beside `Validator`.
 
-All three parse text of strangers, so they are called in an analysis worker.
+All of them parse text of strangers, so they are called in an analysis worker.
 """
 
 from __future__ import annotations
@@ -76,4 +76,29 @@ class Repairable(Protocol):
 
     def normal_form(self, payload: BaseModel) -> bytes:
         """Give what stays the same when a fix changes only layout and comments."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenField:
+    """A field that code takes out of a text. A computed one is more than a part of the text."""
+
+    name: str
+    computed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Texts that a submission is tried on, and the fields that it takes out of each."""
+
+    texts: tuple[str, ...]
+    fields: tuple[TakenField, ...]
+
+
+@runtime_checkable
+class Simplifiable(Protocol):
+    """A kind whose submissions take fields out of texts, which rules without code can do in part."""
+
+    def taken(self, payload: BaseModel) -> Taken:
+        """Say which fields a submission takes out of which texts."""
         ...

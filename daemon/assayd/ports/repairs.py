@@ -126,6 +126,13 @@ class Repairs(Protocol):
         """End a repair, and the attempt that it has under way. Raises: RequestError ``repair.finished``."""
         ...
 
+    async def accept_fallback(self, repair: Repair) -> Repair:
+        """Take the rules that a repair offers; taking them again changes nothing.
+
+        Raises: RequestError ``repair.no_fallback``.
+        """
+        ...
+
     def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
         """Give a repair each time that it changes, up to its end."""
         ...

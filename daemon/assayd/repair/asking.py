@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception,
-    stop_after_attempt,
     wait_random_exponential,
 )
 
@@ -19,21 +19,33 @@ from assayd.ports.llm import Provider, Reply, Request
 
 log = structlog.get_logger()
 
+Sleep = Callable[[float], Awaitable[None]]
+
 MOST_CALLS = 4
 _JITTER = wait_random_exponential(multiplier=1, max=20)
 
 
-async def ask(provider: Provider, request: Request, *, timeout_s: float, clock: Clock) -> Reply:
+async def ask(
+    provider: Provider, request: Request, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
+) -> Reply:
     """Give the provider's fix.
 
-    Raises: ProviderError, when the last call failed too or another can't help; TimeoutError.
+    Raises: ProviderError, when the last call failed too, another can't help, or the provider wants to be left
+        alone for longer than there is time; TimeoutError.
     """
     ends_at = clock.monotonic() + timeout_s
+
+    def enough(state: RetryCallState) -> bool:
+        too_late = clock.monotonic() + state.upcoming_sleep >= ends_at
+        return too_late or state.attempt_number >= MOST_CALLS
+
     async with asyncio.timeout(timeout_s):
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(_can_help),
-            stop=stop_after_attempt(MOST_CALLS),
+            stop=enough,
             wait=_wait_s,
+            before_sleep=_tell,
+            sleep=sleep,
             reraise=True,
         ):
             with attempt:
@@ -49,6 +61,10 @@ def _wait_s(state: RetryCallState) -> float:
     """Give the pause before the next call: what the provider asks for, else more each time."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
-    wait_s = _JITTER(state) if asked_for is None else asked_for
-    log.warning("provider.call_failed", code=getattr(problem, "code", None), again_in_s=round(wait_s, 1))
-    return wait_s
+    return _JITTER(state) if asked_for is None else asked_for
+
+
+def _tell(state: RetryCallState) -> None:
+    problem = state.outcome.exception() if state.outcome is not None else None
+    code = getattr(problem, "code", None)
+    log.warning("provider.call_failed", code=code, again_in_s=round(state.upcoming_sleep, 1))

@@ -29,6 +29,7 @@ from assayd.ports.validator import Validator
 from assayd.repair.asking import ask
 from assayd.repair.decide import Stop, decide
 from assayd.repair.fingerprint import fingerprint
+from assayd.repair.offering import offer_rules
 from assayd.repair.prompt import build_prompt, cut
 
 log = structlog.get_logger()
@@ -126,15 +127,22 @@ class Course:
             await self._fix(step.strategy)
 
     async def end(self, outcome: RepairOutcome, detail: str | None) -> Repair:
-        """Put the outcome on record."""
-        now = self._means.clock.now()
-        await self._keep(replace(self.repair, outcome=outcome, detail=detail, finished_at=now))
+        """Put the outcome on record, with what is offered where there is no fix."""
+        means = self._means
+        kind = means.kinds[self.repair.kind]
+        fallback = await offer_rules(
+            self.repair, outcome, kind=kind, attempts=means.attempts, analyst=means.analyst
+        )
+        now = means.clock.now()
+        ended = replace(self.repair, outcome=outcome, detail=detail, fallback=fallback, finished_at=now)
+        await self._keep(ended)
         log.info(
             "repair.finished",
             repair_id=self.repair.id,
             outcome=outcome.value,
             fixes=len(self.repair.fixes),
             duplicates=sum(fix.duplicate for fix in self.repair.fixes),
+            offered=fallback["trigger"] if fallback else None,
             took_s=round((now - self.repair.started_at).total_seconds(), 3),
         )
         return self.repair

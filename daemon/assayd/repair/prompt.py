@@ -1,23 +1,29 @@
 """Words the request for a fix. Pure.
 
 Two parts: what we say (system), and what is told of the submission (user). All that a stranger may have
-written stands between markers which it cannot contain, stripped of control characters and cut to size.
+written stands between markers which it cannot contain, stripped of control characters and cut to size; a
+name stands on one line.
 Source: seed 000, 6.1; seed 001, 5.5.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from assayd.model.repair import Strategy
-from assayd.ports.repairable import Passage, RepairContext, Worth
+from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
 
 PASSAGE_CHARS = 64 * 1024
 FAILURE_CHARS = 16 * 1024
 SURROUNDING_CHARS = 4 * 1024
+SURROUNDINGS_CHARS = 32 * 1024
+"""Of all surroundings together."""
 HINT_CHARS = 4 * 1024
+NAME_CHARS = 200
+MARK_DIGITS = 32
+"""Of the digest: too many for a text to be tried out that holds its own."""
 
 _SYSTEM = """\
 You repair code that an automatic check has refused. You get one passage of a submission, what the check \
@@ -61,8 +67,7 @@ def build_prompt(context: RepairContext, strategy: Strategy, *, hint: str | None
         lines.append(_MEDIUM)
     lines += ["", *_passage(context.passage)]
     lines += ["", "FAILURE", quote(context.failure, FAILURE_CHARS)]
-    for surrounding in context.surroundings:
-        lines += ["", clean(surrounding.title).upper(), quote(surrounding.text, SURROUNDING_CHARS)]
+    lines += _surroundings(context.surroundings)
     if hint:
         lines += ["", "HINT OF THE PERSON WHO ASKED", quote(hint, HINT_CHARS)]
     lines += ["", "RULES", *(f"- {instruction}" for instruction in context.instructions)]
@@ -70,20 +75,34 @@ def build_prompt(context: RepairContext, strategy: Strategy, *, hint: str | None
 
 
 def _passage(passage: Passage) -> Iterator[str]:
-    yield f"PASSAGE {clean(passage.name)} ({passage.language})"
+    yield f"PASSAGE {line(passage.name)} ({line(passage.language)})"
     yield quote(passage.text, PASSAGE_CHARS)
+
+
+def _surroundings(surroundings: Sequence[Surrounding]) -> Iterator[str]:
+    """Show surroundings while there is room for a whole one, and count the others."""
+    shown = min(len(surroundings), SURROUNDINGS_CHARS // SURROUNDING_CHARS)
+    for surrounding in surroundings[:shown]:
+        yield from ("", f"WITH {line(surrounding.title)}", quote(surrounding.text, SURROUNDING_CHARS))
+    if len(surroundings) > shown:
+        yield from ("", f"AND {len(surroundings) - shown} MORE THAT ARE NOT SHOWN")
 
 
 def quote(text: str, chars: int) -> str:
     """Set text of a stranger between markers; they are named by a digest of the text, so it holds neither."""
     text = cut(clean(text), chars)
-    name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:MARK_DIGITS]
     return f"⟦data {name}⟧\n{text}\n⟦end {name}⟧"
 
 
 def clean(text: str) -> str:
     """Take out what a terminal or a model reads as more than text; line feeds and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def line(name: str) -> str:
+    """Give a stranger's name on one line: it stands among our own words, where the next line is ours."""
+    return cut(" ".join(clean(name).split()), NAME_CHARS).replace("\n", " ")
 
 
 def cut(text: str, chars: int) -> str:

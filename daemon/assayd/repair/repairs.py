@@ -23,7 +23,7 @@ from assayd.ports.repairs import RepairRequest
 from assayd.repair.chain import diffs_of, enclosure_of
 from assayd.repair.loop import Course, FixUnusable, Means, run_repair
 from assayd.repair.providers.command import run
-from assayd.wire import canonical, repair_document
+from assayd.wire import canonical, repair_document, timestamp
 
 log = structlog.get_logger()
 
@@ -237,6 +237,18 @@ class DaemonRepairs:
             raise RequestError("repair.finished", "the repair has ended")
         running.cancelled = True
         running.task.cancel()
+
+    async def accept_fallback(self, repair: Repair) -> Repair:
+        """Take the rules that a repair offers."""
+        if repair.fallback is None:
+            raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
+        if repair.fallback.get("accepted_at") is not None:
+            return repair
+        accepted_at = timestamp(self._means.clock.now())
+        accepted = replace(repair, fallback={**repair.fallback, "accepted_at": accepted_at})
+        await self._store.save(accepted)
+        log.info("repair.fallback_accepted", repair_id=repair.id)
+        return accepted
 
     async def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
         """Give a repair each time that it changes, up to its end."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from assayd.aio import Deadline
-from assayd.model.policy import ImportMode, ImportPolicy
+from assayd.aio import Deadline, together
+from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.sandbox.probes import Probe, probes
+from assayd.sandbox.probes import RELAYED, Probe, probes
 from assayd.sandbox.sandbox import Sandbox
 
 LIMITS = Limits(
@@ -24,6 +24,7 @@ LIMITS = Limits(
     work_bytes=8 * 2**20,
     output_read_bytes=2**20,
 )
+_BLOCKED = NetworkPolicy()
 
 
 async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
@@ -32,20 +33,33 @@ async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
     Raises: EngineError when no container can be had.
     """
     tried = probes(max_processes=LIMITS.max_processes, work_bytes=LIMITS.work_bytes)
-    spec = canary_spec(tried, image)
+    listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
+    blocked: list[str] = []
+    relayed: list[str] = []
+    await together(
+        _try(sandbox, tried, canary_spec(tried, image), blocked),
+        _try(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
+    )
+    return [*blocked, *relayed]
+
+
+async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
+    """Run probes in a container of their own, and add what is wrong to `found`."""
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, spec, Deadline(LIMITS.timeout_s))
     if len(result.units) != len(tried):
-        return [f"the canary ended early: {result.outcome.cause} {dict(result.outcome.evidence)}"]
-    pairs = zip(tried, result.units, strict=True)
-    return [complaint for probe, unit in pairs for complaint in _complaints(probe, unit)]
+        found.append(f"the canary ended early: {result.outcome.cause} {dict(result.outcome.evidence)}")
+        return
+    for probe, unit in zip(tried, result.units, strict=True):
+        found.extend(_complaints(probe, unit))
 
 
-def canary_spec(tried: Sequence[Probe], image: str) -> RunSpec:
+def canary_spec(tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED) -> RunSpec:
     """Plan one container that runs every probe, one after the other."""
     return RunSpec(
         image=image,
         limits=LIMITS,
+        network=network,
         imports=ImportPolicy(mode=ImportMode.OBSERVE),
         units=tuple(
             Unit(

@@ -75,6 +75,7 @@ class House:
         while True:
             await self._pool.ailing.wait()
             self.problem = "the engine fails to start containers; see the daemon's log"
+            self.sandbox.usable.clear()
             await self.prepare()
 
     async def _prepare_once(self) -> None:
@@ -94,6 +95,7 @@ class House:
         self._pool.demand.keep(frozenset(keys))
         self._pool.poke()
         self.info, self.problem = info, ""
+        self.sandbox.usable.set()
         self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 
@@ -170,7 +172,9 @@ class House:
                 "containers", Health.FAIL, f"left behind: {names}", "remove them by hand; see the log"
             )
         ready, reason = self.ready()
-        return _row("containers", Health.OK if ready else Health.FAIL, detail if ready else reason)
+        if not ready:
+            return _row("containers", Health.FAIL, reason, "it is tried again by itself; see the log")
+        return _row("containers", Health.OK, detail)
 
 
 def _row(check: str, status: Health, detail: str, remedy: str = "") -> HealthRow:

@@ -94,6 +94,33 @@ SYSCALLS = {
 }
 """System calls that must be refused, with their numbers on x86_64 and on aarch64."""
 
+WAY_OUT = (
+    _SETUP
+    + """
+
+def connects(host, port):
+    return not refused(lambda: socket.create_connection((host, port), timeout=1).close())
+
+
+def probe():
+    host, port = os.environ["HTTP_PROXY"].removeprefix("http://").split(":")
+    return {
+        "interfaces": sorted(os.listdir("/sys/class/net")),
+        "routes": len(open("/proc/net/route").readlines()) - 1,
+        "sockets_refused": all(
+            refused(lambda: socket.socket(family, kind))
+            for family, kind in ((2, 2), (2, 3), (10, 1), (16, 3), (17, 3), (38, 5), (40, 1))
+        ),
+        "connects_directly": connects("192.0.2.1", 443),
+        "connects_to_the_proxy": connects(host, int(port)),
+    }
+"""
+)
+"""For a container whose profile has an allowlist: there is the proxy, and no other way.
+
+Nothing is asked of the proxy, so that this is no access that is counted. 192.0.2.1 is for documentation.
+"""
+
 MEMORY = """
 def probe():
     held = []
@@ -167,6 +194,28 @@ class Probe:
     deadline_s: float = 2.0
 
 
+_EXPECTED: Facts = {
+    "uids": [UID],
+    "groups": [],
+    "capabilities": ["0" * 16] * 5,
+    "no_new_privileges": "1",
+    "seccomp": ["2", "2"],
+    "interfaces": ["lo"],
+    "root_writable": False,
+    "runner_hidden": True,
+    "sockets_refused": True,
+    "environment": 0,
+    "syscalls_refused": dict.fromkeys(SYSCALLS, True),
+}
+_EXPECTED_OF_A_WAY_OUT: Facts = {
+    "interfaces": ["lo"],
+    "routes": 0,
+    "sockets_refused": True,
+    "connects_directly": False,
+    "connects_to_the_proxy": True,
+}
+
+
 def _none(value: JsonValue) -> Iterator[str]:
     yield from ()
 
@@ -174,25 +223,21 @@ def _none(value: JsonValue) -> Iterator[str]:
 def _walls(value: JsonValue) -> Iterator[str]:
     """Judge what the walls probe has seen."""
     facts = value if isinstance(value, dict) else {}
-    expected: dict[str, JsonValue] = {
-        "uids": [UID],
-        "groups": [],
-        "capabilities": ["0" * 16] * 5,
-        "no_new_privileges": "1",
-        "seccomp": ["2", "2"],
-        "interfaces": ["lo"],
-        "root_writable": False,
-        "runner_hidden": True,
-        "sockets_refused": True,
-        "environment": 0,
-        "syscalls_refused": dict.fromkeys(SYSCALLS, True),
-    }
-    for name, want in expected.items():
-        if facts.get(name) != want:
-            yield f"{name.replace('_', ' ')}: {facts.get(name)!r} instead of {want!r}"
+    yield from _unlike(facts, _EXPECTED)
     places = facts.get("writable")
     if not isinstance(places, list) or not WRITABLE.issuperset(map(str, places)):
         yield f"writable places: {places!r}"
+
+
+def _unlike(facts: Facts, expected: Facts) -> Iterator[str]:
+    for name, want in expected.items():
+        if facts.get(name) != want:
+            yield f"{name.replace('_', ' ')}: {facts.get(name)!r} instead of {want!r}"
+
+
+def _way_out(value: JsonValue) -> Iterator[str]:
+    """Judge what code sees whose profile has an allowlist without a host."""
+    yield from _unlike(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_WAY_OUT)
 
 
 def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
@@ -224,3 +269,7 @@ def probes(*, max_processes: int, work_bytes: int) -> tuple[Probe, ...]:
         Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_none),
         Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_none),
     )
+
+
+RELAYED = (Probe(name="way out", source=WAY_OUT, cause=Cause.COMPLETED, complaints=_way_out),)
+"""The probe for a container whose profile has an allowlist."""

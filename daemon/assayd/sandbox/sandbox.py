@@ -6,6 +6,7 @@ exception.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ class Sandbox:
         self._egress = egress
         self.info: EngineInfo | None = None
         self.seccomp = seccomp
+        self.usable = asyncio.Event()
+        """Set while the engine answers and the walls were seen to hold."""
 
     async def key(self, spec: RunSpec) -> PoolKey:
         """Give everything of a spec that is fixed when its container is created."""

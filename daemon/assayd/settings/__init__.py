@@ -1,10 +1,11 @@
 """What an operator may set. Only the roots read it; every other part is handed what it needs."""
 
 from assayd.settings.load import Row, effective, load_settings, variable
-from assayd.settings.model import RepairProvider, Settings
+from assayd.settings.model import OWN_POLICIES, RepairProvider, Settings
 from assayd.settings.sample import documented, sample
 
 __all__ = [
+    "OWN_POLICIES",
     "RepairProvider",
     "Row",
     "Settings",

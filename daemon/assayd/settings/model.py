@@ -78,6 +78,10 @@ Loopback = Annotated[str, AfterValidator(_loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
+OWN_POLICIES = Path("/etc/assayd/policies")
+"""Where an installation has room for the operator's own."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -92,6 +96,9 @@ class Engine(_Section):
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
+    patience_s: float = Field(
+        60, ge=0, description="How long attempts wait for an engine that went away, before they are errors."
+    )
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
 
 
@@ -231,10 +238,17 @@ class RepairProvider(_Section):
     environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
     model: str | None = Field(None, description="Name of the model (all but command).")
     base_url: str | None = Field(
-        None, description="Another address of the API (openai-compatible servers, tests)."
+        None,
+        pattern=r"^https?://",
+        description="Address of a server that is not the vendor's but speaks the same.",
     )
-    key_variable: str | None = Field(None, description="Environment variable that holds the key.")
+    key_variable: str | None = Field(
+        None,
+        description="Environment variable with the key; unset: the vendor's own, with base_url none.",
+    )
     key_file: Path | None = Field(None, description="File that holds the key, readable by its owner only.")
+    max_tokens: Count | None = Field(None, description="Longest answer; unset: the API's, or 16384.")
+    timeout_s: Seconds = Field(120.0, description="Longest that one call of an API may take.")
 
     @model_validator(mode="after")
     def _complete(self) -> RepairProvider:
@@ -242,6 +256,8 @@ class RepairProvider(_Section):
             raise ValueError("argv: a command needs a program")
         if self.type != "command" and not self.model:
             raise ValueError("model: a model needs a name")
+        if self.key_variable is not None and self.key_file is not None:
+            raise ValueError("key_variable, key_file: name one of them")
         return self
 
 
@@ -315,7 +331,9 @@ class Settings(_Section):
     nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
     )
-    policy_folders: tuple[Path, ...] = Field((), description="More folders with policy profiles.")
+    policy_folders: tuple[Path, ...] = Field(
+        (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
+    )
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
     engine: Engine = Engine()
     pool: Pool = Pool()

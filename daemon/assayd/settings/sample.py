@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from types import NoneType
-from typing import get_args
+from typing import TypeGuard, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -50,6 +50,7 @@ def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if _below(field) is None:
             yield f"# {field.description}"
+            yield from _form(field, (*within, name))
             yield f"#{name} = {_toml(field, model)}{'' if _has_default(field) else '  # an example'}\n"
     for name, field in model.model_fields.items():
         below = _below(field)
@@ -59,9 +60,20 @@ def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
             yield from _section(below, (*within, name))
 
 
+def _form(field: FieldInfo, within: tuple[str, ...]) -> Iterator[str]:
+    """Describe the tables that a setting takes by name, where it takes such."""
+    kind = next((kind for kind in get_args(field.annotation) if _is_model(kind)), None)
+    if kind is not None:
+        yield f"# Each is a table [{'.'.join(within)}.NAME] with"
+        yield from (f"#   {name}: {each.description}" for name, each in kind.model_fields.items())
+
+
+def _is_model(kind: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
 def _below(field: FieldInfo) -> type[BaseModel] | None:
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    return field.annotation if _is_model(field.annotation) else None
 
 
 def _has_default(field: FieldInfo) -> bool:

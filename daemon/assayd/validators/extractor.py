@@ -33,13 +33,14 @@ from assayd.checks.repairing import context_of
 from assayd.checks.retry_context import retry_context
 from assayd.checks.run_findings import cause_finding, grouped
 from assayd.checks.submitted_file import only_text
+from assayd.checks.taken_fields import taken_fields
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
+from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
 FILENAME = "extractor.py"
@@ -259,6 +260,11 @@ class Extractor:
     def normal_form(self, payload: BaseModel) -> bytes:
         """Give the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
+
+    def taken(self, payload: BaseModel) -> Taken:
+        """Give the sample paths, and the fields of the dict that extract() returns."""
+        fields = taken_fields(_source(payload).text, EXPECTED.function)
+        return Taken(texts=_extractor(payload).sample_paths, fields=fields)
 
 
 def _extractor(payload: BaseModel) -> ExtractorPayload:

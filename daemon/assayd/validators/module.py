@@ -295,7 +295,7 @@ def _check_contract(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Fin
             name, texts[name], walked, denied | contract.forbidden, modules
         )
         if module_files.is_test(name):
-            yield from module_tests.check_tests(name, texts[name], tree)
+            yield from module_tests.check_tests(name, texts[name], trees)
     yield from _check_tests(submitted, trees, contract)
 
 

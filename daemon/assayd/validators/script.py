@@ -50,6 +50,7 @@ UNIT = "script"
 
 _MOST_ARGUMENTS = 256
 _MOST_ARGUMENT_BYTES = 65_536
+_OFFER = "It has python3.11, and no shell."
 _OPTIONS = frozenset({"argv", "stdin", "collect"})
 
 _REMINDERS = (
@@ -322,7 +323,7 @@ def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> 
 
 def _judge_unit(unit: UnitResult | None, submitted: ScriptPayload) -> Tried:
     if submitted.code is None:
-        return judge_exec(UNIT, unit, program=submitted.argv[0])
+        return judge_exec(UNIT, unit, program=submitted.argv[0], offer=_OFFER)
     if unit is None:
         return never_started(UNIT)
     return judge_end(unit, Surroundings(text=submitted.code), what="The script")

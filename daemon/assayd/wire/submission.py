@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.ports.validator import Labelling, Validator
+from assayd.tomlfile import nearest
 from assayd.wire.strict_json import canonical, digest, read_json
 
 MAX_SOURCE_BYTES = 2**20
@@ -132,7 +133,7 @@ def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
     try:
         return SubmissionBody.model_validate(raw)
     except ValidationError as error:
-        _refuse(error, prefix=())
+        _refuse(error, SubmissionBody, prefix=())
 
 
 def _read_payload(validator: Validator, text: bytes) -> BaseModel:
@@ -140,7 +141,7 @@ def _read_payload(validator: Validator, text: bytes) -> BaseModel:
         # From text, not from objects: strict models then take an array for a tuple, and nothing else new.
         return validator.payload.model_validate_json(text)
     except ValidationError as error:
-        _refuse(error, prefix=("payload",))
+        _refuse(error, validator.payload, prefix=("payload",))
 
 
 def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
@@ -156,13 +157,27 @@ def _find_kind(kind: str, kinds: Mapping[str, Validator]) -> Validator:
     return kinds[kind]
 
 
-def _refuse(error: ValidationError, *, prefix: tuple[str, ...]) -> NoReturn:
+def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]) -> NoReturn:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     field = ".".join(str(part) for part in (*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
-    raise RequestError(
-        "invalid", f"{field or 'the submission'}: {first['msg']}{more}", field=field
-    ) from error
+    said = first["msg"]
+    if first["type"] == "extra_forbidden":
+        *within, name = first["loc"]
+        said = f"there is no such field{nearest(str(name), _fields(model, within))}"
+    raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
+
+
+def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:
+    """Name the fields of a model, or of the one in it at a place; none where that is not a plain field."""
+    for part in within:
+        field = model.model_fields.get(str(part))
+        inner = (field.annotation, *get_args(field.annotation)) if field is not None else ()
+        models = [each for each in inner if isinstance(each, type) and issubclass(each, BaseModel)]
+        if not models:
+            return []
+        model = models[0]
+    return list(model.model_fields)
 
 
 def _refuse_large_parts(payload: Mapping[str, object], caps: PayloadCaps) -> None:

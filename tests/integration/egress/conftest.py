@@ -33,6 +33,7 @@ ADDRESSES: Mapping[str, tuple[str, ...]] = {
     "other.example.com": (HOST_6,),
     "private.example.com": ("10.0.0.1", "127.0.0.1", "::1", "fe80::1", "::ffff:203.0.113.10", "64:ff9b::1"),
 }
+AUTHORITY = {"ca.pem": (TLS / "ca.pem").read_bytes()}
 LISTED = NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset(ADDRESSES), ports=frozenset({80, 443}))
 
 
@@ -76,6 +77,32 @@ class Guests:
 
     sandbox: Sandbox
 
+    async def execute(self, *argv: str, network: NetworkPolicy = LISTED, image: str = "shell") -> RunResult:
+        """Run a program of an image in a container of its own."""
+        unit = Unit(
+            name="unit",
+            program=Program.EXEC,
+            arguments={"argv": [*argv], "env": {}},
+            deadline_s=LIMITS.unit_timeout_s,
+            status_decides=True,
+        )
+        return await self.of(
+            RunSpec(
+                image=image,
+                limits=LIMITS,
+                units=(unit,),
+                network=network,
+                imports=ImportPolicy(mode=ImportMode.OBSERVE),
+                files=AUTHORITY,
+                allow_exec=True,
+            )
+        )
+
+    async def of(self, spec: RunSpec) -> RunResult:
+        """Run what is planned in a container of its own."""
+        async with self.sandbox.lease(spec) as lease:
+            return await self.sandbox.run(lease, spec, Deadline(spec.limits.timeout_s))
+
     async def run(
         self,
         source: str,
@@ -102,7 +129,7 @@ class Guests:
             units=(unit,),
             network=network,
             imports=ImportPolicy(mode=ImportMode.OBSERVE),
-            files={"ca.pem": (TLS / "ca.pem").read_bytes()},
+            files=AUTHORITY,
         )
         deadline = Deadline(LIMITS.timeout_s)
         observer = _Killer(deadline) if killed_at_output else Observer()

@@ -60,6 +60,11 @@ def test_each_other_end_is_one_finding_with_a_remedy(
     assert words in finding.message
 
 
+def test_program_that_is_not_there_is_answered_with_those_that_are() -> None:
+    [finding] = judge_exec("step", failed_to_start("ENOENT"), program="sh", offer="It has bash.").findings
+    assert (finding.suggestion or "").endswith("It has bash.")
+
+
 def test_killed_program_has_no_exit_code() -> None:
     unit = ended(Cause.OUT_OF_MEMORY, int(signal.SIGKILL))
     assert judge_exec("step", unit, program="bash").case.exit_code is None

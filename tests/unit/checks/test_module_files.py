@@ -73,6 +73,8 @@ def test_ordinary_name_is_accepted(name: str) -> None:
         ("assayd_adapter.py", "paths.shadows"),
         ("shared/x.py", "paths.shadows"),
         ("adapter.py/x.txt", "paths.conflict"),
+        ("adapter/__init__.py", "paths.conflict"),
+        ("Adapter.py", "paths.conflict"),
     ],
 )
 def test_name_that_may_not_be_is_refused(name: str, rule: str) -> None:

@@ -35,6 +35,7 @@ def check(text: str, file: str = "adapter.py", policy: ImportPolicy = POLICY) ->
         "import shared.base",
         "from shared import base",
         "from __future__ import annotations\nx = 1",
+        "pytest.importorskip('json'); pytest.importorskip('adapter')",
     ],
 )
 def test_own_offered_and_allowed_modules_may_be_imported(text: str) -> None:
@@ -52,6 +53,9 @@ def test_own_offered_and_allowed_modules_may_be_imported(text: str) -> None:
         ("from .adapter import X", "import.relative"),
         ("from ..a import X", "import.relative"),
         ("from . import adapter", "import.relative"),
+        ("pytest.importorskip('gc')", "import.not_allowed"),
+        ("pytest.importorskip(modname='subprocess')", "import.not_allowed"),
+        ("pytest.importorskip('g' + 'c')", "import.not_allowed"),
     ],
 )
 def test_other_imports_are_refused_with_their_place(text: str, rule: str) -> None:

@@ -54,6 +54,12 @@ def test_error_has_its_pointer(change: dict[str, object], rule: str, pointer: st
     assert finding.suggestion
 
 
+def test_error_shows_what_is_there_and_what_may_be() -> None:
+    [finding] = check_manifest({**FULL, "platform": "open-meteo"})
+    assert "'open-meteo' is not small letters" in finding.message
+    assert (finding.suggestion or "").endswith('For example: "platform": "open_meteo"')
+
+
 @pytest.mark.parametrize("field", MANIFEST)
 def test_required_field_is_missed(field: str) -> None:
     manifest = {key: value for key, value in MANIFEST.items() if key != field}

@@ -101,19 +101,40 @@ def test_circles_come_to_an_end(text: str) -> None:
         ("def test_a(): ...\ndef test_a(): ...", "tests.duplicate", 2),
         ("class TestA:\n    def test_a(self): ...\n    def test_a(self): ...", "tests.duplicate", 3),
         ("class TestA:\n    def __init__(self): ...", "tests.not_collectable", 2),
+        ("class A(unittest.TestCase):\n    async def test_a(self): ...", "tests.never_runs", 2),
+        ("def test_a():\n    yield", "tests.never_runs", 1),
+        ("async def test_a():\n    for x in y:\n        yield x", "tests.never_runs", 1),
+        ("class TestA:\n    def test_a(self):\n        yield from ()", "tests.never_runs", 2),
         ("pytest_plugins = ['x']", "tests.hook", 1),
         ("def pytest_runtest_call(item): ...", "tests.hook", 1),
     ],
 )
 def test_remark_has_its_rule_and_place(text: str, rule: str, line: int) -> None:
-    [finding] = check_tests("test_it.py", text, ast.parse(text))
+    [finding] = check_tests("test_it.py", text, {"test_it.py": ast.parse(text)})
     assert (finding.rule, finding.file, finding.line) == (rule, "test_it.py", line)
     assert finding.suggestion
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class A(unittest.IsolatedAsyncioTestCase):\n    async def test_a(self): ...",
+        "class A(Base):\n    async def test_a(self): ...",
+        "class TestA:\n    async def test_a(self): ...",
+        "class Other:\n    def test_a(self):\n        yield",
+        "@pytest.fixture\ndef test_data():\n    yield 1",
+        "def test_a():\n    def numbers():\n        yield 1\n    assert list(numbers())",
+        "def test_a():\n    assert sum(x for x in y)",
+    ],
+)
+def test_tests_that_run_are_left_alone(text: str) -> None:
+    base = "class Base(unittest.IsolatedAsyncioTestCase): ..."
+    trees = {"test_it.py": ast.parse(f"from base import Base\n{text}"), "base.py": ast.parse(base)}
+    assert list(check_tests("test_it.py", text, trees)) == []
+
+
 def test_plugins_are_taken_out_by_an_edit() -> None:
-    [finding] = check_tests(
-        "t.py", "x = 1\npytest_plugins = [\n  'x']\n", ast.parse("x = 1\npytest_plugins = [\n  'x']\n")
-    )
+    text = "x = 1\npytest_plugins = [\n  'x']\n"
+    [finding] = check_tests("t.py", text, {"t.py": ast.parse(text)})
     assert finding.edit is not None
     assert (finding.edit.start_line, finding.edit.end_line, finding.edit.replacement) == (2, 3, "")

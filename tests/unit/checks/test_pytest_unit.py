@@ -139,6 +139,19 @@ def test_other_bad_ends_have_their_own_rules(line: Line, rule: str, status: str)
     assert statuses(tested) == [status, "passed"]
 
 
+def test_test_that_gave_a_coroutine_never_ran() -> None:
+    reason = "Skipped: async def function and no async plugin installed (see warnings)"
+    lines = (
+        collected(A, B),
+        started(A),
+        ended(A, "skipped", reason=reason),
+        started(B),
+        ended(B),
+    )
+    tested = judge(unit(body(*lines)))
+    assert (rules(tested), statuses(tested)) == (["tests.never_runs"], ["skipped", "passed"])
+
+
 def test_skipped_tests_give_their_reason() -> None:
     lines = (
         collected(A, B),

@@ -47,6 +47,7 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
         ),
         ("ModuleNotFoundError", "No module named 'yaml'", "module_missing", "no module 'yaml'", "use json"),
         ("ModuleNotFoundError", "No module named 'jsonn'", "module_missing", "'jsonn'", "'json', if that"),
+        ("ModuleNotFoundError", "No module named 'tkinter'", "module_missing", "'tkinter'", "has for it"),
         ("ModuleNotFoundError", "No module named 'os.pth'", "import_missing", "'os' is there", "Look up"),
         (
             "ModuleNotFoundError",
@@ -100,3 +101,8 @@ def test_missing_module_is_held_against_what_was_required() -> None:
     assert "it is in requires" in explain("ModuleNotFoundError", message, required=("numpy",))[1]
     assert "not in requires either" in explain("ModuleNotFoundError", message, required=("json",))[1]
     assert "requires" not in explain("ModuleNotFoundError", message)[1]
+
+
+def test_distribution_that_is_called_otherwise_is_known_as_required() -> None:
+    _, words, _ = explain("ModuleNotFoundError", "No module named 'yaml'", required=("PyYAML",))
+    assert "it is in requires" in words

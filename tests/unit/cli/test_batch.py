@@ -64,7 +64,7 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
         "summed  finished, 5 of 5 done",
         "       2 validated",
         "       2 failed",
-        "       1 error (1 malformed)",
+        "       1 error (1 of them lines that cannot be submitted)",
         "",
         "Rules",
         "       2 small.bad",
@@ -73,7 +73,7 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
         "       1 completed",
         "",
         "Lines that cannot be submitted",
-        "       1 malformed",
+        "       1 malformed: line 5",
     ]
     assert shown.err == ""
 

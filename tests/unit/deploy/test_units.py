@@ -65,6 +65,14 @@ def test_peers_and_memory_stay_visible_to_the_daemon() -> None:
     assert "ProcSubset" not in service
 
 
+def test_daemon_reaches_this_host_alone_until_the_drop_in_for_allowlists_is_installed() -> None:
+    service = read(SERVICE)["Service"]
+    # The families stay open: a drop-in can't tell which profiles list hosts, addresses are what is denied.
+    assert set(service["RestrictAddressFamilies"].split()) == {"AF_UNIX", "AF_INET", "AF_INET6"}
+    assert (service["IPAddressDeny"], service["IPAddressAllow"]) == ("any", "localhost")
+    assert dict(read(SYSTEMD / "egress.conf")["Service"]) == {"IPAddressAllow": "any"}
+
+
 def test_socket_is_where_client_and_daemon_look_for_it() -> None:
     from assayd.client import SYSTEM_SOCKET
 

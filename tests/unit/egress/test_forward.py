@@ -142,6 +142,21 @@ async def test_guest_that_does_not_hang_up_after_a_refusal_is_cut_off() -> None:
         ("GET /path HTTP/1.1\r\nHost: {host}\r\n\r\n", "target_invalid"),
         ("GET http://{host}/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", "host_mismatch"),
         ("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\nhi", "http_malformed"),
+        ("CONNECT http://{host} HTTP/1.1\r\nHost: {host}\r\n\r\n", "host_invalid"),
+        ("connect {host} HTTP/1.1\r\nHost: {host}\r\n\r\n", "target_invalid"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "target_invalid"),
+        ("GET ws://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n", "target_invalid"),
+        ("GET http://user:word@{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n", "target_invalid"),
+        ("GET http://{host}/ HTTP/1.0\r\n\r\n", "host_mismatch"),
+        ("GET http://{host}/ HTTP/1.1\r\nHost:\r\n\r\n", "host_mismatch"),
+        ("GET http://{host}/ HTTP/1.1\r\nHost: {host}, evil.test\r\n\r\n", "host_mismatch"),
+        ("GET http://{host}/ HTTP/1.1\r\nHost: user@{host}\r\n\r\n", "host_mismatch"),
+        ("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nX: a\rHost: evil.test\r\n\r\n", "http_malformed"),
+        ("GET http://{host}/\tx HTTP/1.1\r\nHost: {host}\r\n\r\n", "http_malformed"),
+        (
+            "POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: +3\r\n\r\nabc",
+            "http_malformed",
+        ),
     ],
 )
 async def test_request_that_two_readers_could_read_in_two_ways_reaches_no_host(
@@ -158,6 +173,31 @@ async def test_request_that_two_readers_could_read_in_two_ways_reaches_no_host(
     assert [(event.rule, event.allowed) for event in way.events(0)] == [(f"network.{rule}", False)]
 
 
+@pytest.mark.parametrize(
+    ("odd", "sent"),
+    [
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", ""),
+        ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n\r\n", ""),
+        ("Connection: host, content-length\r\nContent-Length: 0\r\n\r\n", "content-length: 0\r\n"),
+        ("Content-Length: 0, 0\r\n\r\n", "content-length: 0\r\n"),
+        ("Expect: something-else\r\n\r\n", ""),
+        ("X: a\r\n Host: evil.test\r\n\r\n", "x: a Host: evil.test\r\n"),
+    ],
+)
+async def test_odd_request_reaches_the_host_as_one_plain_request(odd: str, sent: str) -> None:
+    heads: list[bytes] = []
+    async with host(answering(OK, heads)) as port:
+        way = session(port)
+        async with served(way) as stream:
+            head = f"GET http://{HOST}:{port}/ HTTP/1.1\r\nHost: {HOST}:{port}\r\n"
+            stream.say(f"{head}{odd}GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n".encode())
+            await stream.until(lambda s: s.ended)
+
+    plain = f"GET / HTTP/1.1\r\nHost: {HOST}:{port}\r\n{sent}Connection: close\r\n\r\n"
+    assert heads == [plain.encode()]
+    assert [event.rule for event in way.events(0)] == ["network.listed", "network.not_listed"]
+
+
 async def test_body_of_chunks_is_passed_on_and_trailers_stay() -> None:
     received: list[bytes] = []
 
@@ -169,7 +209,7 @@ async def test_body_of_chunks_is_passed_on_and_trailers_stay() -> None:
         head = (
             get(port).replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
         )
-        stream.say(head + b"3\r\nabc\r\n")
+        stream.say(head + b"3;name=value\r\nabc\r\n")
         stream.say(b"0\r\nX-Trailer: 1\r\n\r\n")
         await stream.until(lambda s: s.heard.endswith(b"hi"))
 

@@ -59,7 +59,6 @@ def test_frame_while_a_unit_runs_is_a_fault(begun: GuestRunner) -> None:
 
 
 def test_bytes_that_are_no_frame_are_a_fault(runner: GuestRunner) -> None:
-    assert runner.process.stdin is not None
     runner.process.stdin.write(b"\xff" * 64)
 
     assert "frame over the cap" in fault_of(runner)
@@ -123,7 +122,6 @@ def test_frame_after_the_goodbye_is_a_fault(begun: GuestRunner, kind: str) -> No
 
 
 def test_end_of_input_ends_the_runner(begun: GuestRunner) -> None:
-    assert begun.process.stdin is not None
     begun.process.stdin.close()
 
     assert begun.process.wait(10) == 0
@@ -132,7 +130,6 @@ def test_end_of_input_ends_the_runner(begun: GuestRunner) -> None:
 def test_end_of_input_while_a_unit_runs_ends_the_unit_too(observing: GuestRunner) -> None:
     observing.start("call", call_of("import os\nprint(os.getpid())\nwhile True: pass"))
     pid = int(observing.until("output")[-1][1])
-    assert observing.process.stdin is not None
     observing.process.stdin.close()
 
     assert observing.process.wait(10) == 0

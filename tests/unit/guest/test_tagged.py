@@ -94,13 +94,18 @@ Point = namedtuple("Point", "x y")
         (Point(1, 2), {TAG: "tuple", "value": [1, 2]}, "a Point, shown as its base type tuple"),
         (bytearray(b"a"), {TAG: "bytes", "value": "YQ=="}, "a bytearray, shown as bytes"),
         (Fraction(1, 3), {TAG: "object", "value": "Fraction"}, "Fraction has no form here"),
-        (1 << 5000, {TAG: "object", "value": "int"}, "int has 5001 bits"),
     ],
 )
 def test_what_loses_something_is_noted(value: object, form: object, problem: str) -> None:
     rendered = render_tagged(value)
     assert (rendered.value, [note["problem"] for note in rendered.notes]) == (form, [problem])
     assert rendered.complete
+
+
+def test_number_of_too_many_digits_is_left_out_and_makes_the_value_incomplete() -> None:
+    rendered = render_tagged([1 << 5000])
+    assert (rendered.value, rendered.complete) == ([{TAG: "object", "value": "int"}], False)
+    assert [note["problem"] for note in rendered.notes] == ["int has 5001 bits"]
 
 
 class Zone(tzinfo):

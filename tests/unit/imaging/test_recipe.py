@@ -48,6 +48,8 @@ def test_digest_follows_both_files(tmp_path: Path) -> None:
         (GOOD + "colour = 1", "colour", "is not a key"),
         (GOOD + 'ca_bundle = "yes"', "ca_bundle", "must be true or false"),
         (GOOD + "description = 1", "description", "must be a string"),
+        (GOOD + "baseline_mb = 0", "baseline_mb", "a whole number above 0"),
+        (GOOD + "baseline_mb = true", "baseline_mb", "a whole number above 0"),
         (GOOD + 'links = ["a"]', "links", "must be a table of strings"),
         (GOOD + 'drop = ["/etc"]', "drop", "without a leading slash"),
         (GOOD + 'drop = ["usr/../etc"]', "drop", "'..'"),
@@ -90,5 +92,5 @@ def test_unknown_image_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_every_recipe_of_the_project_can_be_used() -> None:
-    names = [recipe.name for recipe in list_recipes(share("images"))]
-    assert "python" in names
+    baselines = {recipe.name: recipe.baseline_mb for recipe in list_recipes(share("images"))}
+    assert (baselines["python"], baselines["adapter"]) == (None, 64)

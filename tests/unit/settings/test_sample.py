@@ -46,6 +46,10 @@ def test_every_line_of_the_sample_can_be_switched_on(config: Config, monkeypatch
     assert {row.source.partition(":")[0] for row in rows} == {os.environ["ASSAYD_CONFIG"]}
 
 
+def test_tables_that_are_given_by_name_are_described() -> None:
+    assert "# Each is a table [repair.providers.NAME] with\n#   type: " in sample()
+
+
 def test_defaults_that_are_shown_are_the_defaults(config: Config) -> None:
     examples = {name for name, _, default, _ in documented() if default in {"unset", "by machine"}}
     shown = [line for line in sample().splitlines() if not line.endswith("# an example")]

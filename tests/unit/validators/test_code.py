@@ -158,6 +158,7 @@ def test_result_of_the_declared_type_passes() -> None:
         (record({"$py": "set", "value": [], "more": 1}, "int"), "result.type"),
         (record(3, complete=False), "result.cut"),
         (record(3, complete=None), "result.cut"),
+        (record({"$py": "object", "value": "int"}, "int", complete=False), "result.cut"),
         ({"status": "returned", "values": {}, "missing": ["result"]}, "result.missing"),
         ({"status": "returned", "values": {}, "missing": []}, PROTOCOL),
         ({"status": "returned", "values": {"a": {"value": 1, "value_type": "int"}}}, PROTOCOL),
@@ -171,6 +172,15 @@ def test_record_that_is_not_the_result_is_no_pass(found: object, rule: str) -> N
     judgement = judged(found)
     assert rules(judgement) == [rule]
     assert judgement.cases[0].status is not CaseStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("range", "list(…)"), ("coroutine", "asyncio.run"), ("method", "Call it"), ("Point", "plain values")],
+)
+def test_result_without_a_form_says_what_to_make_of_it(name: str, remedy: str) -> None:
+    [finding] = judged(record({"$py": "object", "value": name}, name)).stage_findings["result"]
+    assert (finding.rule, remedy in (finding.suggestion or "")) == ("result.type", True)
 
 
 def test_good_record_beside_a_bad_end_is_no_pass() -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.errors import RequestError
 from assayd.ports.validator import Validator
 from assayd.validators import all_validators
-from assayd.wire import read_submission
+from assayd.wire import PayloadCaps, read_submission
 
 
 class Payload(BaseModel):
@@ -18,6 +18,7 @@ class Payload(BaseModel):
     code: str
     sample_paths: tuple[str, ...] = Field((), max_length=3)
     steps: list[dict[str, str]] = Field(default_factory=list)
+    inputs: dict[str, object] = Field(default_factory=dict)
 
 
 VALIDATOR = cast("Validator", SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard"))
@@ -133,3 +134,42 @@ def test_a_file_over_the_cap_is_too_large() -> None:
     with pytest.raises(RequestError) as refused:
         read_submission(json.dumps(large).encode(), all_validators())
     assert (refused.value.code, refused.value.field) == ("too_large", "payload.files.adapter.py")
+
+
+@pytest.mark.parametrize(
+    ("part", "caps"),
+    [
+        ({"steps": [{}, {}]}, {"steps": 2}),
+        ({"sample_paths": ["/a", "/b"]}, {"sample_paths": 2}),
+        ({"inputs": {"n": "é"}}, {"inputs_bytes": len('{"n":"é"}'.encode())}),
+        ({"steps": [{"content": "é"}]}, {"source_bytes": 5}),
+    ],
+    ids=["steps", "paths", "inputs", "source"],
+)
+def test_parts_of_a_payload_may_be_as_large_as_their_caps_and_no_larger(
+    part: dict[str, object], caps: dict[str, int]
+) -> None:
+    text = body(payload={"code": "x = 1", **part})
+    assert read_submission(text, KINDS, caps=PayloadCaps(**caps)).payload
+
+    lower = {name: most - (4 if name == "source_bytes" else 1) for name, most in caps.items()}
+    with pytest.raises(RequestError) as refused:
+        read_submission(text.replace(b"x = 1", b""), KINDS, caps=PayloadCaps(**lower))
+
+    assert refused.value.code == "too_large"
+    assert str(refused.value.field).startswith(f"payload.{next(iter(part))}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"overrides": {"resources": {"timeut_s": 5}}}, "there is no such field (did you mean timeout_s?)"),
+        ({"polcy": "x"}, "there is no such field (did you mean policy?)"),
+        ({"payload": {"code": "x", "inpts": {}}}, "there is no such field (did you mean inputs?)"),
+        ({"payload": {"code": "x", "zzz": 1}}, "there is no such field"),
+    ],
+)
+def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(
+    changes: dict[str, object], message: str
+) -> None:
+    assert refusal(body(**changes)).message.partition(": ")[2] == message

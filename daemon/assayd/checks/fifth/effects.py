@@ -19,6 +19,9 @@ _CALCULATED = re.compile(r"\w+[*+/-].+|[0-9]+")
 _UNCOUNTABLE = re.compile(r"\.{2,}|…|[a-z]\*x\Z|xu\Z")
 _SPLIT = re.compile(r"(?<!\S)--(?!\S)")
 
+MOST_CELLS = 31
+"""How many cells one side of an effect may have; nobody counts more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
@@ -83,11 +86,15 @@ def read_effect(comment: str, cells: CellNames) -> Effect | None:
     if len(parts) != 2:
         return None
     takes, leaves = _side(parts[0], cells), _side(parts[1], cells)
-    return None if takes is None or leaves is None else Effect(takes=takes, leaves=leaves)
+    if takes is None or leaves is None or max(takes.most, leaves.most) > MOST_CELLS:
+        return None
+    return Effect(takes=takes, leaves=leaves)
 
 
 def describe(takes: int, leaves: int) -> str:
     """Write an effect of which only the numbers are known."""
+    if max(takes, leaves) > MOST_CELLS:
+        return "( … -- … )"
     before = _numbered("x", 1, takes)
     after = _numbered("x", takes + 1, leaves)
     return " ".join(["(", *before, "--", *after, ")"])

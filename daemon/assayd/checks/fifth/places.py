@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -31,11 +32,7 @@ class Teller:
         self._text = text
         self._rules = rules
         self._told: list[_Told] = []
-        self._lines = [0]
-        position = text.find("\n")
-        while position >= 0:
-            self._lines.append(position + 1)
-            position = text.find("\n", position + 1)
+        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def __call__(
         self,

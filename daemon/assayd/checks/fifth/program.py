@@ -301,14 +301,14 @@ def _word_of(
 ) -> Word:
     """Make the word that a definition is for those that use it."""
     effect = declared if declared is not None and declared.counted else None
-    known = found is not None and found.exact and found.agrees
+    known = found is not None and found.countable and found.agrees
     if effect is None and found is not None and known:
         effect = counts(found.takes, found.leaves)
     certain = known and found is not None and found.certain
     if walk is None or not (walk.parses or walk.flow.given or walk.flow.overwritten):
         return _user_word(name, effect, certain=certain)
     child = walk.child if made is None else None
-    if made is not None and made.exact:
+    if made is not None and made.countable:
         child = counts(made.takes, made.leaves)
     return Word(
         name=name,

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from assayd.checks.fifth.flow import Cell
 
+MOST_CELLS = 64
+"""How many cells are followed over a branch; no program that a person can read has as many."""
+
 
 class Snapshot(NamedTuple):
     """The state at one place. `borrowed` cells were taken from below what the walk has seen."""
@@ -69,7 +72,10 @@ class State:
         self.cells.clear()
 
     def snapshot(self) -> Snapshot:
-        """Give the state here."""
+        """Give the state here; one that is too deep is not followed further."""
+        if len(self.cells) + len(self.returns) > MOST_CELLS:
+            self.lose()
+            self.returns.clear()
         return Snapshot(
             cells=self.cells[:],
             returns=self.returns[:],

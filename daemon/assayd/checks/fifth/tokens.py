@@ -22,8 +22,6 @@ from assayd.checks.fifth.language import Language
 
 NAME_CHARS = 31
 
-_FOLD = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
 
 class Kind(IntEnum):
     """What a token is."""
@@ -63,7 +61,7 @@ Report = Callable[..., None]
 
 def fold(text: str) -> str:
     """Give the text with A to Z as a to z; every character keeps its place."""
-    return text.lower() if text.isascii() else text.translate(_FOLD)
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def scan(text: str, language: Language, report: Report) -> Iterator[Segment]:
@@ -78,6 +76,9 @@ def is_number(word: str) -> bool:
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+|\$[0-9a-f]+|#[0-9]+|%[01]+|0x[0-9a-f]+)").fullmatch
 
+_NOWHERE = 2**62
+_INDENT = 200
+"""How many blanks may stand before a definition for it to begin its line."""
 _CLOSED = frozenset({"closed", "ended"})
 _STRINGS = frozenset({"open", "opened", *_CLOSED})
 _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
@@ -98,7 +99,7 @@ def _pattern(
         | (?P<string>{_any(plain)}){end}[ ]?(?P<open>[^"\n]*)(?P<closed>")?
         | (?P<escaped>{_any(escaped)}){end}[ ]?(?P<opened>(?:[^"\\\n]|\\[^\n])*)(?P<ended>")?
         | (?P<near>\((?=[^\x00-\x20)])|\\(?=[^\x00-\x20])|(?:{_any((*plain, *escaped))})(?=[^\x00-\x20]))
-          (?P<glued>(?<=\()[^)\n]*[\x00-\x09\x0b-\x20][^)\n]*\)|(?<=\\)[^\n]*|(?<=")[^"\n]*")
+          (?P<glued>(?<=\()[^)\x00-\x20]{{1,200}}+[\x00-\x09\x0b-\x20][^)\n]{{0,200}}+\)|(?<=\\)[^\n]*|(?<=")[^"\n]*")
         | (?P<takes>{_any(taking)}){end}[\x00-\x09\x0b-\x20]*(?P<name>[^\x00-\x20]+)?
         | (?P<word>[^\x00-\x20]+)
         """,
@@ -122,6 +123,7 @@ class _Scanner:
         self._now = Segment()
         self._awaiting = False
         """Whether the next comment may be the stack comment of the definition that has just begun."""
+        self._shut = self._next_definition = 0
 
     def run(self) -> Iterator[Segment]:
         """Give the segments one by one, so that few tokens are alive at a time."""
@@ -221,8 +223,11 @@ class _Scanner:
 
     def _begins_line(self, match: re.Match[str]) -> bool:
         """Tell whether a `:` inside a definition begins another one, rather than being a word of it."""
-        line = self._folded.rfind("\n", 0, match.start()) + 1
-        return match["name"] != ";" and not self._folded[line : match.start()].strip()
+        end = match.start()
+        begin = max(0, end - _INDENT)
+        line = self._folded.rfind("\n", begin, end)
+        alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
+        return match["name"] != ";" and alone
 
     def _comment(self, match: re.Match[str], group: str) -> None:
         if match[group] is not None:
@@ -231,12 +236,22 @@ class _Scanner:
     def _open_comment(self, match: re.Match[str], group: str) -> int:
         """Report a comment that its line does not close, and pass over what was meant to be in it."""
         self._report("vocabulary.comment_open", match.start())
-        shut, after = self._folded.find(")", match.end()), _NEXT_DEFINITION.search(self._folded, match.end())
-        closed = shut >= 0 and (after is None or shut < after.start())
+        shut, after = self._places_from(match.end())
+        closed = shut < after
         if self._awaiting and group == "paren":
             start = match.start("paren")
             self._now.comments.append((self._text[start : shut if closed else match.end()], match.start()))
         return shut + 1 if closed else match.end()
+
+    def _places_from(self, start: int) -> tuple[int, int]:
+        """Give the places of the next `)` and of the next definition, each looked for once."""
+        if self._shut < start:
+            found = self._folded.find(")", start)
+            self._shut = found if found >= 0 else _NOWHERE
+        if self._next_definition < start:
+            begun = _NEXT_DEFINITION.search(self._folded, start)
+            self._next_definition = begun.start() if begun is not None else _NOWHERE
+        return self._shut, self._next_definition
 
     def _glued(self, match: re.Match[str]) -> None:
         """Report a blank that is missing behind the beginning of a comment or a string, and go on."""

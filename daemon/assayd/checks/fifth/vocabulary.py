@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import islice
 
 from assayd.checks.fifth.language import Pattern, Word
 from assayd.checks.fifth.program import Program, Unknown
@@ -21,6 +22,7 @@ from assayd.model.finding import Severity
 _MOST_GUESSED = 25
 """For how many unknown words the nearest real ones are looked for; that takes time."""
 _CLOSE = 0.72
+_MOST_PARAMETERS = 16
 _NO_HINT = "Define it first, or use words that exist."
 
 
@@ -102,7 +104,8 @@ def _named_parameters(program: Program, unknown: Unknown) -> str | None:
     if segment is None or segment.opener is None or segment.comments:
         return None
     line = program.tell.line_of(segment.opener.start)
-    first = [token for token in segment.tokens if program.tell.line_of(token.start) == line]
+    few = islice(segment.tokens, _MOST_PARAMETERS)
+    first = [token for token in few if program.tell.line_of(token.start) == line]
     if not first or unknown.token not in first or any(token.word in program.known for token in first):
         return None
     names = " ".join(token.word for token in first)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from assayd.checks.fifth.control import METHODS, Control
-from assayd.checks.fifth.effects import Effect
+from assayd.checks.fifth.effects import MOST_CELLS, Effect
 from assayd.checks.fifth.flow import NONES, Cell, Flow
 from assayd.checks.fifth.language import PROGRAM, Language, Word
 from assayd.checks.fifth.state import State
@@ -68,6 +68,14 @@ class Found:
     takes: int = 0
     leaves: int = 0
     agrees: bool = True
+
+    @property
+    def countable(self) -> bool:
+        """Tell whether it is an effect that those who use the definition can count on."""
+        return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
+
+
+_NOTHING = Found()
 
 
 class Walk:
@@ -306,13 +314,13 @@ class Walk:
         """Say what all ends of the definition have in common."""
         ends = self.control.leaving
         if not ends or self.control.broken or not all(state.exact for state, _ in ends):
-            return Found()
+            return _NOTHING
         first, where = ends[0]
         for state, token in ends[1:]:
             if state.height != first.height:
                 self._differ(first.height, state.height, where, token)
-                return Found()
-        borrowed = max(state.borrowed for state, _ in ends)
+                return _NOTHING
+        borrowed = max([state.borrowed for state, _ in ends])
         start = self.declared.takes.least if self.declared else 0
         return Found(
             exact=True,

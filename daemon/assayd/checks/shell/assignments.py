@@ -6,21 +6,38 @@ for PATH in /tmp; do      variable.protected
 IFS=,                     variable.ifs
 export "$name=1"          variable.dynamic_name
 x='a[$(ls)]'              arithmetic.hidden_command
+x=$(echo 'a[$(ls)]')      arithmetic.hidden_command
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
-from assayd.checks.shell.nodes import Node
+from assayd.checks.shell.nodes import Node, walk
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.variables import How, Setting
-from assayd.checks.shell.words import literal, values_of
+from assayd.checks.shell.words import arguments_of, literal, values_of
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>\[.*\]|\+?=.*|\[.*\]\+?=.*)?", re.DOTALL)
 _BEGINNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?=\[|\+?=)")
-HIDDEN = re.compile(r"\[[^\[\]]*(?:\$\(|`|\$\{[^}]*@P)")
-"""A subscript that runs a command when arithmetic, unset, test -v, printf -v or read look at it."""
+_SUBSCRIPT = re.compile(r"(?P<open>[A-Za-z0-9_]\[)|(?P<inner>\[)|(?P<close>\])|(?P<runs>\$\(|`|@P\})")
+
+
+def hides(text: str) -> bool:
+    """Tell whether a text has a subscript that runs a command when arithmetic, unset or read look at it."""
+    depth = 0
+    for found in _SUBSCRIPT.finditer(text):
+        match found.lastgroup:
+            case "open":
+                depth += 1
+            case "inner":
+                depth += depth > 0
+            case "close":
+                depth -= depth > 0
+            case _ if depth:
+                return True
+    return False
 
 
 def check_setting(script: Script, setting: Setting) -> None:
@@ -31,8 +48,24 @@ def check_setting(script: Script, setting: Setting) -> None:
         elements = setting.array.nodes("Elems")
         words += [value for value in (each.node("Value") for each in elements) if value is not None]
     for word in words:
-        for value in values_of(word, script.known):
+        for value in _values(script, setting, word):
             check_text(script, word, value)
+        for printed in _printed(word):
+            check_text(script, word, printed)
+
+
+def _values(script: Script, setting: Setting, word: Node) -> Sequence[str]:
+    if setting.how is How.LOOP:
+        return [value for one in arguments_of(word, script.known) for value in one.values]
+    return values_of(word, script.known)
+
+
+def _printed(word: Node) -> Iterator[str]:
+    """Give what echo and printf print inside a value: ``x=$(echo …)``."""
+    for call in (node for node in walk(word) if node.kind == "CallExpr"):
+        texts = [literal(argument) for argument in call.nodes("Args")]
+        if texts and texts[0] in {"echo", "printf"}:
+            yield from (text for text in texts if text is not None)
 
 
 def check_name(script: Script, word: Node, what: str, command: Node) -> None:
@@ -47,13 +80,13 @@ def check_name(script: Script, word: Node, what: str, command: Node) -> None:
         return
     name = found.group("name") if text is not None else found.group()
     _check_variable(script, word, name, How.BUILTIN, command)
-    if text is not None:
-        check_text(script, word, text)
+    for value in values_of(word, script.known):
+        check_text(script, word, value)
 
 
 def check_text(script: Script, node: Node, value: str) -> None:
     """Refuse a text that runs a command when arithmetic reads it as the name of a variable."""
-    if HIDDEN.search(value):
+    if hides(value):
         message = "This text runs a command when it is used as a number or as a variable's name."
         suggestion = "Run the command first and keep its output: n=$(…)."
         script.error(node, "arithmetic.hidden_command", message, suggestion)

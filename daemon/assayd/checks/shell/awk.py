@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.options import Parsed
@@ -168,14 +169,28 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _assigned(tokens: Sequence[_Token]) -> dict[str, str]:
-    """Give the variables that get one value in the whole program, and that a string literal."""
+    """Give the variables that get one value in the whole program, and that one a text: ``f = "tmp/" $1``."""
     found: dict[str, set[str]] = {}
-    for name, sign, value, end in zip(tokens, tokens[1:], tokens[2:], [*tokens[3:], None], strict=False):
+    for index, (name, sign) in enumerate(pairwise(tokens)):
         if name.kind is _Kind.NAME and sign.text.endswith("=") and sign.text not in {"==", "!=", "<=", ">="}:
-            plain = sign.text == "=" and value.kind is _Kind.STRING and "\\" not in value.text
-            ends = end is None or end.kind is _Kind.END or end.text == "}"
-            found.setdefault(name.text, set()).add(value.text[1:-1] if plain and ends else ANY)
+            value = _joined(tokens[index + 2 :]) if sign.text == "=" else ANY
+            found.setdefault(name.text, set()).add(value)
     return {name: values.pop() for name, values in found.items() if len(values) == 1}
+
+
+def _joined(tokens: Sequence[_Token]) -> str:
+    """Give the value of an assignment as far as it is strings and fields, one after the other."""
+    found = ""
+    for token in tokens:
+        if token.kind is _Kind.END or token.text == "}":
+            break
+        if token.kind is _Kind.STRING:
+            found += re.sub(r"\\(.)", _escaped, token.text[1:-1], flags=re.DOTALL)
+        elif token.kind in {_Kind.NAME, _Kind.NUMBER} or token.text == "$":
+            found += ANY
+        else:
+            return ANY
+    return found
 
 
 def _tokens(program: str) -> Iterator[_Token]:

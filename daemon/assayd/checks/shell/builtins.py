@@ -7,6 +7,7 @@ mapfile -C run lines          builtin.option
 set -k                        builtin.option
 shopt -s expand_aliases       builtin.option
 command -p cat f              builtin.option
+set -- 'a[$(ls)]'             arithmetic.hidden_command
 cd /etc                       path.outside
 """
 
@@ -20,7 +21,8 @@ from assayd.checks.shell.options import Parsed, Syntax, Text, parse
 from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
-from assayd.checks.shell.words import ANY, arguments_of, literal
+from assayd.checks.shell.variables import Known
+from assayd.checks.shell.words import arguments_of
 
 _DECLARING = frozenset(("declare", "typeset", "local", "export", "readonly"))
 _REFERRING = frozenset(("declare", "typeset", "local"))
@@ -40,6 +42,7 @@ _SYNTAX: Mapping[str, Syntax] = {
     "unset": Syntax(short="fvn", ordered=True),
     "wait": Syntax(short="fnp:", ordered=True),
 }
+_NOTHING = Known([])
 _SHOPT = frozenset(
     [
         "dotglob",
@@ -90,12 +93,27 @@ def check_builtin(script: Script, call: Invocation) -> None:
                 if folder.value != "-":
                     judge_path(script, folder.node, folder.value, Use.ENTERS, "cd")
         case "let" | "test" | "[":
-            for argument in arguments:
-                check_text(script, argument.node, argument.value)
+            check_texts(script, arguments)
         case _:
             _check_options(script, call.name, parsed)
+    if call.name == "set" or parsed.given("-v"):
+        check_texts(script, arguments)
     for word in names_set(call):
         check_name(script, word, call.name, call.call)
+
+
+def check_given(script: Script, call: Invocation) -> None:
+    """Judge what a function is given: its arguments are variables inside."""
+    for word in call.arguments:
+        for one in arguments_of(word, script.known):
+            for value in one.values:
+                check_text(script, one.node, value)
+
+
+def check_texts(script: Script, arguments: Sequence[Text]) -> None:
+    """Judge arguments that become the value of a variable, or are read as one's name."""
+    for argument in arguments:
+        check_text(script, argument.node, argument.value)
 
 
 _REFUSED = {
@@ -130,7 +148,11 @@ def _names(call: Invocation) -> Iterator[Text]:
     syntax = _SYNTAX.get(call.name)
     if syntax is None:
         return
-    arguments = [Text(value=literal(word) or ANY, node=word) for word in call.arguments]
+    arguments = [
+        Text(value=one.values[0], node=word)
+        for word in call.arguments
+        for one in arguments_of(word, _NOTHING)
+    ]
     parsed = parse(syntax, arguments)
     match call.name:
         case "read":

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from assayd.checks.caps import FINDINGS
 from assayd.checks.shell import source
-from assayd.checks.shell.assignments import check_name, check_setting
-from assayd.checks.shell.builtins import check_nameref, names_set
+from assayd.checks.shell.assignments import check_setting
+from assayd.checks.shell.builtins import names_set
 from assayd.checks.shell.commands import check_background, check_function, check_invocation
+from assayd.checks.shell.declarations import check_called, check_declaration
 from assayd.checks.shell.expansions import check_expansion
 from assayd.checks.shell.hidden import check_hidden
 from assayd.checks.shell.nodes import Node
@@ -25,7 +26,7 @@ from assayd.checks.shell.rules import COMMAND_RULES
 from assayd.checks.shell.script import Script, functions_of
 from assayd.checks.shell.source import ShellSource
 from assayd.checks.shell.variables import Known, find_settings, set_by_builtin
-from assayd.checks.shell.words import arguments_of, literal
+from assayd.checks.shell.words import arguments_of
 from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 
@@ -80,6 +81,7 @@ def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: Ne
     script = _look(parsed, commands, network)
     for call in script.calls:
         check_invocation(script, call)
+        check_called(script, call)
     for setting in script.settings:
         check_setting(script, setting)
     for node in parsed.nodes:
@@ -120,32 +122,13 @@ def _check_node(script: Script, node: Node) -> None:
         case "FuncDecl":
             check_function(script, node)
         case "DeclClause":
-            _check_declaration(script, node)
+            check_declaration(script, node)
         case "CoprocClause":
             check_background(script, node)
         case "" if node.fields.get("Background") or node.fields.get("Coprocess") or node.fields.get("Disown"):
             check_background(script, node)
         case _:
             check_expansion(script, node)
-
-
-def _check_declaration(script: Script, node: Node) -> None:
-    """Judge ``declare``, ``export`` and the like, which have a form of their own in the grammar."""
-    variant = node.node("Variant")
-    name = variant.text("Value") if variant is not None else ""
-    if name not in script.commands.builtins or name in script.commands.blocked:
-        message = f"The builtin {name} may not be used."
-        script.error(node, "builtin.not_allowed", message, "Assign the variable without it: x=1.")
-    for argument in node.nodes("Args"):
-        word = argument.node("Value")
-        if not argument.flag("Naked") or word is None:
-            continue
-        text = literal(word)
-        if text is not None and text.startswith(("-", "+")):
-            if "n" in text and name != "export":
-                check_nameref(script, word)
-        else:
-            check_name(script, word, name, node)
 
 
 def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:

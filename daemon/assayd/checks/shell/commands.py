@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from assayd.checks.shell.builtins import check_builtin
+from assayd.checks.shell.builtins import check_builtin, check_given
 from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.operands import check_tool
 from assayd.checks.shell.resolve import TOOLS, Form, Invocation
@@ -155,7 +155,8 @@ def check_invocation(script: Script, call: Invocation) -> None:
     written = script.written(call.word)
     if call.form is Form.DYNAMIC:
         message = f"Which command runs here is known only then: {written}."
-        suggestion = "Write the command's name in plain text; choose between commands with if or case."
+        suggestion = "Write the command's name in plain text; choose between commands with if or case, and "
+        suggestion += "test a flag with [[ $flag == true ]]."
         script.error(call.word, "command.dynamic", message, suggestion)
     elif call.form is Form.OBSCURED:
         message = f"The command's name is not written in one piece: {written}."
@@ -166,7 +167,7 @@ def check_invocation(script: Script, call: Invocation) -> None:
     elif call.prefixes[-1:] == ("builtin",):
         _check_builtin(script, call)
     elif call.name in script.functions and call.prefixes[-1:] != ("command",):
-        return
+        check_given(script, call)
     elif call.name in script.commands.blocked:
         message = f"The command {call.name} is blocked."
         script.error(call.word, "command.blocked", message, _advice(script, call.name))

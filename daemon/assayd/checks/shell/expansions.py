@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from assayd.checks.shell.assignments import HIDDEN, check_text
+from assayd.checks.shell.assignments import check_text, hides
 from assayd.checks.shell.nodes import Node, walk
 from assayd.checks.shell.script import Script
 from assayd.checks.shell.words import literal, values_of
@@ -36,6 +36,8 @@ def check_expansion(script: Script, node: Node) -> None:
 
 def _check_parameter(script: Script, node: Node) -> None:
     expansion = node.node("Exp")
+    for computed in filter(None, (node.node("Slice"), node.node("Index"))):
+        _check_arithmetic(script, computed)
     if expansion is not None and expansion.text("Op") == "@" and literal(expansion.node("Word")) == "P":
         message = "${…@P} runs the commands that the value holds."
         script.error(node, "expansion.prompt", message, 'Use the value itself: "$name".')
@@ -59,7 +61,7 @@ def _check_locale(script: Script, node: Node) -> None:
 def _check_arithmetic(script: Script, node: Node) -> None:
     """Look into quoted texts inside arithmetic: it expands them once more."""
     for inner in walk(node):
-        if inner.kind == "SglQuoted" or (inner.kind == "Lit" and HIDDEN.search(inner.text("Value"))):
+        if inner.kind == "SglQuoted" or (inner.kind == "Lit" and hides(inner.text("Value"))):
             check_text(script, node, inner.text("Value"))
         elif inner.kind == "Word":
             for value in values_of(inner, script.known):

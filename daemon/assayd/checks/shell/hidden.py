@@ -10,6 +10,7 @@ comparison. Found by running bash and the checks on the same random scripts.
     [[ x == @($(ls)) ]]         shell.ambiguous
     let 1>(ls)                  shell.ambiguous
     a=([\`ls\`]=1)              shell.ambiguous
+    let a[\$\(ls\)]             shell.ambiguous
     a=([1<(ls)]=1)              shell.ambiguous
 """
 
@@ -84,7 +85,8 @@ def _is_hidden(script: Script, node: Node, quotes: _Quotes) -> bool:
         case "SglQuoted":
             return quotes is not _Quotes.QUOTE and _IN_QUOTES.search(text) is not None
         case "Lit" if quotes is _Quotes.READ_TWICE:
-            return _SUBSTITUTES.search(text) is not None
+            # let and subscripts of lists lose their backslashes before they are read
+            return _SUBSTITUTES.search(text.replace("\\", "")) is not None
         case "Lit":
             return _EXPANDS.search(text) is not None
         case "ExtGlob":

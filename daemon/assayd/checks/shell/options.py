@@ -6,11 +6,14 @@ abbreviated, and ``--`` ends them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from assayd.checks.shell.nodes import Node
+
+_LETTER = re.compile(r"([^:;])(::?|;)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,8 @@ class Syntax:
     """Which options a command has.
 
     Args:
-        short: as for getopt: a letter, ``:`` when it takes a value, ``::`` when one may be glued to it.
+        short: as for getopt: a letter, ``:`` when it takes a value, ``::`` when one may be glued to it,
+            ``;`` when what follows is a long option.
         long: names, with ``=`` when it takes a value, ``=?`` when it may have one.
         ordered: whether the first operand ends the options.
     """
@@ -39,15 +43,9 @@ class Syntax:
 
     @cached_property
     def letters(self) -> dict[str, int]:
-        """Map each short option to 0 (no value), 1 (a value), 2 (perhaps one)."""
-        found: dict[str, int] = {}
-        letters = self.short
-        for index, letter in enumerate(letters):
-            if letter != ":":
-                found[letter] = len(letters[index + 1 : index + 3]) - len(
-                    letters[index + 1 : index + 3].lstrip(":")
-                )
-        return found
+        """Map each short option to 0 (no value), 1 (a value), 2 (perhaps one), -1 (a long option)."""
+        marks = {"": 0, ":": 1, "::": 2, ";": -1}
+        return {letter: marks[mark] for letter, mark in _LETTER.findall(self.short)}
 
     @cached_property
     def names(self) -> dict[str, int]:
@@ -124,7 +122,12 @@ def _short(syntax: Syntax, argument: Text, rest: list[Text], parsed: Parsed) -> 
             parsed.options.append(Option(name="-" + letter, node=argument.node))
         else:
             value = Text(value=glued, node=argument.node) if glued else None
-            if value is None and takes == 1 and rest:
+            if value is None and takes in {1, -1} and rest:
                 value = rest.pop()
+            if takes == -1:
+                _long(
+                    syntax, Text(value=f"--{value.value if value else ''}", node=argument.node), rest, parsed
+                )
+                return
             parsed.options.append(Option(name="-" + letter, node=argument.node, value=value))
             return

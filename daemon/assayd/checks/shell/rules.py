@@ -29,6 +29,11 @@ _ERRORS = (
     ("variable.protected", "A variable that scripts may not set", "Bad: PATH=tmp. Good: path=tmp."),
     ("variable.ifs", "IFS set for more than one read", "Bad: IFS=,. Good: IFS=, read -r a b."),
     ("variable.dynamic_name", "A variable whose name is known only then", 'Bad: read "$x". Good: read -r x.'),
+    (
+        "variable.read_twice",
+        "A list in quotes that a declaration expands once more",
+        "Bad: declare -a x='($(cat f))'. Good: x=($(cat f)).",
+    ),
     ("variable.nameref", "A variable that stands for another", "Bad: declare -n x=y. Good: declare -A map."),
     ("expansion.prompt", "An expansion that runs its value", "Bad: ${x@P}. Good: $x."),
     ("expansion.indirect", "An expansion of a variable named elsewhere", "Bad: ${!x}. Good: ${map[$x]}."),

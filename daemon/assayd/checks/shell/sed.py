@@ -36,7 +36,7 @@ _REST = {
     **dict.fromkeys("aic", _TEXT),
     **dict.fromkeys(":btTv", _LABEL),
     **dict.fromkeys("qQlL", _EXIT),
-    "e": _LINE,
+    **dict.fromkeys("e#", _LINE),
 }
 
 

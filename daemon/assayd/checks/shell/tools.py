@@ -177,7 +177,7 @@ TOOLS: Mapping[str, Tool] = {
 
 AWK = Tool(
     syntax=Syntax(
-        short="bcCd::D::e:E:F:gf:hi:Il:L::MnNo::Op::PrsStv:V",
+        short="bcCd::D::e:E:F:gf:hi:Il:L::MnNo::Op::PrsStv:VW;",
         long="assign= bignum characters-as-bytes copyright csv debug=? dump-variables=? exec= "
         "field-separator= file= gen-pot help include= lint=? lint-old load= no-optimize non-decimal-data "
         "optimize posix pretty-print=? profile=? re-interval sandbox source= trace traditional "

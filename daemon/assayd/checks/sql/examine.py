@@ -6,6 +6,7 @@ DROP TABLE sales                     sql.drop
 PRAGMA journal_mode = WAL            sql.pragma
 CREATE TRIGGER x AFTER INSERT ON …   sql.trigger
 SELECT * FROM t WHERE id = ?         sql.parameter
+CREATE TABLE … UNIQUE ON CONFLICT REPLACE    sql.replace
 SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments are no statements
 BEGIN; …; COMMIT                     nothing
 """
@@ -24,7 +25,7 @@ from assayd.checks.sql.judge import judge_tree
 from assayd.checks.sql.mending import mended, stray, written_for
 from assayd.checks.sql.read import SqlText, read_sql
 from assayd.checks.sql.statements import Statement
-from assayd.checks.sql.tokens import Kind
+from assayd.checks.sql.tokens import Kind, Token
 from assayd.model.finding import Finding
 from assayd.model.policy import SqlPolicy
 
@@ -104,6 +105,9 @@ def _not_understood(text: SqlText, statement: Statement, problem: tree.NotUnders
 
 def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
     """Judge one statement, by its words first; what they allow, by its tree. Raises: NotUnderstood."""
+    if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
+        place = statement.tokens.index(explained)
+        statement = replace(statement, tokens=statement.tokens[place:])
     if statement.verb not in _KNOWN:
         raise _unknown(statement)
     if (found := stray(statement)) is not None:
@@ -136,10 +140,13 @@ def _complaints(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
     elif statement.after("CREATE", "VIRTUAL") is not None:
         suggestion = "Use a plain table, and LIKE or GLOB to search in it."
         yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
-    elif verb == "ALTER" and not _adds(statement):
-        yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
+    elif verb == "CREATE" and (replacing := _replaced(statement)) is not None:
+        rule, message, _ = rules.REFUSED["REPLACE"]
+        yield rule, f"ON CONFLICT {message}.", replacing.start, "Write ON CONFLICT IGNORE, or leave it out."
+    elif verb == "ALTER":
+        yield from _complaints_of_alter(statement)
     elif verb == "PRAGMA" and (name := _refused_pragma(statement)) is not None:
-        hint = "Foreign keys are enforced without it. " if name == "foreign_keys" else ""
+        hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
         suggestion = f"{hint}Leave it out; allowed are {', '.join(sorted(rules.READ_PRAGMAS))}."
         yield "sql.pragma", f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
     for token in statement.tokens:
@@ -158,6 +165,33 @@ def _unknown(statement: Statement) -> tree.NotUnderstood:
     )
 
 
+def _complaints_of_alter(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+    """Judge by words what has no tree."""
+    if not _adds(statement):
+        start = statement.tokens[0].start
+        yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
+    elif (called := _calls(statement)) is not None:
+        message = f"{called.text[:40]}() reaches outside the database."
+        yield "sql.function", message, called.start, "Do without it."
+
+
+def _calls(statement: Statement) -> Token | None:
+    """Give the name of a function that reaches outside."""
+    names = (token for token in statement.tokens if token.kind in {Kind.WORD, Kind.NAME})
+    return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
+
+
+def _replaced(statement: Statement) -> Token | None:
+    """Give the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
+    tokens = statement.tokens
+    found = (
+        last
+        for on, conflict, last in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if on.says("ON") and conflict.says("CONFLICT") and last.says("REPLACE")
+    )
+    return next(found, None)
+
+
 def _adds(statement: Statement) -> bool:
     """Tell whether it is ``ALTER TABLE [schema.]name ADD …``."""
     tokens = statement.tokens
@@ -171,4 +205,12 @@ def _refused_pragma(statement: Statement) -> str | None:
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
     sets = any(token.says("=") for token in tokens)
+    if name == "foreign_keys" and (len(tokens) == place + 1 or _says_on(tokens[place + 1 :])):
+        return None
     return name if sets or name not in rules.READ_PRAGMAS else None
+
+
+def _says_on(tokens: Sequence[Token]) -> bool:
+    """Tell whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
+    words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
+    return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

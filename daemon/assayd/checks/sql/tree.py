@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assayd.checks.sql.columns import plain_create
 from assayd.checks.sql.statements import Statement
 from assayd.checks.sql.tokens import Kind, Token
 
@@ -50,6 +51,14 @@ _NODES = frozenset(
     }
 )  # fmt: skip
 """Kinds of nodes that a statement may consist of, beside operators and functions."""
+
+_ONLY_NAMES = frozenset(
+    {
+        "ANTI", "ANY", "ASOF", "DESCRIBE", "DIV", "FETCH", "GRANT", "ILIKE", "INTERVAL", "LATERAL", "LOCK",
+        "OVERLAPS", "QUALIFY", "REVOKE", "RLIKE", "SEMI", "TABLESAMPLE", "UNCACHE", "XOR",
+    }
+)  # fmt: skip
+"""Words with a meaning in other dialects, which are names like any other to SQLite."""
 
 
 class NotUnderstood(Exception):
@@ -173,19 +182,18 @@ def _neutral(token: Token) -> str:
     """
     if token.kind is Kind.NAME:
         return '"' + token.text[1:-1].replace('"', "_") + '"'
-    if token.kind is Kind.WORD and not token.text.isascii():
+    if token.kind is Kind.WORD and (token.text.upper() in _ONLY_NAMES or not token.text.isascii()):
         return f'"{token.text}"'
     return token.text
 
 
 def _plain(statement: Statement) -> Iterator[Token]:
-    """Leave out ``OR IGNORE`` of an UPDATE, and the table options behind the columns of a CREATE TABLE."""
+    """Leave out what no rule needs: ``OR IGNORE`` of an UPDATE, and much of a CREATE TABLE."""
     tokens = statement.tokens
     if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].says("OR"):
         yield tokens[0]
         yield from tokens[3:]
-        return
-    end = len(tokens)
-    while statement.verb == "CREATE" and tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
-        end -= 1
-    yield from tokens[:end]
+    elif statement.verb == "CREATE":
+        yield from plain_create(tokens)
+    else:
+        yield from tokens

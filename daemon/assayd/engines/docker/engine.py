@@ -93,6 +93,7 @@ class DockerEngine:
     async def info(self) -> EngineInfo:
         """Ask the engine who it is."""
         info, version = await self._calls(lambda client: (client.info(), client.version()))
+        host.refuse_others(version)
         self._host = host.host(info)
         return host.engine_info(info, version)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from assayd.engines.docker.api import Document
 from assayd.engines.docker.document import Host
+from assayd.errors import EngineError
 from assayd.ports.engine import EngineInfo
 
 Version = tuple[int, ...]
@@ -74,6 +75,17 @@ def host(info: Document) -> Host:
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
         swappiness=_cgroup_version(info) == 1,
     )
+
+
+def refuse_others(version: Document) -> None:
+    """Refuse an engine that serves this API and does not build the walls that it is asked for.
+
+    Raises: EngineError ``engine.unsupported``.
+    """
+    podman = dict(_components(version)).get("Podman Engine")
+    if podman is not None:
+        message = f"this is Podman {podman}, which does not build the walls that are asked for; use Docker"
+        raise EngineError("engine.unsupported", message)
 
 
 def missing_limits(info: Document) -> tuple[str, ...]:

@@ -22,25 +22,38 @@ _CODE = (
     FunctionType, BuiltinFunctionType, type, staticmethod, classmethod, property, partial, cached_property,
 )  # fmt: skip
 
+_ELSEWHERE = (("sys", "exc_info"), ("asyncio", "BaseEventLoop"), ("asyncio", "SelectorEventLoop"))
+"""What the framework judges by, or runs tests with, and does not have itself."""
+
 _Names = Mapping[str, object]
+_bases_of = type.__dict__["__bases__"].__get__
 
 
 class Seal:
-    """Remembers the code of packages as it is now."""
+    """Remembers the code of packages as it is now: their modules, their classes, what those inherit from."""
 
     def __init__(self, packages: Iterable[str]) -> None:
         tops = frozenset(packages)
         self._modules = {name: module for name, module in _modules() if name.partition(".")[0] in tops}
-        classes: dict[type, str] = {}
+        classes: dict[type, None] = {}
         self._held: list[tuple[_Names, str, object, str]] = []
         for name, module in self._modules.items():
             for key, value in _code_of(vars(module)):
                 self._held.append((vars(module), key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
-                    classes[value] = f"{value.__module__}.{value.__qualname__}"
-        for kind, name in classes.items():
-            self._held += [(vars(kind), key, value, f"{name}.{key}") for key, value in _code_of(vars(kind))]
-        self._keys = [(vars(kind), frozenset(vars(kind)), name) for kind, name in classes.items()]
+                    classes |= dict.fromkeys(value.__mro__)
+        for name, key in _ELSEWHERE:
+            if (elsewhere := sys.modules.get(name)) is not None:
+                value = vars(elsewhere)[key]
+                self._held.append((vars(elsewhere), key, value, f"{name}.{key}"))
+                if isinstance(value, type):
+                    classes |= dict.fromkeys(value.__mro__)
+        for kind in classes:
+            self._held += [
+                (vars(kind), key, value, f"{_name(kind)}.{key}") for key, value in _code_of(vars(kind))
+            ]
+        self._keys = [(vars(kind), frozenset(vars(kind)), _name(kind)) for kind in classes]
+        self._bases = [(kind, _bases_of(kind), _name(kind)) for kind in classes]
         self._held += [
             (vars(builtins), key, value, f"builtins.{key}")
             for key, value in vars(builtins).items()
@@ -53,12 +66,33 @@ class Seal:
             if names.get(key) is not value:
                 return name
         for names, keys, name in self._keys:
-            if len(names) != len(keys):
-                added = [key for key, _ in _code_of(names) if key not in keys]
-                if added:
-                    return f"{name}.{added[0]}"
+            if names.keys() != keys and (added := _that_count(names, keys)):
+                return f"{name}.{added[0]}"
+        for kind, bases, name in self._bases:
+            if _bases_of(kind) is not bases:
+                return f"{name}.__bases__"
         loaded = dict(_modules())
         return next((name for name, module in self._modules.items() if loaded.get(name) is not module), None)
+
+
+def shadowing(thing: object) -> Iterator[tuple[str, object]]:
+    """Give what an object has itself in the place of code of its class."""
+    kinds = type(thing).__mro__
+    for key, value in list(getattr(thing, "__dict__", {}).items()):
+        found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)
+        if isinstance(found, _CODE) and not isinstance(found, cached_property):
+            yield key, value
+
+
+def _that_count(names: _Names, keys: frozenset[str]) -> list[str]:
+    """Give the names that are new and stand for code, or that the interpreter itself looks for."""
+    code = dict(_code_of(names))
+    new = (key for key in names if key not in keys)
+    return [key for key in new if key in code or key.startswith("__")]
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _modules() -> Iterator[tuple[str, ModuleType]]:

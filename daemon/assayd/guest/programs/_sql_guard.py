@@ -30,6 +30,13 @@ _FUNCTIONS = frozenset(
     }
 )  # fmt: skip
 _TABLES = frozenset({"sqlite_dbpage"})
+_HARMLESS = {
+    # They are enforced anyway, and programs like to say so.
+    "foreign_keys": frozenset({"", "1", "on", "true", "yes"}),
+    # What full-text tables ask whenever they are opened.
+    "data_version": frozenset({""}),
+}
+"""PRAGMAs with the arguments that they may have, beside those that only look."""
 
 _LIMITS = (
     ("LENGTH", 16 * 2**20),
@@ -46,7 +53,7 @@ _SETTINGS = (
     "locking_mode = EXCLUSIVE",  # no shared memory file beside it
     "temp_store = MEMORY",
     "synchronous = OFF",  # a step that fails is thrown away as a whole
-    "trusted_schema = OFF",
+    "trusted_schema = ON",  # else triggers could not write to full-text tables; the guard judges functions
     "cell_size_check = ON",
     "mmap_size = 0",
 )
@@ -78,7 +85,7 @@ class Guard:
 
     def _allows(self, action: int, first: str, second: str) -> bool:
         if action == self._pragma:
-            return first in self._pragmas
+            return first in self._pragmas or second in _HARMLESS.get(first, ())
         if action == self._function:
             return second not in _FUNCTIONS
         return action in self._passed and first not in _TABLES

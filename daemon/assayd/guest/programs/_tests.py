@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .. import private
@@ -20,7 +20,7 @@ from ..builtins_safe import opaque
 from ..failures import Texts, clean, told
 from ..reporter import Record
 from ._modules import Submitted
-from ._seal import Seal
+from ._seal import Seal, shadowing
 
 private.isolate(globals())
 
@@ -35,6 +35,7 @@ _NEXT = {None: "setup", "setup": "call", "call": "teardown"}
 _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _FINE = frozenset({0, 5})
 """Exit codes of the framework: all is well; there were no tests."""
+_INTERNAL_ERROR = 3
 
 Tell = Callable[[Record], None]
 
@@ -68,6 +69,12 @@ class Telling:
         plugin.__dict__.update({hook.__name__: _handed_over(hook) for hook in hooks})
         return plugin
 
+    def broken_off(self, problem: BaseException) -> Record:
+        """Tell that the framework itself failed, and give the record that ends the lines."""
+        self._whole = False
+        self._tell("stopped", **told(problem, self._texts))
+        return self.record(_INTERNAL_ERROR)
+
     def record(self, exit_code: int) -> Record:
         """Give the record that ends the lines."""
         self._look("after the last test")
@@ -88,7 +95,7 @@ class Telling:
 
     def pytest_collection(self, session: Any) -> bool:
         """Import the file and collect its tests, in the place of the framework's search for files."""
-        self._watched = _Watched(session.config)
+        self._watched = _Watched(session)
         session.items = []
         try:
             module = import_module(self._test.name)
@@ -210,38 +217,62 @@ class _Running:
 class _Watched:
     """Everything that must not change while tests run."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, session: Any) -> None:
         self._seal = Seal(_SEALED)
-        self._config = config
-        self._registered = dict(_registered(config))
-        self._items: dict[str, tuple[Any, object]] = {}
+        self._session = session
+        self._registered = dict(_registered(session))
+        self._items: dict[str, tuple[Any, dict[str, object]]] = {}
 
     def hold(self, items: Mapping[str, Any]) -> None:
         """Remember what the tests are that were collected."""
-        self._items = {name: (item, getattr(item, "function", None)) for name, item in items.items()}
+        self._items = {name: (item, dict(_of_item(item, name))) for name, item in items.items()}
 
     def broken(self, test: str | None) -> str | None:
         """Name the first thing that has changed, of the framework or of this test."""
-        registered = dict(_registered(self._config))
-        for name in {**self._registered, **registered}:
-            if registered.get(name) is not self._registered.get(name):
-                return name
-        item, function = self._items.get(test or "", (None, None))
-        if item is not None and ("runtest" in vars(item) or getattr(item, "function", None) is not function):
-            return f"the function of {test}"
+        item, held = self._items.get(test or "", (None, {}))
+        for before, now in (
+            (self._registered, dict(_registered(self._session))),
+            (held, dict(_of_item(item, test)) if item is not None else {}),
+        ):
+            for name in {**before, **now}:
+                if now.get(name) is not before.get(name):
+                    return name
         return self._seal.broken()
 
 
-def _registered(config: Any) -> Iterator[tuple[str, object]]:
-    """Give every plugin, and every function that a hook calls, in its place."""
-    for name, plugin in config.pluginmanager.list_name_plugin():
+def _registered(session: Any) -> Iterator[tuple[str, object]]:
+    """Give what runs tests, every plugin, and every function that a hook calls, in its place."""
+    config = session.config
+    manager = config.pluginmanager
+    yield "the session's config", config
+    yield "the config's hooks", config.hook
+    yield "the plugin manager", manager
+    yield "the plugin manager's hooks", manager.hook
+    yield "how the plugin manager calls hooks", vars(manager).get("_inner_hookexec")
+    for thing in (session, config, manager):
+        for key, value in shadowing(thing):
+            yield f"{type(thing).__name__}.{key}", value
+    for name, plugin in manager.list_name_plugin():
         yield f"the plugin {name}", plugin
-    hooks = vars(config.pluginmanager.hook)
-    for name, caller in hooks.items():
+    for name, caller in vars(manager.hook).items():
         # The config has a proxy that remembers what it was asked for.
-        yield f"the hook {name}", vars(config.hook).get(name, caller) if name.startswith(_STEPS) else caller
+        proxied = vars(config.hook).get(name, caller) if name.startswith(_STEPS) else caller
+        yield f"the hook {name}", proxied
+        yield f"how the hook {name} is called", getattr(caller, "_hookexec", None)
         for place, implementation in enumerate(getattr(caller, "get_hookimpls", tuple)()):
             yield f"function {place} of {name}", implementation.function
+
+
+def _of_item(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
+    """Give what a test is run by: its function, and the nodes that it belongs to."""
+    own = getattr(item, "__dict__", {}).get("_obj")
+    yield f"the function of {name}", own.__func__ if type(own) is MethodType else own
+    for node in item.listchain():
+        what = f"{type(node).__name__} of {name}"
+        yield f"the session of {what}", node.session
+        yield f"the config of {what}", node.config
+        for key, value in shadowing(node):
+            yield f"{key} of {what}", value
 
 
 def _items(session: Any, path: str, module: object) -> Iterator[Any]:

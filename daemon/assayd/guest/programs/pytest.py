@@ -46,8 +46,11 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     offered = Offer(modules, one)
     context.policy.refuse_to_leave()
     modules.offer(context.policy, offered.compile)
-    code = framework.main([*_options(os.getcwd()), one.path], plugins=[telling.plugin()])
-    return telling.record(int(code))
+    try:
+        code = int(framework.main([*_options(os.getcwd()), one.path], plugins=[telling.plugin()]))
+    except BaseException as problem:  # noqa: BLE001 - guest code ran, and may have taken the framework apart
+        return telling.broken_off(problem)
+    return telling.record(code)
 
 
 class Offer:

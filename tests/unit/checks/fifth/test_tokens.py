@@ -128,3 +128,39 @@ def test_no_text_makes_the_checks_raise(text: str) -> None:
         places = [(f.line or 0, f.column or 0) for f in findings]
         assert places == sorted(places)
         assert all(1 <= (f.line or 0) <= text.count("\n") + 1 for f in findings)
+
+
+_HOSTILE = {
+    "comments that are never closed": "( a\n" * 20_000,
+    "comments that hang on their brackets": "(a " * 20_000,
+    "one such comment, very long": "(" + "a " * 20_000,
+    "colons on one line": ": a " + ": " * 20_000,
+    "strings that hang on their words": 's"a ' * 20_000,
+    "unknown words in one definition": ": a " + " ".join(f"zz{n}" for n in range(5_000)) + " ;",
+    "branches over a deep stack": ": a ( -- ) " + "1 " * 5_000 + "dup if " * 5_000 + "then " * 5_000 + ";",
+    "loops in loops": ": a ( -- ) " + "10 0 do " * 5_000 + "loop " * 5_000 + ";",
+    "a stack comment of thousands": ": a ( " + "x " * 5_000 + "-- ) ; " + "a " * 5_000,
+    "a definition that leaves thousands": ": a ( -- ) " + "1 " * 5_000 + "; " + "a " * 5_000,
+    "a definition that takes thousands": ": a " + "drop " * 5_000 + "; " + "a " * 5_000,
+    "one long name": ": " + "a" * 100_000 + " ( -- ) ;",
+    "definitions": "".join(f": w{n} ( -- ) ;\n" for n in range(3_000)),
+}
+
+
+@pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE)
+def test_hostile_text_is_read_to_its_end(text: str) -> None:
+    """Nothing that is done for one word may grow with the text: then these would take minutes."""
+    found = analyse(text).findings
+    assert all(f.line is not None for findings in found.values() for f in findings)
+
+
+def test_comment_that_hangs_on_its_bracket_is_told_up_to_its_end(check: Check) -> None:
+    [finding] = check(": f (n -- n ) 1+ ;\n")
+    assert finding.rule == "required.word_spacing"
+    assert finding.edit is not None
+    assert check(finding.edit.replacement + "\n") == []
+
+
+def test_effect_beyond_counting_says_nothing(check: Check) -> None:
+    names = " ".join(f"n{n}" for n in range(40))
+    assert check(f": f ( {names} -- ) 2drop ;\n") == []

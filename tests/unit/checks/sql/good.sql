@@ -36,3 +36,17 @@ BEGIN; UPDATE t SET a = 1 WHERE id = 1; COMMIT;
 BEGIN IMMEDIATE; SAVEPOINT s; ROLLBACK TO s; RELEASE s; END TRANSACTION
 PRAGMA table_info(sales)
 PRAGMA main.index_list('sales'); PRAGMA foreign_key_check; PRAGMA integrity_check
+PRAGMA foreign_keys = ON; PRAGMA foreign_keys; PRAGMA foreign_keys(1)
+EXPLAIN QUERY PLAN SELECT a FROM t WHERE b = 1; EXPLAIN UPDATE t SET a = 1 WHERE b = 2
+CREATE TABLE IF NOT EXISTS t (a UNSIGNED BIG INT NOT NULL, b NATIVE CHARACTER(70), c LONG VARCHAR DEFAULT 'x', "d e" ANY, f, 'g' TEXT)
+CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, a INT, b GENERATED ALWAYS AS (a + 1) VIRTUAL, c AS (a * 2) STORED)
+CREATE TABLE IF NOT EXISTS t (a INTEGER PRIMARY KEY ON CONFLICT IGNORE, b TEXT NOT NULL ON CONFLICT FAIL UNIQUE ON CONFLICT ABORT, UNIQUE (a, b) ON CONFLICT ROLLBACK)
+CREATE TABLE IF NOT EXISTS t (a INTEGER, CONSTRAINT pk PRIMARY KEY (a AUTOINCREMENT), CHECK (a IN (1, 2) AND length(a) < 5))
+SELECT lateral, fetch, q.any, "any" AS grant FROM qualify AS q WHERE interval > 1 AND div = 2 ORDER BY lock
+SELECT * FROM pragma_table_info('sales')
+SELECT lag(amount, 1, 0) OVER w AS before, ntile(4) OVER w FROM sales WINDOW w AS (PARTITION BY region ORDER BY at), v AS (w)
+SELECT j.key, j.value ->> '$.a', json_group_object(a, b) FROM t, json_tree(t.x, '$.a') AS j WHERE (a, b) IN (VALUES (1, 2))
+UPDATE t SET a = s.x FROM (SELECT id, max(y) AS x FROM u GROUP BY id) AS s WHERE s.id = t.id RETURNING t.id
+DELETE FROM t WHERE a IS NOT DISTINCT FROM b AND c NOT GLOB 'x*' RETURNING *
+WITH a AS MATERIALIZED (SELECT 1 AS x), b (y) AS (VALUES (1), (2)) SELECT a.x, y FROM a, b ORDER BY y NULLS LAST
+INSERT INTO t AS x (a, n) VALUES (1, 1) ON CONFLICT (a) WHERE n > 0 DO UPDATE SET n = x.n + excluded.n

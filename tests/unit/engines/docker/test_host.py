@@ -1,6 +1,7 @@
 import pytest
 
 from assayd.engines.docker import host
+from assayd.errors import EngineError
 
 GOOD: dict[str, object] = {
     "ServerVersion": "20.10.24",
@@ -53,3 +54,13 @@ def test_other_runtime_is_not_judged_by_the_holes_of_runc() -> None:
 @pytest.mark.parametrize(("version", "swappiness"), [("1", True), ("2", False)])
 def test_swappiness_exists_in_the_first_cgroup_version_only(version: str, swappiness: bool) -> None:
     assert host.host({**GOOD, "CgroupVersion": version}).swappiness is swappiness
+
+
+def test_podman_is_refused_by_its_name() -> None:
+    with pytest.raises(EngineError, match=r"this is Podman 4\.3\.1") as caught:
+        host.refuse_others({"Components": [{"Name": "Podman Engine", "Version": "4.3.1"}]})
+    assert (caught.value.code, caught.value.retryable) == ("engine.unsupported", False)
+
+
+def test_docker_is_not_refused() -> None:
+    host.refuse_others({"Components": [{"Name": "Engine", "Version": "20.10.24"}, {"Name": "runc"}]})

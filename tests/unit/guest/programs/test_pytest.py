@@ -297,7 +297,64 @@ def test_what_was_told_before_a_kill_is_there_after_it(start: Callable[..., Seen
         (
             "import pytest\n@pytest.fixture(autouse=True)\ndef f(request): request.node.runtest = print\n"
             "def test_a(): assert 0\n",
-            "the function of test_it.py::test_a",
+            "runtest of Function of test_it.py::test_a",
+        ),
+        (
+            "import pytest\nclass No:\n    def __call__(self): return False\n"
+            "pytest.ExceptionInfo.__bool__ = No()\ndef test_a(): assert 0\n",
+            "_pytest._code.code.ExceptionInfo.__bool__",
+        ),
+        (
+            "import pytest\ndel pytest.ExceptionInfo.__annotations__\n"
+            "pytest.ExceptionInfo.__bool__ = lambda self: False\ndef test_a(): assert 0\n",
+            "_pytest._code.code.ExceptionInfo.__bool__",
+        ),
+        (
+            "import pytest\npytest.ExceptionInfo.__mro__[1].__bool__ = lambda self: False\n"
+            "def test_a(): assert 0\n",
+            "typing.Generic.__bool__",
+        ),
+        (
+            "import pytest\nclass Base(pytest.Function.__mro__[1]): pass\n"
+            "pytest.Function.__bases__ = (Base, *pytest.Function.__bases__[1:])\ndef test_a(): pass\n",
+            "_pytest.python.Function.__bases__",
+        ),
+        (
+            "import pytest, sys\nsys.exc_info = lambda: (pytest.skip.Exception,) * 3\ndef test_a(): pass\n",
+            "sys.exc_info",
+        ),
+        (
+            "import asyncio\nasyncio.BaseEventLoop.run_until_complete = print\ndef test_a(): pass\n",
+            "asyncio.base_events.BaseEventLoop.run_until_complete",
+        ),
+        (
+            "def test_a(request):\n    real = request.session.gethookproxy\n"
+            "    request.session.gethookproxy = lambda path: real(path)\ndef test_b(): pass\n",
+            "Session.gethookproxy",
+        ),
+        (
+            "def test_a(request): request.config.hook.pytest_runtest_call._hookexec = lambda *a: []\n"
+            "def test_b(): pass\n",
+            "how the hook pytest_runtest_call is called",
+        ),
+        (
+            "def test_a(request): request.config.pluginmanager._inner_hookexec = lambda *a: []\n"
+            "def test_b(): pass\n",
+            "how the plugin manager calls hooks",
+        ),
+        (
+            "class Other:\n    def __init__(self, real): self.real = real\n"
+            "    def __getattr__(self, name): return getattr(self.real, name)\n"
+            "def test_a(request): request.session.items[1].session = Other(request.session)\n"
+            "def test_b(): pass\n",
+            "the session of Function of test_it.py::test_b",
+        ),
+        (
+            "class Fake:\n    def __init__(self, real): self.__func__ = real\n"
+            "    def __call__(self): pass\n"
+            "def test_a(request):\n    item = request.session.items[1]\n    item.obj = Fake(item.obj)\n"
+            "def test_b(): assert 0\n",
+            "the function of test_it.py::test_b",
         ),
         (
             "import pytest\n@pytest.fixture(autouse=True)\ndef f(request): request.node.obj = lambda: None\n"
@@ -322,6 +379,12 @@ def test_what_was_told_before_a_kill_is_there_after_it(start: Callable[..., Seen
 def test_exchange_of_what_tests_are_judged_by_is_noted(run: Run, test: str, note: str) -> None:
     told = run(test)
     assert any(text.startswith(note) for text in told.notes), told.lines
+    assert (told.record["status"], told.exit_code) == ("failed", 1)
+
+
+def test_framework_that_fails_itself_is_told_of(run: Run) -> None:
+    told = run("def test_a(request): request.config.stash._storage.clear()\n")
+    assert [str(line["error_type"]) for line in told.of("stopped")][-1:] == ["KeyError"]
     assert (told.record["status"], told.exit_code) == ("failed", 1)
 
 

@@ -145,6 +145,8 @@ def test_failing_statement_is_told_with_its_place(
         ("ALTER TABLE t DROP COLUMN at", "to use function: sqlite_drop_column"),
         ("PRAGMA writable_schema = 1", "PRAGMA writable_schema"),
         ("PRAGMA journal_mode = WAL", "PRAGMA journal_mode"),
+        ("PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys"),
+        ("SELECT * FROM pragma_journal_mode", "PRAGMA journal_mode"),
         ("SELECT * FROM pragma_database_list", "PRAGMA database_list"),
         ("SELECT load_extension('x.so')", "to use function: load_extension"),
         ("SELECT fts3_tokenizer('simple')", "to use function: fts3_tokenizer"),
@@ -174,6 +176,8 @@ def test_authorizer_refuses_what_static_rules_should_have_caught(
         "INSERT INTO t (name) VALUES ('a') ON CONFLICT (name) DO UPDATE SET at = 1",
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT sum(i) FROM n",
         "PRAGMA table_info(t)",
+        "PRAGMA foreign_keys = ON; PRAGMA foreign_keys",
+        "EXPLAIN QUERY PLAN SELECT * FROM t WHERE id = 1",
         "SELECT json_group_array(name), group_concat(at) FROM t",
         "BEGIN; DELETE FROM t WHERE id = 1; SAVEPOINT s; RELEASE s; COMMIT",
     ],
@@ -182,6 +186,29 @@ def test_authorizer_lets_pass_what_the_rules_allow(begun: GuestRunner, statement
     sql(begun, SCHEMA)
 
     assert sql(begun, statement).record["status"] == "returned"
+
+
+def test_full_text_tables_of_a_submitted_database_work_also_from_triggers(
+    begun: GuestRunner, tmp_path: Path
+) -> None:
+    given = database(
+        tmp_path / "given",
+        SCHEMA,
+        "CREATE VIRTUAL TABLE f USING fts5(name, content = 't', content_rowid = 'id')",
+        "CREATE TRIGGER a AFTER INSERT ON t BEGIN INSERT INTO f (rowid, name) VALUES (new.id, new.name); END",
+    )
+    begun.send("database", given)
+    seen = sql(begun, "INSERT INTO t (name) VALUES ('red car'), ('blue car'); SELECT rowid FROM f('blue')")
+
+    assert seen.output("stdout") == b"rowid\n2\n"
+
+
+def test_function_that_reaches_out_does_not_run_from_a_view_of_the_database(begun: GuestRunner) -> None:
+    sql(begun, f"{SCHEMA}; CREATE VIEW v AS SELECT load_extension('x.so') AS a", mode="schema")
+    seen = sql(begun, "SELECT * FROM v")
+
+    assert seen.record["status"] == "failed"
+    assert "load_extension" in str(seen.record["message"])
 
 
 def test_failing_unit_leaves_the_database_as_it_was(begun: GuestRunner) -> None:

@@ -1,0 +1,83 @@
+"""Adapter modules under a profile with an allowlist: their tests reach what is listed, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assayd.checks.module_samples import MANIFEST
+from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.run import RunResult
+from assayd.policies import load_policies
+from assayd.service import limits_of
+from assayd.share import share
+from assayd.validators.module import ModulePayload, validator
+from support.daemon_fixtures import needs_root
+
+from .conftest import AUTHORITY, LIMITS, LISTED, Guests
+
+pytestmark = needs_root
+
+ADAPTER = """
+import httpx
+from assayd_adapter import register_adapter
+
+
+@register_adapter
+class OpenMeteo:
+    def fetch_raw(self, url):
+        with httpx.Client(verify="ca.pem", timeout=20) as client:
+            return client.get(url).text
+
+    def transform(self, raw):
+        return {"path": raw}
+
+    def get_schema(self):
+        return {"type": "object"}
+"""
+TESTS = """
+from adapter import OpenMeteo
+
+
+def test_fetch():
+    adapter = OpenMeteo()
+    assert adapter.transform(adapter.fetch_raw("URL")) == {"path": "/now"}
+"""
+
+
+def policy() -> ExecutionPolicy:
+    return replace(load_policies([share("policies")]).get("integration_test"), network=LISTED)
+
+
+async def tried(guests: Guests, url: str) -> tuple[str, dict[str, str | None], RunResult]:
+    """Run a module whose one test asks for a URL; give verdict, suggestions by rule, and the run."""
+    files = {"adapter.py": ADAPTER, "test_adapter.py": TESTS.replace("URL", url)}
+    submitted = ModulePayload(manifest=MANIFEST, files={**files, "ca.pem": AUTHORITY["ca.pem"].decode()})
+    assert [f for stage in validator.stages for f in stage.check(submitted, policy())] == []
+    prepared = validator.prepare(submitted)
+    result = await guests.of(validator.plan(prepared, policy(), limits_of(policy(), LIMITS)))
+    ran = Ran(result=result, judgement=validator.judge(prepared, policy(), result))
+    stages = merge_stages((), validator.runtime_stages, ran)
+    found = {finding.rule: finding.suggestion for stage in stages for finding in stage.findings}
+    return decide_verdict(stages, ran).value, found, result
+
+
+async def test_module_whose_tests_ask_a_listed_host_is_validated(guests: Guests) -> None:
+    verdict, found, result = await tried(guests, "https://api.example.com/now")
+
+    assert (verdict, found) == ("validated", {})
+    contract, tests = result.units
+    assert contract.network == ()
+    assert [(event.host, event.allowed) for event in tests.network] == [("api.example.com", True)]
+
+
+async def test_module_whose_tests_ask_another_host_fails_with_the_rule(guests: Guests) -> None:
+    verdict, found, result = await tried(guests, "https://evil.example/now")
+
+    assert (verdict, "network.allowlist" in str(found) or "host" in str(found["policy.network"])) == (
+        "failed",
+        True,
+    )
+    assert [(event.host, event.rule) for event in result.units[1].network] == [
+        ("evil.example", "network.not_listed")
+    ]

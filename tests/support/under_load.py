@@ -1,0 +1,89 @@
+"""Writes docs/operating/under-load.md from what tests/day.py has measured; nothing in its tables is typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+HEAD = """\
+# Under load
+
+What the daemon did with long batches on one machine. `make day` measures it again, and writes this page.
+Seconds are those of that machine, which is small and may have been busy with other work; what has to hold
+everywhere is that nothing is lost, doubled, wrong or left behind.
+"""
+DAY = """
+## A day in a minute
+
+A batch of {items:,} lines of all kinds, {with_container} of which need a container; meanwhile the daemon is
+killed twice (`kill -9`), the container engine is restarted once, and somebody sends an attempt every second,
+each when the one before was answered ({attempts} in all).
+
+| | |
+| --- | --- |
+"""
+LINES = """
+## {items:,} lines
+
+Static rejections and validations of all kinds, {with_container} runs in containers, malformed lines in
+between; `assay batch run` with all its outputs. Most memory that either process has had resident so far:
+
+| lines done | daemon | client |
+| --- | --- | --- |
+"""
+
+
+def write_page(results: Path, page: Path) -> None:
+    """Write the page from the results that there are."""
+    parts = [HEAD]
+    for name, section in (("day", _day), ("lines", _lines)):
+        file = results / f"{name}.json"
+        if file.exists():
+            parts.append(section(json.loads(file.read_text())))
+    page.write_text("".join(parts))
+
+
+def _day(found: Mapping[str, Any]) -> str:
+    head = DAY.format(**found, attempts=found["interactive"]["count"])
+    return head + "".join(f"| {name} | {value} |\n" for name, value in _day_rows(found)) + _machine(found)
+
+
+def _day_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "took", f"{found['took_s']:g} s"
+    yield "verdicts of the batch", _counts(found["verdicts"])
+    yield "errors among them, by code", _counts(found["errors"])
+    yield "verdicts of the attempts beside it", _counts(found["interactive_verdicts"])
+    yield "runs that were lost and run again", str(found["run_again"])
+    yield "lost, doubled, wrong or left behind", str(found["problems"])
+    for outage in found["outages"]:
+        yield f"{outage['what']}, until it served again", f"{outage['took_s']:g} s"
+    calm, whole = found["interactive_without_outages"], found["interactive"]
+    for name, spread in (("all of them", whole), ("those that met no outage", calm)):
+        shown = f"{spread['p50_ms'] / 1000:.2f} s / {spread['p95_ms'] / 1000:.2f} s"
+        yield f"attempts beside it, p50 / p95, {name} ({spread['count']})", shown
+    yield "most memory of daemon / client", f"{found['daemon_peak_mb']:g} MB / {found['client_peak_mb']:g} MB"
+
+
+def _lines(found: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"| {seen['done']:,}{', results written' if 'results' in seen else ''} "
+        f"| {seen['daemon_peak_mb']:g} MB | {seen['client_peak_mb']:g} MB |\n"
+        for seen in found["memory"]
+    )
+    end = f"\nVerdicts: {_counts(found['verdicts'])}."
+    end += f" Lost, doubled, wrong or left behind: {found['problems']}.\n"
+    return LINES.format(**found) + rows + end + _machine(found)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _machine(found: Mapping[str, Any]) -> str:
+    machine = found["machine"]
+    return (
+        f"\nMeasured {found['measured_at']}: {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']:g} GiB, kernel {machine['kernel']}, Python {machine['python']}.\n"
+    )
