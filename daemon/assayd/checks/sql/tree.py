@@ -63,13 +63,25 @@ _ONLY_NAMES = frozenset(
 
 
 class NotUnderstood(Exception):
-    """A statement without a tree. `syntax` tells that it is broken; otherwise it is only unknown here."""
+    """A statement without a tree. `syntax` tells that it is broken; otherwise it is only unknown here.
 
-    def __init__(self, message: str, *, at: Token, syntax: bool = False, suggestion: str = "") -> None:
+    `instead` is what must stand for a token, where that is certain.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        at: Token,
+        syntax: bool = False,
+        suggestion: str = "",
+        instead: tuple[Token, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.at = at
         self.syntax = syntax
         self.suggestion = suggestion
+        self.instead = instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
