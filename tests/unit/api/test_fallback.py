@@ -36,6 +36,13 @@ REPAIR = Repair(
 )
 
 
+class Forgotten:
+    """As much of `ports.repairs.Attempts` as is needed: no submission is kept any more."""
+
+    async def submission(self, attempt_id: str) -> None:
+        return None
+
+
 class Store:
     """As much of `ports.repairs.RepairStore` as is needed."""
 
@@ -54,7 +61,13 @@ class Store:
 async def store(app) -> AsyncIterator[Store]:
     store = Store(REPAIR)
     means = Means(
-        attempts=None, repairs=store, analyst=None, kinds={}, providers={}, clock=SystemClock(), ids=Ulids()
+        attempts=Forgotten(),
+        repairs=store,
+        analyst=None,
+        kinds={},
+        providers={},
+        clock=SystemClock(),
+        ids=Ulids(),
     )
     app.state.repairs = DaemonRepairs(means, RepairLimits(), Metrics())
     yield store

@@ -26,6 +26,7 @@ def repair(outcome: str | None, *fixes: dict[str, object], **more: object) -> di
         "outcome": outcome,
         "state": "finished" if outcome else "running",
         "detail": None,
+        "fallback": None,
         "attempts": list(fixes),
         "started_at": "2026-05-04T12:00:00.000Z",
         "finished_at": "2026-05-04T12:00:02.000Z",
