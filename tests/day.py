@@ -282,6 +282,7 @@ def main() -> int:
     else:
         found, problems = long_batch((1000, 5000, 10_000), containers=50)
     found |= {"problems": len(problems), "measured_at": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
+    found["load_average"] = round(os.getloadavg()[1], 1)
     print(json.dumps(found, indent=1))
     print("\n".join(problems))
     RESULTS.mkdir(exist_ok=True)

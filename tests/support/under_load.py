@@ -83,7 +83,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _machine(found: Mapping[str, Any]) -> str:
     machine = found["machine"]
+    load = f"; load average {found['load_average']:g}, our own included" if "load_average" in found else ""
     return (
         f"\nMeasured {found['measured_at']}: {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory_gib']:g} GiB, kernel {machine['kernel']}, Python {machine['python']}.\n"
+        f"{machine['memory_gib']:g} GiB, kernel {machine['kernel']}, Python {machine['python']}{load}.\n"
     )
