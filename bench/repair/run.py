@@ -2,8 +2,9 @@
 
     python -m bench.repair.run [PROVIDER]...
 
-Without names: `rules`, and `scripted`, a program that replies with what is right. A model is measured by the
-name that it has in the settings of the daemon (`ASSAYD_REPAIR__PROVIDERS`, or the settings file).
+Without names: `rules`, and `scripted`, a program that replies with what is right. What other providers came
+to before stays in the results. A model is measured by the name that it has in the settings of the daemon
+(`ASSAYD_REPAIR__PROVIDERS`, or the settings file).
 
 A repair is *false* when its last attempt was validated and does something else than the text that is right:
 other results, output or files, with the inputs that it was repaired with or with others, which no provider
@@ -212,15 +213,18 @@ def main() -> None:
     began = datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
         found = measure(names, Path(folder))
-    document = {
-        **found,
+    run = {
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 2),
+        "load": os.getloadavg()[1],
         "assayd": assayd.__version__,
         "machine": machine(),
     }
+    path = RESULTS / "repair.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    document = {**before, **{name: {**told, "run": run} for name, told in found.items()}}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "repair.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
