@@ -15,7 +15,7 @@ ENGINE := deploy/dev/engine.sh
 WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images run serve test test-system soak day check bench requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair requirements deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ check: setup ## format, lint, types, import directions, unit tests; under a minu
 bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: under 4 minutes)
 	@$(WITH_ENGINE) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.chart
+
+bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
+	@$(WITH_ENGINE) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 

@@ -12,6 +12,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
+from assayd.ports.artifacts import Enclosing, nothing_enclosed
 from assayd.ports.clock import Clock
 from assayd.ports.validator import Validator
 from assayd.sandbox.outcome import unit_outcome
@@ -35,6 +36,7 @@ class Job:
     deadline: Deadline
     emit: Emit
     request_id: str | None = None
+    enclosing: Enclosing = nothing_enclosed
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def move(self, state: State) -> None:

@@ -56,7 +56,10 @@ class Metrics:
             "repair_fixes", "Fixes given, by place and verdict.", "kind", "provider", "number", "verdict"
         )
         self.repair_duration = self._histogram(
-            "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind"
+            "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind", "provider"
+        )
+        self.repair_fix_duration = self._histogram(
+            "repair_fix_duration_seconds", "Time from a failure to its fix.", "kind", "provider"
         )
 
     def _containers(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -83,6 +84,7 @@ async def conclude(
         words = await asyncio.to_thread(_words, job, report, ran)
     else:
         words = _words(job, report, ran)
+    words.files.update(await _enclosed(job, report.verdict))
     attempt = await _write(attempt, artifacts, words, ran)
     misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
     return Finished(
@@ -93,6 +95,17 @@ async def conclude(
         cases=report.cases or (),
         facts=words.facts,
     )
+
+
+async def _enclosed(job: Job, verdict: Verdict) -> Mapping[str, bytes]:
+    """Give what the bundle of an attempt that follows another has beside its own; that is a copy."""
+    if job.attempt.parent_id is None:
+        return {}
+    try:
+        return (await job.enclosing(job.attempt))(verdict)
+    except AssaydError as trouble:
+        log.error("bundle.not_enclosed", attempt_id=job.attempt.id, code=trouble.code)
+        return {}
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:

@@ -26,7 +26,7 @@ from assayd.model.report import Case, Verdict
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.observation import count_attempt, summary_line
-from assayd.ports.artifacts import superseded_by
+from assayd.ports.artifacts import Enclosing, nothing_enclosed, superseded_by
 from assayd.ports.checkpoint import Step
 from assayd.ports.store import Event, Query
 from assayd.ports.validator import Validator
@@ -79,6 +79,7 @@ class Scheduler:
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._stopping = False
         self.static_misses: Counter[tuple[str, str]] = Counter()
+        self.enclosing: Enclosing = nothing_enclosed
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -184,6 +185,7 @@ class Scheduler:
             deadline=Deadline(WAITING_S),
             emit=self._emitter(attempt.id),
             request_id=order.request_id,
+            enclosing=self.enclosing,
         )
         job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
         return job

@@ -81,3 +81,35 @@ def test_request_may_block_what_its_profile_lists(reaching: DaemonProcess) -> No
     assert {violation["rule"] for violation in violations} == {"network.blocked"}
     assert ("evil.example", 443) in {(violation["host"], violation["port"]) for violation in violations}
     assert attempt["execution"]["network_attempts"] == []
+
+
+PIPELINE = """
+description = "Pipelines that may ask one host for one thing."
+extends = "pipeline"
+
+[network]
+mode = "allowlist"
+ports = [80]
+
+[network.http."api.example.com"]
+methods = ["GET"]
+paths = ["/v1/"]
+"""
+
+
+def test_curl_of_a_pipeline_asks_through_the_relay_and_is_refused_there(
+    make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    (tmp_path / "fetching.toml").write_text(PIPELINE)
+    daemon = make_daemon(settings={"POLICY_FOLDERS": f'["{tmp_path}"]', "POOL__ENABLED": "false"})
+    daemon.start()
+    script = "curl -sS --fail -X POST -o data/x.json http://api.example.com/v1/items"
+    payload = {"steps": [{"name": "fetch", "type": "bash", "content": script}]}
+    with daemon.client() as client:
+        attempt = client.submit({"kind": "pipeline", "policy": "fetching", "payload": payload}, wait_s=60)
+
+    assert attempt["verdict"] == "failed"
+    (asked,) = attempt["execution"]["network_attempts"]
+    assert (asked["host"], asked["port"], asked["allowed"]) == ("api.example.com", 80, False)
+    (case,) = attempt["report"]["runtime_results"]["cases"]
+    assert "403" in case["stderr"]

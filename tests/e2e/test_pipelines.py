@@ -75,6 +75,28 @@ def test_failed_pipeline_is_repaired_by_a_changed_step_and_run_again_as_stored(c
     assert found["id"] == first["id"]
 
 
+def test_lines_of_a_batch_run_a_stored_pipeline_and_are_known_after_it_has_changed(
+    daemon: DaemonProcess, client: Client, tmp_path: Path
+) -> None:
+    first = client.submit(pipeline(step("bash", "echo one")), wait_s=60)
+    line = {"kind": "pipeline", "payload": {"pipeline_id": first["id"]}}
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(f"{json.dumps(line)}\n" * 2)
+    assert daemon.assay("batch", "run", lines, "--name", "stored").returncode == 0
+
+    other = pipeline(step("bash", "echo two"), pipeline_id=first["id"])
+    changed = client.submit(other, wait_s=60)
+    assert daemon.assay("batch", "resume", "stored", lines).returncode == 0
+    shown = client.pipeline(first["id"])
+    assert len(shown["attempts"]) == 4
+    assert [one["content"] for one in shown["steps"]] == ["echo two"]
+
+    replayed = daemon.assay("replay", shown["attempts"][-2]["attempt_id"])
+    assert replayed.returncode == 0, replayed.stdout
+    assert [one["content"] for one in client.pipeline(first["id"])["steps"]] == ["echo one"]
+    assert changed["verdict"] == "validated"
+
+
 def test_result_is_committed_once_and_refused_when_the_database_has_moved_on(
     daemon: DaemonProcess, client: Client, tmp_path: Path
 ) -> None:

@@ -29,6 +29,9 @@ class Fix(BaseModel):
     fix_reason: str = Field(description="The reason that was given.")
     passage: str = Field(description="Which text of the submission was replaced.")
     patched_code: str = Field(description="The new text.")
+    diff: str | None = Field(
+        description="What it changed, as a unified diff; null in lists, for a duplicate, and when it is gone."
+    )
     duplicate: bool = Field(description="It had been tried before, and was not run.")
     verdict: str | None = Field(description="The attempt's verdict.")
     cause: str | None = Field(description="How the attempt's run ended.")

@@ -66,7 +66,8 @@ async def list_repairs(
 @router.get("/repairs/{id}", responses=answers.REPAIR)
 async def get_repair(call: CallDep, repair_id: Id) -> Response:
     """Give one repair with its fixes."""
-    return json_response(repair_document(await call.repair(repair_id)))
+    repair = await call.repair(repair_id)
+    return json_response(repair_document(repair, await call.repairs.diffs(repair)))
 
 
 @router.post("/repairs/{id}/cancel", status_code=202, responses=answers.REPAIR_CANCELLED)

@@ -120,6 +120,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
     )
     repairs = _build_repairs(settings, basics, desk, providers)
     front.intake.wishes = repairs
+    scheduler.enclosing = repairs.enclosure
     await stack.enter_async_context(repairs.running())
     app = create_app(
         front.service,

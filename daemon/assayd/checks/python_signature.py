@@ -4,9 +4,9 @@ Only definitions at module level count (inside if, try, with and loops, too), an
 lambda, and another function's name, may be assigned to the name; of a decorated function or a computed
 value nothing is known beforehand, which is a warning. One bad line for each rule (for ``extract``):
 
-    def main(path): …                     signature.missing
+    def main(path): …                     signature.missing               edit, when it is the only function
     class extract: …                      signature.not_a_function
-    async def extract(path): …            signature.async
+    async def extract(path): …            signature.async                 edit, when nothing is awaited
     def extract(path): yield {}           signature.generator
     def extract(): …                      signature.no_parameter
     def extract(path, base): …            signature.too_many_parameters
@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assayd.checks.python_annotations import alternatives, module_aliases
 from assayd.checks.python_imports import finding_at
 from assayd.checks.python_source import PythonSource
+from assayd.checks.signature_edits import renamed, synchronous
 from assayd.model.finding import Finding, Rule, Severity
 
 RULES = (
@@ -95,6 +96,7 @@ def check_signature(source: PythonSource, expected: Expected) -> tuple[Finding, 
                 category="signature",
                 message=f"There is no function {expected.function}() at the top level.",
                 suggestion=f"Write: {expected.template}",
+                edit=renamed(source.tree, source.text, expected.function),
             )
             return (missing,)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
@@ -150,7 +152,8 @@ def _inner_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
 def _function(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) -> Iterator[Finding]:
     name = check.expected.function
     if isinstance(node, ast.AsyncFunctionDef):
-        yield check.error(node, "async", f"{name}() is asynchronous; it would return a coroutine.")
+        found = check.error(node, "async", f"{name}() is asynchronous; it would return a coroutine.")
+        yield replace(found, edit=synchronous(node, check.text))
     elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own_nodes(node)):
         yield check.error(node, "generator", f"{name}() is a generator; it would return no value.")
     elif not _returns(node):

@@ -65,7 +65,10 @@ def parse(text: str) -> PythonSource:
         return PythonSource(text=text, tree=None, findings=(refused,))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tree = _compiled(text)
+        try:
+            tree = _compiled(text)
+        except SyntaxError as error:
+            return PythonSource(text=text, tree=None, findings=(python_syntax.explain(error, text),))
     if isinstance(tree, Finding):
         return PythonSource(text=text, tree=None, findings=(tree,))
     noted = {(w.lineno, str(w.message)) for w in caught if issubclass(w.category, _COMPILER_WARNINGS)}
@@ -74,8 +77,13 @@ def parse(text: str) -> PythonSource:
 
 
 def compiles(text: str) -> bool:
-    """Tell whether a text is Python that could run."""
-    return parse(text).tree is not None
+    """Tell whether a text is Python that could run, and nothing of why not, which takes longer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _refuse(text) is None and isinstance(_compiled(text), ast.Module)
+        except SyntaxError:
+            return False
 
 
 _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
@@ -84,7 +92,7 @@ _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 def _compiled(text: str) -> ast.Module | Finding:
     """Give the tree of a text that the compiler accepts, or say why it does not.
 
-    Compiling finds what parsing lets pass, e.g. ``return`` at top level.
+    Compiling finds what parsing lets pass, e.g. ``return`` at top level. Raises: SyntaxError.
     """
     try:
         tree = ast.parse(text, FILENAME)
@@ -93,8 +101,6 @@ def _compiled(text: str) -> ast.Module | Finding:
         if not any(_is_code(statement) for statement in tree.body):
             return _finding("source.empty", "There is no code in the submission.")
         compile(text, FILENAME, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        return python_syntax.explain(error, text)
     except (RecursionError, MemoryError, OverflowError):
         return python_syntax.too_deep()
     except ValueError as error:

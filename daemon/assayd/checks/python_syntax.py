@@ -2,41 +2,57 @@ r"""Says what is wrong with a text that the compiler refuses, and what to do abo
 
 Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
 
-    x = "abc                          syntax.unterminated_string
+    x = "abc                          syntax.unterminated_string   edit: x = "abc"
     x = '''abc                        syntax.unterminated_string
-    x = (1, 2                         syntax.unclosed_bracket
-    x = (1, 2]                        syntax.mismatched_bracket
-    if x                              syntax.missing_colon          edit: if x:
-    print "x"                         syntax.print_statement        edit: print("x")
-    x = “abc”                         syntax.invalid_character      edit: x = "abc"
+    x = int(s                         syntax.unclosed_bracket      edit: x = int(s)
+    x = (1, 2]                        syntax.mismatched_bracket    edit: x = (1, 2)
+    if x                              syntax.missing_colon         edit: if x:
+    print "x"                         syntax.print_statement       edit: print("x")
+    except A, error:                  syntax.except_types          edit: except A as error:
+    x = “abc”                         syntax.invalid_character     edit: x = "abc"
     x = [1 2]                         syntax.missing_comma
     if x = 1: pass                    syntax.assignment
-    f"{a b}"                          syntax.f_string
+    f"{a["b"]}"                       syntax.f_string              edit: f"{a['b']}"
     "C:\Users"                        syntax.unicode_escape
     return 1 (at top level)           syntax.outside_function
-    ```python                         syntax.markdown_fence
+    ```python                         syntax.markdown_fence        edit: what stands between the fences
     (two spaces) x = 1                syntax.indentation
-    a tab under eight spaces          syntax.tabs
-    re.compile("\d")                  syntax.invalid_escape         (a warning)
+    a tab under eight spaces          syntax.tabs                  edit: spaces
+    re.compile("\d")                  syntax.invalid_escape        (a warning)
+    [(1, 2) (3, 4)], on two lines     syntax.suspicious            (a warning) edit: a comma between
 
-An edit is offered only when the whole text compiles with it.
+An edit is offered only when the whole text compiles with it, and nothing else would do: see `python_certain`.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assayd.checks.caps import shorten
+from assayd.checks.python_certain import (
+    Proposal,
+    add_colon,
+    call_print,
+    certain_edit,
+    close_bracket,
+    close_string,
+    comma_after_tuple,
+    drop_bracket,
+    each_line,
+    expand_tabs,
+    join_else_if,
+    match_bracket,
+    name_exceptions,
+    other_quotes,
+    plain_characters,
+    without_fences,
+)
 from assayd.checks.source_text import line_at, snippet
-from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.model.finding import Finding, Rule, Severity
 
 CATEGORY = "syntax"
-
-Repair = Callable[[SyntaxError, str], str | None]
-"""Gives a line's replacement, or None when it does not know one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +65,7 @@ class _Row:
     rule: str
     pattern: re.Pattern[str]
     suggestion: str
-    repair: Repair | None = None
+    proposals: tuple[Proposal, ...] = ()
 
 
 def explain(error: SyntaxError, text: str) -> Finding:
@@ -65,7 +81,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
         end_line=error.end_lineno if error.end_lineno and line and error.end_lineno >= line else line,
         snippet=snippet(text, line),
         suggestion=row.suggestion.format(*groups, line=line or 1),
-        edit=_certain_edit(row, error, text, line),
+        edit=certain_edit(error, text, row.proposals) if line else None,
     )
 
 
@@ -90,6 +106,7 @@ def remark(message: str, line: int, text: str) -> Finding:
         line=line,
         snippet=snippet(text, line),
         suggestion='Put an r before the string: r"…".' if escape else f"Look at line {line} again.",
+        edit=comma_after_tuple(text, line) if "missed a comma" in message else None,
     )
 
 
@@ -114,76 +131,16 @@ def _match(error: SyntaxError, text: str, line: int | None) -> tuple[_Row, tuple
     return (_INDENTATION if isinstance(error, IndentationError) else _INVALID), ()
 
 
-def _certain_edit(row: _Row, error: SyntaxError, text: str, line: int | None) -> Edit | None:
-    """Give the row's repair as an edit, when the whole text compiles with it."""
-    replaced = row.repair(error, line_at(text, line) or "") if row.repair and line else None
-    if replaced is None or line is None:
-        return None
-    lines = text.split("\n")
-    if not _compiles("\n".join((*lines[: line - 1], replaced, *lines[line:]))):
-        return None
-    return Edit(start_line=line, end_line=line, replacement=replaced)
+def _row(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _Row:
+    return _Row(
+        rule=f"syntax.{rule}", pattern=re.compile(pattern), suggestion=suggestion, proposals=proposals
+    )
 
 
-def _compiles(text: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            compile(text, "repaired.py", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
-            return False
-    return True
-
-
-def _add_colon(_: SyntaxError, line: str) -> str | None:
-    """``if x  # why`` -> ``if x:  # why``."""
-    code, comment = _split_comment(line)
-    return f"{code.rstrip()}:{code[len(code.rstrip()) :]}{comment}"
-
-
-def _call_print(_: SyntaxError, line: str) -> str | None:
-    """``print "x"`` -> ``print("x")``."""
-    code, comment = _split_comment(line)
-    found = re.fullmatch(r"(\s*)print\s+(\S.*?)(\s*)", code)
-    return f"{found[1]}print({found[2]}){found[3]}{comment}" if found else None
-
-
-_LOOKALIKES = str.maketrans(
-    {
-        "“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'", "‚": "'",
-        "–": "-", "—": "-", "−": "-", "×": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=",
-        "，": ",", "：": ":", "；": ";", "（": "(", "）": ")", "\u00a0": " ", "\u3000": " ",
-        "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "",
-    }
-)  # fmt: skip
-
-
-def _plain_characters(_: SyntaxError, line: str) -> str | None:
-    """``x = “a”`` -> ``x = "a"``."""
-    plain = line.translate(_LOOKALIKES)
-    return plain if plain != line else None
-
-
-def _parenthesise_types(_: SyntaxError, line: str) -> str | None:
-    """``except A, B:`` -> ``except (A, B):``."""
-    found = re.fullmatch(r"(\s*except\s+)([\w.]+(?:\s*,\s*[\w.]+)+)(\s*:.*)", line)
-    return f"{found[1]}({found[2]}){found[3]}" if found else None
-
-
-def _split_comment(line: str) -> tuple[str, str]:
-    """Split off a comment; a ``#`` inside a simple string literal does not start one."""
-    for found in re.finditer(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|#""", line):
-        if found[0] == "#":
-            return line[: found.start()], line[found.start() :]
-    return line, ""
-
-
-def _row(rule: str, pattern: str, suggestion: str, repair: Repair | None = None) -> _Row:
-    return _Row(rule=f"syntax.{rule}", pattern=re.compile(pattern), suggestion=suggestion, repair=repair)
-
-
-_FENCE = _row("markdown_fence", "", "Remove the markdown fences (```) and send the code alone.")
-_TABS = _row("tabs", "", "Indent with spaces only: four per level.")
+_FENCE = _row(
+    "markdown_fence", "", "Remove the markdown fences (```) and send the code alone.", without_fences
+)
+_TABS = _row("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
 _INDENTATION = _row("indentation", "", "Check the indentation of line {line}: four spaces per level.")
 _INVALID = _row("invalid", "", "Check line {line}, and the end of the line before it.")
 
@@ -197,26 +154,50 @@ _ROWS: tuple[_Row, ...] = (
         "unterminated_string",
         r"unterminated f?-?string",
         "Close the string on line {line}, or use three quotes for one of several lines.",
+        close_string,
     ),
     _row(
         "f_string",
         r"^f-string",
         "Simplify the f-string: compute the value before it; write {{{{ and }}}} for literal braces.",
+        each_line(other_quotes),
     ),
-    _row("unclosed_bracket", r"'(.)' was never closed", "Close the '{0}' that is opened on line {line}."),
+    _row(
+        "unclosed_bracket",
+        r"'(.)' was never closed",
+        "Close the '{0}' that is opened on line {line}.",
+        close_bracket,
+    ),
     _row(
         "mismatched_bracket",
         r"closing parenthesis '(.)' does not match opening parenthesis '(.)'",
         "Close '{1}' by its own kind before '{0}'.",
+        match_bracket,
     ),
-    _row("mismatched_bracket", r"unmatched '(.)'", "Remove the '{0}' on line {line}, or open it before."),
-    _row("missing_colon", r"expected ':'", "Add a colon at the end of line {line}.", _add_colon),
-    _row("print_statement", r"Missing parentheses in call to '(\w+)'", "Call it: {0}(…).", _call_print),
+    _row(
+        "mismatched_bracket",
+        r"unmatched '(.)'",
+        "Remove the '{0}' on line {line}, or open it before.",
+        drop_bracket,
+    ),
+    _row(
+        "missing_colon",
+        r"expected ':'",
+        "Add a colon at the end of line {line}.",
+        each_line(add_colon),
+        each_line(join_else_if),
+    ),
+    _row(
+        "print_statement",
+        r"Missing parentheses in call to '(\w+)'",
+        "Call it: {0}(…).",
+        each_line(call_print),
+    ),
     _row(
         "except_types",
         r"multiple exception types must be parenthesized",
         "Put the exception types in parentheses: except (A, B):",
-        _parenthesise_types,
+        each_line(name_exceptions),
     ),
     _row("missing_comma", r"Perhaps you forgot a comma", "Add the comma that is missing on line {line}."),
     _row(
@@ -229,7 +210,7 @@ _ROWS: tuple[_Row, ...] = (
         "invalid_character",
         r"invalid (?:non-printable )?character",
         "Replace the character by its plain ASCII form (\" ' - and an ordinary space).",
-        _plain_characters,
+        each_line(plain_characters),
     ),
     _row("unicode_escape", r"unicode error", 'Put an r before the string (r"…"), or double its backslashes.'),
     _row(

@@ -10,7 +10,7 @@ import typer
 
 from assayd.cli.batch_app import batch_app
 from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
-from assayd.cli.repair import repair_app
+from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def show(
     steps: Annotated[bool, typer.Option("--steps", help="Show the rows of a pipeline's steps.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show an attempt and its report."""
+    """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
     from assayd.cli.terminal import print_json
 
     with _client(context) as client:
@@ -153,7 +153,9 @@ def show(
             print_json(rows) if as_json else print_steps(rows)
             return
         attempt = client.attempt(attempt_id)
-    _print_attempt(attempt, as_json=as_json)
+        _print_attempt(attempt, as_json=as_json)
+        if not as_json:
+            show_chain(client, attempt)
 
 
 @app.command()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -131,30 +130,78 @@ def stats(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         print_json({"repairs": table})
         return
-    heads = ("kind", "provider", "ended", "repaired", "first fix", "duplicates", "stuck")
-    rows = [tuple(str(row[name]) for name in _STATISTICS) for row in table]
-    print_table(out(), heads, rows)
+    print_table(out(), STATISTICS, [tuple(_cell(row[name]) for name in STATISTICS) for row in table])
 
 
-_STATISTICS = ("kind", "provider", "ended", "repaired", "first_fix", "duplicates", "stuck")
+STATISTICS = (
+    "kind",
+    "provider",
+    "ended",
+    "repaired",
+    "success_rate",
+    "first_attempt",
+    "first_attempt_rate",
+    "fixes",
+    "duplicates",
+    "stuck",
+    "fix_s",
+    "repaired_s",
+)
+"""What is told of repairs. `fix_s` is the mean time from a failure to its fix, `repaired_s` from the first
+failure to the attempt that was validated."""
 
 
 def statistics(repairs: Sequence[Document]) -> list[Document]:
-    """Count ended repairs by kind and provider. Source: seed 001, 5.9."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
+    """Count ended repairs by kind and provider, and in all. Source: seed 001, 5.9."""
+    groups: dict[tuple[str, str], list[Document]] = {}
     for repair in repairs:
-        if repair["outcome"] is None:
-            continue
-        count = counts.setdefault((repair["kind"], repair["provider"]), Counter())
-        count["ended"] += 1
-        count["repaired"] += repair["outcome"] == "repaired"
-        count["first_fix"] += repair["outcome"] == "repaired" and len(repair["attempts"]) == 1
-        count["duplicates"] += sum(fix["duplicate"] for fix in repair["attempts"])
-        count["stuck"] += repair["outcome"] == "stuck"
-    return [
-        {"kind": kind, "provider": provider, **{name: count[name] for name in _STATISTICS[2:]}}
-        for (kind, provider), count in sorted(counts.items())
-    ]
+        if repair["outcome"] is not None:
+            groups.setdefault((repair["kind"], repair["provider"]), []).append(repair)
+    rows = [_counted(*key, some) for key, some in sorted(groups.items())]
+    every = [repair for some in groups.values() for repair in some]
+    return [*rows, _counted("all", "all", every)] if len(rows) > 1 else rows
+
+
+def _counted(kind: str, provider: str, repairs: Sequence[Document]) -> Document:
+    good = [repair for repair in repairs if repair["outcome"] == "repaired"]
+    fixes = [fix for repair in repairs for fix in repair["attempts"]]
+    first = sum(len(repair["attempts"]) == 1 for repair in good)
+    return {
+        "kind": kind,
+        "provider": provider,
+        "ended": len(repairs),
+        "repaired": len(good),
+        "success_rate": round(len(good) / len(repairs), 3),
+        "first_attempt": first,
+        "first_attempt_rate": round(first / len(repairs), 3),
+        "fixes": len(fixes),
+        "duplicates": sum(fix["duplicate"] for fix in fixes),
+        "stuck": sum(repair["outcome"] == "stuck" for repair in repairs),
+        "fix_s": _mean([fix["duration_ms"] / 1000 for fix in fixes]),
+        "repaired_s": _mean([_took_s(repair) for repair in good]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 3) if values else None
+
+
+def _took_s(repair: Document) -> float:
+    began, ended = (datetime.fromisoformat(repair[name]) for name in ("started_at", "finished_at"))
+    return (ended - began).total_seconds()
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def show_chain(client: Client, attempt: Document) -> None:
+    """Show the repairs that an attempt began or belongs to, attempt by attempt."""
+    if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
+        return  # nobody repairs what did not fail
+    for repair in client.repairs_of(attempt["id"])["repairs"]:
+        print()
+        _show(client.repair_state(repair["id"]), as_json=False)
 
 
 def follow_repairs(client: Client, attempt: Document, *, show: bool) -> Document:
@@ -250,7 +297,6 @@ def _show(repair: Document, *, as_json: bool) -> None:
 def describe(repair: Document) -> Iterator[str]:
     """Give the lines that tell of a repair."""
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
-    before: str | None = None
     for fix in repair["attempts"]:
         verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or "under way")
         yield ""
@@ -259,19 +305,12 @@ def describe(repair: Document) -> Iterator[str]:
         )
         yield "   failed: " + " ".join(printable(fix["original_error"]).split())[:300]
         yield f"   reason: {printable(fix['fix_reason'])}"
-        if before is not None:
-            yield from (f"   {printable(line)}" for line in _changes(before, fix["patched_code"]))
-        before = fix["patched_code"]
+        yield from (f"   {printable(line)}" for line in (fix.get("diff") or "").splitlines())
     yield ""
     detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
     yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
     if repair["fallback"] is not None:
         yield from described(repair["id"], repair["fallback"])
-
-
-def _changes(before: str, after: str) -> Iterator[str]:
-    changes = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
-    yield from list(changes)[2:]
 
 
 def printable(text: str) -> str:

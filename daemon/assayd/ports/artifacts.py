@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from assayd.model.attempt import Artifact
+from assayd.model.attempt import Artifact, Attempt
+from assayd.model.report import Verdict
+
+Enclosure = Callable[[Verdict], Mapping[str, bytes]]
+"""Gives the files that a bundle has beside the attempt's own, once the verdict is known."""
+Enclosing = Callable[[Attempt], Awaitable[Enclosure]]
+"""Looks up what goes into the bundle of an attempt that follows another."""
+
+
+async def nothing_enclosed(_: Attempt) -> Enclosure:
+    """Add nothing."""
+    return lambda _: {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,10 @@ class Attempts(Protocol):
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
         ...
 
+    async def submission(self, attempt_id: str) -> Document | None:
+        """Give what was submitted; None when nothing was yet, or it is not kept any more."""
+        ...
+
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end; one that has ended is left alone."""
         ...
@@ -112,6 +116,10 @@ class Repairs(Protocol):
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
         """Give the repairs that an attempt began or belongs to."""
+        ...
+
+    async def diffs(self, repair: Repair) -> Sequence[str | None]:
+        """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
         ...
 
     async def cancel(self, repair: Repair) -> None:

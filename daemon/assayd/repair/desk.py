@@ -52,6 +52,13 @@ class Desk:
         report, _ = await self._documents(attempt)
         return Subject(attempt=attempt, submission=submission, report=json.loads(report) or {})
 
+    async def submission(self, attempt_id: str) -> Document | None:
+        """Give what was submitted; None when nothing was yet, or it is not kept any more."""
+        if await self._jobs.get(attempt_id) is None:
+            return None
+        document: Document = json.loads(await self._jobs.document(attempt_id))
+        return document
+
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end; one that has ended is left alone."""
         self._scheduler.cancel(attempt_id)

@@ -129,7 +129,7 @@ class Course:
     async def end(self, outcome: RepairOutcome, detail: str | None) -> Repair:
         """Put the outcome on record, with what is offered where there is no fix."""
         means = self._means
-        kind = means.kinds[self.repair.kind]
+        kind = means.kinds.get(self.repair.kind)
         fallback = await offer_rules(
             self.repair, outcome, kind=kind, attempts=means.attempts, analyst=means.analyst
         )

@@ -17,8 +17,10 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
+from assayd.ports.artifacts import Enclosure
 from assayd.ports.repairable import Repairable
 from assayd.ports.repairs import RepairRequest
+from assayd.repair.chain import diffs_of, enclosure_of
 from assayd.repair.loop import Course, FixUnusable, Means, run_repair
 from assayd.repair.providers.command import run
 from assayd.wire import canonical, repair_document, timestamp
@@ -189,9 +191,10 @@ class DaemonRepairs:
         for fix in repair.fixes:
             verdict = "duplicate" if fix.duplicate else (fix.verdict.value if fix.verdict else "none")
             self._metrics.repair_fixes.labels(repair.kind, repair.provider, str(fix.number), verdict).inc()
+            self._metrics.repair_fix_duration.labels(repair.kind, repair.provider).observe(fix.usage.took_s)
         if repair.outcome is RepairOutcome.REPAIRED and repair.finished_at is not None:
             took_s = (repair.finished_at - repair.started_at).total_seconds()
-            self._metrics.repair_duration.labels(repair.kind).observe(took_s)
+            self._metrics.repair_duration.labels(repair.kind, repair.provider).observe(took_s)
 
     async def _alert(self, repair: Repair) -> None:
         """Give the operator's command what nobody here can repair."""
@@ -203,6 +206,8 @@ class DaemonRepairs:
             await run(self._limits.on_exhausted, told, timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
             log.error("repair.alert_failed", repair_id=repair.id, problem=problem.message)
+        else:
+            log.info("repair.alerted", repair_id=repair.id)
 
     async def get(self, repair_id: str) -> Repair | None:
         """Look a repair up."""
@@ -216,6 +221,14 @@ class DaemonRepairs:
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
         """Give the repairs that an attempt began or belongs to."""
         return await self._store.of_attempt(attempt_id)
+
+    async def diffs(self, repair: Repair) -> Sequence[str | None]:
+        """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
+        return await diffs_of(repair, self._means.attempts)
+
+    async def enclosure(self, attempt: Attempt) -> Enclosure:
+        """Tell in the bundle of an attempt which repair it belongs to."""
+        return await enclosure_of(attempt, self._store, self._means.attempts)
 
     async def cancel(self, repair: Repair) -> None:
         """End a repair, and the attempt that it has under way."""

@@ -1,7 +1,8 @@
 """The records of pipelines: what was submitted, how it stands, and a row for each step that was run.
 
 A pipeline has the id of the attempt that brought it. An attempt that names it by `pipeline_id` belongs to it,
-and the steps that come along become its steps. Source: seed 001, 4.7 and "Database Schema Usage".
+and so does one that names none and follows an attempt of it, as every fix of a repair does; the steps that
+come along become its steps. Source: seed 001, 4.7 and "Database Schema Usage".
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class PipelineRecorder:
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
         """Note the attempt, and the pipeline with its steps as they are now."""
         payload = json.loads(document)["payload"]
-        pipeline_id, now = payload.get("pipeline_id") or attempt.id, to_micros(attempt.created_at)
+        pipeline_id = payload.get("pipeline_id") or _pipeline_of_parent(connection, attempt) or attempt.id
+        now = to_micros(attempt.created_at)
         touched = update(pipelines).where(pipelines.c.id == pipeline_id).values(updated_at=now)
         if connection.execute(touched).rowcount == 0:
             connection.execute(
@@ -83,6 +85,14 @@ class PipelineRecorder:
     def removed(self, connection: Connection) -> None:
         """Forget pipelines of which no attempt is left."""
         connection.execute(_ORPHANS)
+
+
+def _pipeline_of_parent(connection: Connection, attempt: Attempt) -> str | None:
+    """Name the pipeline that an attempt goes on with; a replay looks at what was, and changes none."""
+    if attempt.parent_id is None or attempt.replay_of is not None:
+        return None
+    found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
+    return found
 
 
 def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mapping[str, str]]) -> None:

@@ -19,6 +19,7 @@ from assayd.checks import (
     code_result,
     model_answer,
     python_failures,
+    python_meant,
     python_normal,
     python_source,
     run_findings,
@@ -30,7 +31,8 @@ from assayd.checks.code_inputs import awaited, check_inputs
 from assayd.checks.code_result import Wanted, check_result
 from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import Bound, Value
-from assayd.checks.python_failures import Surroundings
+from assayd.checks.python_failures import IMAGE_MODULES, Surroundings
+from assayd.checks.python_meant import check_meant
 from assayd.checks.python_source import PythonSource
 from assayd.checks.python_unit import judge_end, never_started, read
 from assayd.checks.repairing import context_of
@@ -73,6 +75,7 @@ _REMINDERS = (
 _RULES = (
     *model_answer.RULES,
     *python_source.RULES,
+    *python_meant.RULES,
     *code_annotations.RULES,
     *code_inputs.RULES,
     *run_findings.CAUSE_RULES,
@@ -326,9 +329,12 @@ def _extra(options: Mapping[str, str]) -> dict[str, object]:
     return extra
 
 
-def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``result: list = [1, 2`` -> syntax.unclosed_bracket."""
-    return (*model_answer.clean(_code(payload).code).findings, *_parsed(payload).findings)
+    source = _parsed(payload)
+    # Names of typing are looked at where they matter, in annotations.
+    meant = check_meant(source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"})
+    return (*model_answer.clean(_code(payload).code).findings, *source.findings, *meant)
 
 
 def _check_annotations(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:

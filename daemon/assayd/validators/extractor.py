@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.checks import (
     extraction_quality,
     model_answer,
+    python_meant,
     python_normal,
     python_security,
     python_signature,
@@ -24,6 +25,8 @@ from assayd.checks import (
 from assayd.checks.call_unit import Tried, judge_call
 from assayd.checks.caps import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.checks.extraction_quality import judge_quality
+from assayd.checks.import_edits import with_import_edits
+from assayd.checks.python_meant import check_meant
 from assayd.checks.python_signature import Expected, check_signature
 from assayd.checks.python_source import PythonSource
 from assayd.checks.repairing import context_of
@@ -77,6 +80,7 @@ _REMINDERS = (
 _RULES = (
     *model_answer.RULES,
     *python_source.RULES,
+    *python_meant.NAME_RULES,
     *python_security.RULES,
     *python_signature.RULES,
     *run_findings.CAUSE_RULES,
@@ -277,14 +281,19 @@ def _parsed(payload: BaseModel) -> PythonSource:
     return python_source.parse(_source(payload).text)
 
 
-def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``def extract(path`` -> syntax.unclosed_bracket."""
-    return (*_source(payload).findings, *_parsed(payload).findings)
+    source = _parsed(payload)
+    meant = check_meant(source, policy.imports)
+    return (*_source(payload).findings, *source.findings, *meant)
 
 
 def _check_security(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``import os`` -> import.not_allowed."""
-    return python_security.scan(_parsed(payload), policy.imports)
+    source = _parsed(payload)
+    found = python_security.scan(source, policy.imports)
+    paths = policy.imports.allows("os.path")
+    return tuple(with_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
 
 
 def _check_signature(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:

@@ -19,6 +19,7 @@ from assayd.checks import (
     exec_unit,
     model_answer,
     python_failures,
+    python_meant,
     python_normal,
     python_source,
     run_findings,
@@ -27,7 +28,8 @@ from assayd.checks import (
 from assayd.checks.call_unit import Tried
 from assayd.checks.caps import shorten
 from assayd.checks.exec_unit import judge_exec
-from assayd.checks.python_failures import Surroundings
+from assayd.checks.python_failures import IMAGE_MODULES, Surroundings
+from assayd.checks.python_meant import check_meant
 from assayd.checks.python_unit import judge_end, never_started
 from assayd.checks.repairing import context_of, without_layout
 from assayd.checks.retry_context import retry_context
@@ -60,6 +62,7 @@ _REMINDERS = (
 _RULES = (
     *model_answer.RULES,
     *python_source.RULES,
+    *python_meant.RULES,
     *work_paths.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -284,7 +287,7 @@ def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
     return {"code": only_text(files, what="a script without --option argv")}
 
 
-def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``for n in range(3)`` -> syntax.missing_colon; ``collect: ["../out"]`` -> path.invalid."""
     submitted = _script(payload)
     paths = (
@@ -294,7 +297,9 @@ def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
     if submitted.code is None:
         return paths
     answer = model_answer.clean(submitted.code)
-    return (*answer.findings, *python_source.parse(answer.text).findings, *paths)
+    source = python_source.parse(answer.text)
+    meant = check_meant(source, policy.imports, offered=IMAGE_MODULES)
+    return (*answer.findings, *source.findings, *meant, *paths)
 
 
 def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:

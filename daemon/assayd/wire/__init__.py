@@ -4,6 +4,7 @@ Decides what a request may look like and how results are written; milliseconds e
 """
 
 from assayd.wire.batches import batch_document, item_document, progress_document
+from assayd.wire.changes import submission_diff
 from assayd.wire.documents import (
     artifact_document,
     attempt_body,
@@ -49,5 +50,6 @@ __all__ = [
     "repair_document",
     "replay_diff",
     "report_document",
+    "submission_diff",
     "timestamp",
 ]

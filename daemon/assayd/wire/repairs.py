@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
+
 from assayd.model.repair import Fix, Repair
 from assayd.wire.documents import Document, milliseconds, timestamp
 
 
-def repair_document(repair: Repair) -> Document:
-    """Write a repair with its fixes."""
+def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> Document:
+    """Write a repair with its fixes, and with what each of them changed, where that was looked up."""
     return {
         "id": repair.id,
         "attempt_id": repair.attempt_id,
@@ -18,14 +21,14 @@ def repair_document(repair: Repair) -> Document:
         "started_at": timestamp(repair.started_at),
         "finished_at": timestamp(repair.finished_at),
         "hint": repair.hint,
-        "attempts": [_fix(fix) for fix in repair.fixes],
+        "attempts": [_fix(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
         "outcome": repair.outcome,
         "detail": repair.detail,
         "fallback": repair.fallback,
     }
 
 
-def _fix(fix: Fix) -> Document:
+def _fix(fix: Fix, diff: str | None) -> Document:
     return {
         "attempt_id": fix.attempt_id,
         "number": fix.number,
@@ -34,6 +37,7 @@ def _fix(fix: Fix) -> Document:
         "fix_reason": fix.reason,
         "passage": fix.passage,
         "patched_code": fix.patched_code,
+        "diff": diff,
         "duplicate": fix.duplicate,
         "verdict": fix.verdict,
         "cause": fix.cause,

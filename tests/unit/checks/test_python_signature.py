@@ -160,3 +160,23 @@ _PARTS = st.sampled_from([code for code, _ in (*ERRORS, *WARNINGS)] + ACCEPTED)
 def test_no_code_makes_the_check_raise(code: str) -> None:
     declared = {rule.id for rule in RULES}
     assert {f.rule for f in check_signature(parse(code), EXPECTED)} <= declared
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("def extract_metadata(path: str) -> dict:\n    return {}", "def extract(path: str) -> dict:"),
+        ("async def extract(path):\n    return {}", "def extract(path):"),
+        ("def extract_a(path): return {}\ndef extract_b(path): return {}", None),
+        ("def extract_a(path, base): return {}", None),
+        ("def extract_a(path): return extract_a(path[1:])", None),
+        ("def parse(path): return {}", None),
+        ("async def extract(path):\n    return await f(path)", None),
+        ("async def extract(path):\n    return [x async for x in path]", None),
+    ],
+)
+def test_edit_makes_the_function_what_is_called_where_nothing_else_can_be_meant(
+    text: str, mended: str | None
+) -> None:
+    [finding] = [found for found in check_signature(parse(text), EXPECTED) if found.is_error]
+    assert (finding.edit and finding.edit.replacement) == mended

@@ -109,7 +109,7 @@ def test_an_edit_is_given_where_it_is_certain(text: str, fixed: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["def f(x)\n    return (x\n", 'print "a"\nprint "b"\n', "x = “a\n", "if x\n    y = [\n", "def f(x\n"],
+    ["def f(x)\n    return (x\n", 'print "a"\nif x\n', "x = “a\n", "if x\n    y = [\n", "def f(x\n"],
 )
 def test_no_edit_is_given_when_the_text_would_still_be_broken(text: str) -> None:
     [finding] = parse(text).findings

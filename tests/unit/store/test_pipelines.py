@@ -175,6 +175,21 @@ async def test_repair_changes_its_step_and_the_status(
     assert after.updated_at > after.created_at
 
 
+@pytest.mark.parametrize(("replay_of", "belongs"), [(None, True), ("01ARZ3NDEKTSV4RRFFQ69G5FAV", False)])
+async def test_attempt_that_follows_one_of_a_pipeline_belongs_to_it_unless_it_is_a_replay(
+    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make, replay_of: str | None, belongs: bool
+) -> None:
+    pipeline_id = await submit(jobs, make, 1, document())
+    await finish(jobs, make, 1, verdict=Verdict.FAILED)
+
+    second = await submit(jobs, make, 2, document(STEPS[:1]), parent_id=pipeline_id, replay_of=replay_of)
+    await finish(jobs, make, 2, PASSED, verdict=Verdict.VALIDATED, parent_id=pipeline_id)
+
+    first = await stored(pipelines, pipeline_id)
+    assert first.status is (PipelineStatus.REPAIRED if belongs else PipelineStatus.FAILED)
+    assert (await pipelines.get(second) is None) == belongs
+
+
 async def test_steps_beyond_the_new_ones_go_and_their_logs_stay(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:

@@ -42,6 +42,8 @@ def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
     said = error["said"].strip()
     rule = next(rule for rule in about.rules.run.values() if any(p.fullmatch(said) for p in rule.matches))
     token = _TOKEN.search(error["source"])
+    if token is not None and token["token"].lower() == "throw" and rule.id == "fifth.undefined_word":
+        rule = about.rules.run["fifth.uncaught_throw"]  # -13 throw says the same as a word that is not there
     line = int(error["line"]) if error["file"].endswith(PROGRAM_FILE) else None
     found = _finding(rule, said=said or "aborted", token=token["token"] if token else "")
     return found if line is None else _placed(found, line, code)

@@ -1,6 +1,7 @@
 """The rules on command words: which commands a script may run.
 
 frob x                  command.not_allowed
+mkdir -p tmp            command.not_allowed     edit: a colon, since that folder is there
 rm x                    command.blocked
 r"m" x                  command.obscured
 $tool x                 command.dynamic
@@ -22,6 +23,8 @@ from assayd.checks.shell.nodes import Node
 from assayd.checks.shell.operands import check_tool
 from assayd.checks.shell.resolve import TOOLS, Form, Invocation
 from assayd.checks.shell.script import Script
+from assayd.checks.source_text import line_at
+from assayd.model.finding import Edit
 
 BUILTINS = frozenset(
     [
@@ -175,7 +178,22 @@ def check_invocation(script: Script, call: Invocation) -> None:
     else:
         message = f"The command {call.name} is not allowed."
         edit = script.replacing(call.word, _RENAMED[call.name]) if _can_rename(script, call.name) else None
+        edit = edit or _without_mkdir(script, call)
         script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
+
+
+_MADE = re.compile(r"[ \t]*mkdir(?:[ \t]+-p)?(?:[ \t]+(?:\./)?(?:data|tmp|scripts|logs)/?)+[ \t]*")
+
+
+def _without_mkdir(script: Script, call: Invocation) -> Edit | None:
+    """``mkdir -p tmp`` on a line of its own -> ``:``, since that folder is there."""
+    line, _ = script.source.place(call.word.start)
+    whole = line_at(script.source.text, line) or ""
+    elsewhere = any(each.name in {"cd", "pushd"} for each in script.calls)
+    if call.name != "mkdir" or elsewhere or not _MADE.fullmatch(whole):
+        return None
+    indent = whole[: len(whole) - len(whole.lstrip())]
+    return Edit(start_line=line, end_line=line, replacement=f"{indent}:")
 
 
 _RENAMED = {"gawk": "awk", "mawk": "awk", "egrep": "grep -E", "fgrep": "grep -F"}

@@ -3,6 +3,7 @@
 curl https://a.example/x                     curl.no_network   (without an allowlist)
 curl https://other.example/x                 curl.url
 curl "$url"                                  curl.url
+curl https://ruled.example/                  curl.url          (listed with paths: plain HTTP only)
 curl --proxy p https://a.example/x           curl.option
 curl -o /etc/x https://a.example/x           path.outside
 curl -d @/etc/passwd https://a.example/x     path.outside
@@ -17,8 +18,8 @@ from assayd.checks.shell.options import Option, Syntax, Text, parse
 from assayd.checks.shell.paths import Use, judge_path
 from assayd.checks.shell.resolve import Invocation
 from assayd.checks.shell.script import Script
-from assayd.checks.shell.words import ANY, HOME
-from assayd.model.policy import NetworkMode
+from assayd.checks.shell.words import ANY, HOME, is_known
+from assayd.model.policy import HttpRule, NetworkMode
 
 # Those that may be given; another one is refused, since curl has some two hundred and fifty.
 SYNTAX = Syntax(
@@ -82,13 +83,26 @@ def _check_url(script: Script, url: Text) -> None:
         return
     host = found["host"].lower().rstrip(".")
     port = int(found["port"] or _PORTS[found["scheme"]])
-    suffixes = {host[index:] for index, letter in enumerate(host) if letter == "."}
-    if host not in network.hosts and not suffixes & network.hosts:
+    rest = found["rest"] or "/"
+    rules = list(network.rules(host))
+    if not rules:
         allowed = ", ".join(sorted(network.hosts))
         script.error(url.node, "curl.url", f"The host {host} is not open.", f"Use one of: {allowed}.")
+    elif found["scheme"] == "https" and None not in rules:
+        message = f"The host {host} is open over plain HTTP only, where paths can be seen."
+        script.error(url.node, "curl.url", message, f"Write http://{host}/….")
     elif port not in network.ports:
         ports = ", ".join(str(each) for each in sorted(network.ports))
         script.error(url.node, "curl.url", f"Port {port} is not open.", f"Use one of: {ports}.")
-    elif re.search(r"[\[\]{}]", found["rest"] or "") or HOME in url.value:
+    elif re.search(r"[\[\]{}]", rest) or HOME in url.value:
         message = "curl expands brackets and braces in addresses."
         script.error(url.node, "curl.url", message, "Encode them: %5B %5D %7B %7D.")
+    elif is_known(rest) and not any(_allows(rule, rest) for rule in rules):
+        paths = ", ".join(sorted(path for rule in rules if rule is not None for path in rule.paths))
+        message = f"The path of this address is not open on {host}."
+        script.error(url.node, "curl.url", message, f"Use one of: {paths}.")
+
+
+def _allows(rule: HttpRule | None, rest: str) -> bool:
+    path = re.split("[?#]", rest, maxsplit=1)[0]
+    return rule is None or rule.allows_path(path or "/")

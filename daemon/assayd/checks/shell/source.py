@@ -4,7 +4,8 @@ a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte
 half a surrogate pair       source.not_text
 "ls\r\n"                    source.control_character
-if true; then               shell.syntax
+if true; then               shell.syntax          edit, where one word is missing in one place
+```bash … ```               shell.syntax          edit: what stands between the fences
 $( $( $( … ) ) )            shell.too_deep
 200,001 syntax nodes        source.too_complex
 # nothing but this          shell.empty
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
 from assayd.checks.caps import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd.checks.shell import reader
+from assayd.checks.shell.mending import mended, unfenced
 from assayd.checks.shell.nodes import Node, load, walk
 from assayd.checks.source_text import column_of, line_of, snippet
 from assayd.model.finding import Edit, Finding, Rule
@@ -87,6 +89,9 @@ def parse(text: str) -> ShellSource:
     refused = _refuse(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
+    fenced = unfenced(text) if text.lstrip().startswith(("```", "~~~")) else None
+    if fenced is not None:
+        return ShellSource(text=text, findings=(_fenced(fenced),))
     reading = reader.read(text)
     if reading.tree is None:
         return ShellSource(text=text, findings=(_complaint(reading, text),))
@@ -142,17 +147,25 @@ def _control(text: str, found: re.Match[str]) -> Finding:
 def _complaint(reading: reader.Reading, text: str) -> Finding:
     if reading.line is None:
         return too_deep()
+    message = _WARNING.sub(_quoted, reading.message)
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
     column = column_of(line[0], (reading.column or 1) - 1) if line else reading.column
     return Finding(
         rule="shell.syntax",
         category="syntax",
-        message=shorten(f"This is not bash: {_WARNING.sub(_quoted, reading.message)}."),
+        message=shorten(f"This is not bash: {message}."),
         line=reading.line,
         column=column,
         snippet=snippet(text, reading.line),
         suggestion=_advice(reading.message),
+        edit=mended(text, message, reading.line),
     )
+
+
+def _fenced(edit: Edit) -> Finding:
+    message, remedy = "The script stands in a markdown fence.", "Send the script alone, without the fences."
+    found = Finding(rule="shell.syntax", category="syntax", message=message, line=1, suggestion=remedy)
+    return replace(found, edit=edit)
 
 
 def _quoted(found: re.Match[str]) -> str:

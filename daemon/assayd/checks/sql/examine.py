@@ -1,6 +1,7 @@
 """Examines the SQL of one step: can it be read, and may it do what it says.
 
-SELCT * FROM t                       sql.syntax      (near "SELCT")
+SELCT * FROM t                       sql.syntax      (near "SELCT")          edit: SELECT * FROM t
+CREATE TABLE … (a INT,)              sql.syntax      (near ")")              edit: … (a INT)
 DROP TABLE sales                     sql.drop
 PRAGMA journal_mode = WAL            sql.pragma
 CREATE TRIGGER x AFTER INSERT ON …   sql.trigger
@@ -21,6 +22,7 @@ from itertools import islice
 from assayd.checks.caps import FINDINGS
 from assayd.checks.sql import rules, tree
 from assayd.checks.sql.judge import judge_tree
+from assayd.checks.sql.mending import mended, stray, written_for
 from assayd.checks.sql.read import SqlText, read_sql
 from assayd.checks.sql.statements import Statement
 from assayd.checks.sql.tokens import Kind, Token
@@ -44,6 +46,21 @@ class Examined:
 def examine(content: str, policy: SqlPolicy) -> Examined:
     """Examine a step's SQL; two stages ask for the same texts."""
     text = read_sql(content)
+    examined = _examined(text, policy)
+    if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
+        return examined
+    [found] = examined.syntax
+    statement = next((s for s in text.statements if _holds(s, text, found)), None)
+    edit = mended(content, statement, lambda other: not _examined(read_sql(other), policy).syntax)
+    return replace(examined, syntax=(replace(found, edit=edit),))
+
+
+def _holds(statement: Statement, text: SqlText, finding: Finding) -> bool:
+    """Tell whether a finding is in a statement."""
+    return any(text.place(token.start) == (finding.line, finding.column) for token in statement.tokens)
+
+
+def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
     if unfit := _unfit(text, policy):
         return Examined(syntax=(unfit,))
     syntax: list[Finding] = []
@@ -79,7 +96,11 @@ def _not_understood(text: SqlText, statement: Statement, problem: tree.NotUnders
     rule = "sql.syntax" if problem.syntax else "sql.not_understood"
     message = f"Statement {statement.number}: {problem}."
     suggestion = "Correct it, or write it more plainly: a statement that cannot be read is not run."
-    return text.finding(rule, message, at=problem.at.start, suggestion=problem.suggestion or suggestion)
+    finding = text.finding(rule, message, at=problem.at.start, suggestion=problem.suggestion or suggestion)
+    if problem.instead is None:
+        return finding
+    token, new = problem.instead
+    return replace(finding, edit=written_for(text.content, token, new))
 
 
 def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
@@ -89,6 +110,8 @@ def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
         statement = replace(statement, tokens=statement.tokens[place:])
     if statement.verb not in _KNOWN:
         raise _unknown(statement)
+    if (found := stray(statement)) is not None:
+        raise found
     if statement.verb in tree.VERBS:
         yield from _judge_words(text, statement) or judge_tree(text, statement, tree.parse(statement))
     else:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assayd.checks.sql.columns import plain_create
@@ -62,13 +63,25 @@ _ONLY_NAMES = frozenset(
 
 
 class NotUnderstood(Exception):
-    """A statement without a tree. `syntax` tells that it is broken; otherwise it is only unknown here."""
+    """A statement without a tree. `syntax` tells that it is broken; otherwise it is only unknown here.
 
-    def __init__(self, message: str, *, at: Token, syntax: bool = False, suggestion: str = "") -> None:
+    `instead` is what must stand for a token, where that is certain.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        at: Token,
+        syntax: bool = False,
+        suggestion: str = "",
+        instead: tuple[Token, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.at = at
         self.syntax = syntax
         self.suggestion = suggestion
+        self.instead = instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +111,7 @@ def parse(statement: Statement) -> exp.Expr:
     root = _parse(written)
     names = _ROOTS[statement.verb]
     if type(root).__name__ not in names:
+        _parse_query(statement)
         raise NotUnderstood(f"this {statement.verb} is not understood", at=statement.tokens[0])
     for node in root.walk():
         if not _known(node):
@@ -105,6 +119,15 @@ def parse(statement: Statement) -> exp.Expr:
                 f"{_words(type(node).__name__)} is not understood here", at=statement.tokens[0]
             )
     return root
+
+
+def _parse_query(statement: Statement) -> None:
+    """Parse the query of a CREATE … AS by itself, so that a fault has its place. Raises: NotUnderstood."""
+    tokens = statement.tokens
+    for place, (token, following) in enumerate(pairwise(tokens)):
+        if token.says("AS") and following.says("SELECT", "WITH", "VALUES"):
+            parse(replace(statement, tokens=tokens[place + 1 :]))
+            return
 
 
 def _parse(written: _Written) -> exp.Expr:

@@ -21,6 +21,7 @@ def said(line: int, message: str, source: str = "  >>>a<<<", file: str = "assayd
         ("Undefined word", "fifth.undefined_word"),
         ("Stack underflow", "fifth.stack_underflow"),
         ("Return stack overflow", "fifth.stack_overflow"),
+        ("Dictionary overflow", "fifth.memory_overflow"),
         ("unstructured ", "fifth.not_compiled"),
         ("Interpreting a compile-only word", "fifth.not_compiled"),
         ("Invalid memory address", "fifth.invalid_address"),
@@ -45,6 +46,12 @@ def test_error_in_another_file_has_no_line_of_the_program() -> None:
     assert finding is not None
     assert (finding.line, finding.snippet) == (None, None)
     assert "'y'" in finding.message
+
+
+def test_number_of_an_undefined_word_that_the_program_throws_is_a_throw() -> None:
+    finding = error_finding(said(4, "Undefined word", "-13 >>>throw<<<"), CODE, language())
+    assert finding is not None
+    assert finding.rule == "fifth.uncaught_throw"
 
 
 @pytest.mark.parametrize("line", [0, 9, 9_999_999])

@@ -68,7 +68,14 @@ def test_bad_line_in_a_rules_help_meets_it_and_the_good_one_does_not(
 
 
 def test_edit_gives_a_script_that_the_rule_accepts(check: Check) -> None:
-    scripts = ['/bin/cat "ä" data/x', 'echo $"text"', "gawk 1 data/x", "egrep x data/y", "echo x\r"]
+    scripts = [
+        '/bin/cat "ä" data/x',
+        'echo $"text"',
+        "gawk 1 data/x",
+        "mkdir -p tmp ./logs/",
+        "egrep x data/y",
+        "echo x\r",
+    ]
     for script in scripts:
         (finding,) = check(script).findings
         assert finding.edit is not None

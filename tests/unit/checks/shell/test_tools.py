@@ -14,7 +14,7 @@ from assayd.checks.shell.paths import Where, where
 from assayd.checks.shell.source import parse as parse_source
 from assayd.checks.shell.variables import Known, find_settings
 from assayd.checks.shell.words import ANY, HOME, NUMBER, arguments_of
-from assayd.model.policy import ExecutionPolicy
+from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkPolicy
 
 Check = Callable[[str], ShellCheck]
 
@@ -211,6 +211,32 @@ def test_curl_reaches_only_what_is_open(check_open: Check, script: str, rule: st
 )  # fmt: skip
 def test_curl_fetches_what_is_open(check_open: Check, script: str) -> None:
     assert check_open(script).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://ruled.example/v1/items?x=1", None),
+        ("http://ruled.example/health", None),
+        ('"http://ruled.example/v1/$id"', None),
+        ("https://ruled.example/v1/items", "plain HTTP only"),
+        ("http://ruled.example/admin", "path"),
+        ("http://ruled.example/v1/../admin", "path"),
+        ("http://ruled.example:8080/v1/", "Port 8080"),
+    ],
+)
+def test_curl_asks_a_host_with_rules_only_for_what_they_allow(
+    policy: ExecutionPolicy, address: str, words: str | None
+) -> None:
+    network = NetworkPolicy(
+        mode=NetworkMode.ALLOWLIST,
+        hosts=frozenset({"ruled.example"}),
+        ports=frozenset({80, 443}),
+        http={"ruled.example": HttpRule(paths=frozenset({"/health", "/v1/"}))},
+    )
+    found = check_script(f"curl -s {address}", policy.commands, network=network).findings
+    assert [f.rule for f in found] == ([] if words is None else ["curl.url"])
+    assert words is None or words in found[0].message
 
 
 _QUOTED = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), max_size=40)

@@ -28,6 +28,7 @@ BAD = [
     ("SELECT a FROM t WHERE a ILIKE 'x'", "sql.syntax", 1, 25),
     ("SELECT * INTO x FROM t", "sql.not_understood", 1, 1),
     ("CREATE", "sql.not_understood", 1, 1),
+    ("CREATE TABLE IF NOT EXISTS t AS SELECT a FROM b LEFT JION c ON 1", "sql.syntax", 1, 49),
     ("SELECT " + "(" * 100 + "1" + ")" * 100, "sql.not_understood", 1, 72),
     ("SELECT " + "- " * 5000 + "1", "sql.not_understood", 1, 1),
     ("ANALYZE", "sql.statement", 1, 1),

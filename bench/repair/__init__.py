@@ -1,0 +1,1 @@
+"""How many broken submissions a provider repairs, and whether what it calls repaired is."""

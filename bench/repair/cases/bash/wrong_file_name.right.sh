@@ -1,0 +1,3 @@
+set -euo pipefail
+sort -t, -k1,1 data/sales.csv > data/sorted.csv
+head -n 2 data/sorted.csv

@@ -1,0 +1,10 @@
+orders: list
+least: float
+
+index, chosen = 0, []
+while index < len(orders):
+    if orders[index]["total"] < least:
+        continue
+    chosen.append(orders[index]["id"])
+    index += 1
+result: list = chosen

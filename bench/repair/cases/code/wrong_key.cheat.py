@@ -1,0 +1,6 @@
+orders: list
+least: float
+
+result: dict = {}
+for order in orders:
+    result[order["id"]] = order["total"]

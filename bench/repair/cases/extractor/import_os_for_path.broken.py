@@ -1,0 +1,13 @@
+import os
+import re
+
+
+def extract(path: str) -> dict:
+    folder, filename = os.path.split(path)
+    stem, extension = os.path.splitext(filename)
+    match = re.search(r"_v(\d+)$", stem)
+    return {
+        "client": folder.split("/")[2],
+        "format": extension.lstrip("."),
+        "version": int(match.group(1)) if match else None,
+    }

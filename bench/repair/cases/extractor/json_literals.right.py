@@ -1,0 +1,9 @@
+def extract(path: str) -> dict:
+    parts = path.strip("/").split("/")
+    filename = parts[-1]
+    return {
+        "client": parts[1],
+        "is_report": True if "report" in filename else False,
+        "year": int(parts[2]),
+        "region": None,
+    }

@@ -1,0 +1,9 @@
+from pathlib import PurePosixPath
+
+
+def extract(path: str) -> dict:
+    p = PurePosixPath(path)
+    result = {"client": p.parts[2], "year": int(p.parts[3])}
+    with open(path) as f:
+        result["lines"] = len(f.readlines())
+    return result

@@ -1,0 +1,4 @@
+def extract(path: str) -> dict:
+    parts = path.strip("/").split("/")
+    data = {"client": parts[1], "year": int(parts[2])}
+    return data

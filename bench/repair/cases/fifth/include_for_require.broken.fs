@@ -1,0 +1,4 @@
+include lib/html.fs
+
+: greeting ( name$ -- )
+  <p> s" Hello, " text text </p> ;

@@ -1,0 +1,4 @@
+require lib/html.fs
+
+: greeting ( name$ -- )
+  <p> s" Hello, " text text </p> ;

@@ -1,0 +1,3 @@
+: clamp ( n -- n ) 0 max 100 minimum ;
+
+120 clamp . 40 clamp . cr

@@ -1,0 +1,4 @@
+: twice dup + ;
+: .twice ( n -- ) twice . ;
+
+21 .twice 7 .twice cr

@@ -1,0 +1,11 @@
+import csv
+import sys
+
+total, bad = 0.0, 0
+for row in csv.DictReader(sys.stdin):
+    try:
+        total += float(row["amount"])
+    except ValueError, error:
+        bad += 1
+        print("skipped:", error)
+print(round(total, 2), bad)

@@ -1,0 +1,4 @@
+SELECT region, sum(amount) AS revenue
+FROM sales
+GROUP BY region
+ORDER BY region;

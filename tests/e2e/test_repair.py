@@ -1,0 +1,313 @@
+"""Every way in which a repair ends, with real containers and a provider that plays what a model would say."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from assayd.client import Client, ClientError, Document
+from assayd.ports.engine import LABEL_CONTAINER
+from support.daemon_process import ROOT, DaemonProcess
+
+pytestmark = pytest.mark.engine
+
+WAIT_S = 60.0
+ENDLESS = "while True: pass"
+FAILURES = ("{}['a']", "int('a')", "1 / 0", "[][1]", "None()")
+"""Failures of different kinds."""
+
+
+class Stage:
+    """A daemon whose provider plays, and the plays."""
+
+    def __init__(self, docker_host: str) -> None:
+        self.daemon = DaemonProcess(docker_host, settings={"POOL__DEFAULT_TARGET": "1"})
+        self.folder = self.daemon.home / "plays"
+        self.folder.mkdir()
+        os.mkfifo(self.folder / "asked")
+        program = [sys.executable, str(ROOT / "tests/support/fix_program.py"), str(self.folder)]
+        providers = {
+            "played": {"type": "command", "argv": program},
+            "gone": {"type": "command", "argv": ["/nonexistent/model"]},
+        }
+        alert = ["/bin/sh", "-c", f"cat > {self.folder}/alert"]
+        self.daemon.settings |= {
+            "REPAIR__PROVIDERS": json.dumps(providers),
+            "REPAIR__ON_EXHAUSTED": json.dumps(alert),
+        }
+
+    def write(self, name: str, *steps: str | None) -> None:
+        """Write a play; each step is the statement that a fix consists of, or None to wait."""
+        texts = [step if step is None else f"# {name}\n{step}\n" for step in steps]
+        (self.folder / f"{name}.json").write_text(json.dumps(texts))
+
+    def asked(self, name: str) -> int:
+        """Count how often the provider was asked."""
+        return (self.folder / f"{name}.count").stat().st_size
+
+    def wait_until_asked(self) -> None:
+        """Wait until a provider waits."""
+        pipe = os.open(self.folder / "asked", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            ready, _, _ = select.select([pipe], [], [], WAIT_S)
+            assert ready
+            assert os.read(pipe, 16)
+        finally:
+            os.close(pipe)
+
+
+@pytest.fixture(scope="module")
+def stage(docker_host: str) -> Iterator[Stage]:
+    """Give one daemon for all tests."""
+    stage = Stage(docker_host)
+    try:
+        stage.daemon.start()
+        yield stage
+    finally:
+        stage.daemon.dispose()
+
+
+@pytest.fixture
+def client(stage: Stage) -> Iterator[Client]:
+    with stage.daemon.client() as client:
+        yield client
+
+
+def script(name: str, statement: str, **more: object) -> Document:
+    return {
+        "kind": "script",
+        "payload": {"code": f"# {name}\n{statement}\n"},
+        "repair": {"provider": "played"},
+        **more,
+    }
+
+
+def started(client: Client, submission: Document) -> tuple[Document, Document]:
+    """Submit what fails and asks for a repair; give the attempt and the repair."""
+    attempt = client.submit(submission, wait_s=WAIT_S)
+    assert attempt["verdict"] == "failed"
+    (repair,) = client.repairs_of(attempt["id"])["repairs"]
+    return attempt, repair
+
+
+def ended(client: Client, repair: Document) -> Document:
+    """Wait for the end of a repair."""
+    for _ in client.repair_events(repair["id"]):
+        pass
+    return client.repair_state(repair["id"])
+
+
+def repaired(client: Client, submission: Document) -> Document:
+    return ended(client, started(client, submission)[1])
+
+
+def verdicts(repair: Document) -> list[str | None]:
+    return ["duplicate" if fix["duplicate"] else fix["verdict"] for fix in repair["attempts"]]
+
+
+def under_way(stage: Stage, client: Client, repair: Document) -> str:
+    """Wait until the attempt of a repair's first fix is there, which is on record before it; give its id."""
+    told = client.repair_events(repair["id"])
+    attempt_id: str = next(fix["attempt_id"] for event in told for fix in event.body["attempts"])
+    end = time.monotonic() + WAIT_S
+    with stage.daemon.http() as http:
+        while http.get(f"/v1/attempts/{attempt_id}").status_code == 404:
+            assert time.monotonic() < end
+    return attempt_id
+
+
+def kill_container_of(stage: Stage, attempt_id: str) -> None:
+    """Kill the container of an attempt's latest run behind the daemon's back."""
+    query = "SELECT container_ulid FROM runs WHERE attempt_id = ? ORDER BY run_number DESC"
+    ulid = stage.daemon.rows(query, attempt_id)[0]["container_ulid"]
+    containers = stage.daemon.containers()
+    stage.daemon.kill_container(next(c for c in containers if c.labels[LABEL_CONTAINER] == ulid))
+
+
+def test_validated_fix_ends_it_and_the_chain_is_told_everywhere(stage: Stage, client: Client) -> None:
+    stage.write("good", FAILURES[1], "print('ok')")
+    attempt, begun = started(client, script("good", FAILURES[0]))
+
+    repair = ended(client, begun)
+
+    assert (repair["outcome"], verdicts(repair)) == ("repaired", ["failed", "validated"])
+    last = client.attempt(repair["attempts"][1]["attempt_id"])
+    assert (last["attempt_number"], last["parent_id"]) == (3, repair["attempts"][0]["attempt_id"])
+    shown = stage.daemon.assay("show", attempt["id"]).stdout
+    for line in ("failed: ", "KeyError", "reason: Step 2.", "-int('a')", "+print('ok')", "Repair: repaired"):
+        assert line in shown
+    (told,) = [a["name"] for a in last["artifacts"] if a["name"].startswith("repair_")]
+    kept = json.loads(client.artifact(last["id"], told))
+    assert (kept["id"], verdicts(kept)) == (repair["id"], ["failed", "validated"])
+    assert [fix["diff"] for fix in kept["attempts"]] == [fix["diff"] for fix in repair["attempts"]]
+    assert not [a for a in attempt["artifacts"] if a["name"].startswith("repair_")]
+
+
+def test_used_up_attempts_end_it_and_the_operator_is_told(stage: Stage, client: Client) -> None:
+    stage.write("worse", *FAILURES[1:])
+    repair = repaired(client, script("worse", FAILURES[0]))
+
+    assert (repair["outcome"], verdicts(repair)) == ("exhausted", ["failed"] * 3)
+    assert stage.asked("worse") == 3
+    stage.daemon.log.wait_for("repair.alerted", repair_id=repair["id"])
+    told = json.loads((stage.folder / "alert").read_text())
+    assert told["repair"]["id"] == repair["id"]
+    assert told["report"]["attempt_id"] == repair["attempts"][2]["attempt_id"]
+
+
+def test_failure_that_comes_back_twice_ends_it_as_stuck(stage: Stage, client: Client) -> None:
+    stage.write("same", "x = 1\n1 / 0", "x = 2\n1 / 0")
+    repair = repaired(client, script("same", FAILURES[2]))
+
+    assert (repair["outcome"], verdicts(repair)) == ("stuck", ["failed"] * 2)
+    assert [fix["strategy"] for fix in repair["attempts"]] == ["fix", "rethink"]
+
+
+def test_duplicate_is_not_run_and_counts_and_another_is_asked_for(stage: Stage, client: Client) -> None:
+    stage.write("again", f"# changed\n{FAILURES[0]}", "print('ok')")
+    repair = repaired(client, script("again", FAILURES[0]))
+
+    assert (repair["outcome"], verdicts(repair)) == ("repaired", ["duplicate", "validated"])
+    assert repair["attempts"][0]["attempt_id"] is None
+    assert repair["attempts"][1]["strategy"] == "different"
+
+
+def test_duplicates_alone_use_the_attempts_up(stage: Stage, client: Client) -> None:
+    stage.write("only", *[f"#\n{FAILURES[0]}"] * 3)
+    repair = repaired(client, script("only", FAILURES[0]))
+
+    assert (repair["outcome"], verdicts(repair)) == ("exhausted", ["duplicate"] * 3)
+
+
+def test_policy_violation_ends_it_at_once(stage: Stage, client: Client) -> None:
+    stage.write("evil", "import socket", "print('ok')")
+    repair = repaired(client, script("evil", FAILURES[0], policy="default"))
+
+    assert (repair["outcome"], verdicts(repair)) == ("terminal", ["failed"])
+    assert repair["attempts"][0]["cause"] == "policy_violation"
+    assert stage.asked("evil") == 1
+
+
+def test_trouble_of_ours_is_never_shown_to_a_provider(stage: Stage, client: Client) -> None:
+    stage.write("lost", ENDLESS, "print('ok')")
+    begun = started(client, script("lost", FAILURES[0]))[1]
+    running = under_way(stage, client, begun)
+    for event in client.events(running):
+        if event.kind == "unit" and event.body["status"] == "started":
+            kill_container_of(stage, running)
+
+    repair = ended(client, begun)
+
+    assert (repair["outcome"], verdicts(repair)) == ("terminal", ["error"])
+    assert stage.asked("lost") == 1
+
+
+def test_provider_that_cannot_be_run_ends_it_with_the_reason(client: Client) -> None:
+    repair = repaired(client, {**script("x", FAILURES[0]), "repair": {"provider": "gone"}})
+
+    assert (repair["outcome"], repair["attempts"]) == ("provider_failed", [])
+    assert "/nonexistent/model cannot be started" in repair["detail"]
+
+
+def test_repair_is_cancelled_while_the_provider_thinks(stage: Stage, client: Client) -> None:
+    stage.write("slow", None)
+    begun = started(client, script("slow", FAILURES[0]))[1]
+    stage.wait_until_asked()
+
+    client.cancel_repair(begun["id"])
+
+    assert ended(client, begun)["outcome"] == "cancelled"
+    with pytest.raises(ClientError) as refused:
+        client.cancel_repair(begun["id"])
+    assert refused.value.status == 409
+
+
+def test_repair_is_cancelled_with_the_attempt_that_it_has_under_way(stage: Stage, client: Client) -> None:
+    stage.write("long", ENDLESS)
+    begun = started(client, script("long", FAILURES[0]))[1]
+    running = under_way(stage, client, begun)
+    next(e for e in client.events(running) if e.kind == "unit" and e.body["status"] == "started")
+
+    client.cancel_repair(begun["id"])
+
+    assert ended(client, begun)["outcome"] == "cancelled"
+    assert client.attempt(running, wait_s=WAIT_S)["verdict"] == "cancelled"
+
+
+def pipeline(name: str, statement: str) -> Document:
+    """Give a pipeline of which the second step fails; to SQL the first line is a comment, too."""
+    steps = [
+        {"name": "first", "type": "bash", "content": "echo ready"},
+        {"name": "second", "type": "bash", "content": f"# {name}\n{statement}\n"},
+    ]
+    return {"kind": "pipeline", "payload": {"steps": steps}, "repair": {"provider": "played"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "outcome", "status"),
+    [
+        ("mended", "echo ok", "repaired", "repaired"),
+        ("given_up", "grep -q x data/missing", "exhausted", "failed"),
+    ],
+)
+def test_repair_of_a_pipeline_changes_its_step_and_its_status(
+    stage: Stage, client: Client, name: str, last: str, outcome: str, status: str
+) -> None:
+    stage.write(name, "cat data/missing", "exit 3", last)
+    attempt, begun = started(client, pipeline(name, "sort data/gone | grep -q x"))
+    repair = ended(client, begun)
+
+    assert (repair["outcome"], [fix["passage"] for fix in repair["attempts"]]) == (outcome, ["2"] * 3)
+    stored = client.pipeline(attempt["id"])
+    assert stored["status"] == status
+    assert [step["content"] for step in stored["steps"]] == ["echo ready", f"# {name}\n{last}\n"]
+    followed = [attempt["id"], *(fix["attempt_id"] for fix in repair["attempts"])]
+    assert [one["attempt_id"] for one in stored["attempts"]] == followed[::-1]
+
+
+def test_statistics_tell_of_success_speed_duplicates_and_stuck(stage: Stage, client: Client) -> None:
+    stage.write("first", "print('ok')")
+    repaired(client, script("first", FAILURES[0]))
+
+    rows = json.loads(stage.daemon.assay("repair", "stats", "--json").stdout)["repairs"]
+
+    (row,) = [row for row in rows if (row["kind"], row["provider"]) == ("script", "played")]
+    assert row["ended"] >= row["repaired"] >= row["first_attempt"] >= 1
+    assert 0 < row["first_attempt_rate"] <= row["success_rate"] <= 1
+    assert min(row["fix_s"], row["repaired_s"]) > 0
+    assert 'assayd_repair_fix_duration_seconds_count{kind="script",provider="played"}' in (
+        client.metrics().decode()
+    )
+
+
+def test_repair_goes_on_after_the_daemon_was_killed_and_never_tries_a_fourth_fix(stage: Stage) -> None:
+    stage.write("killed", FAILURES[1], None, *FAILURES[2:4], "print('ok')")
+    with stage.daemon.client() as client:
+        begun = started(client, script("killed", FAILURES[0]))[1]
+        stage.wait_until_asked()
+    stage.daemon.kill()
+    stage.daemon.start()
+
+    with stage.daemon.client() as client:
+        repair = ended(client, begun)
+
+    assert (repair["outcome"], verdicts(repair)) == ("exhausted", ["failed"] * 3)
+    assert [fix["fix_reason"] for fix in repair["attempts"]] == ["Step 1.", "Step 3.", "Step 4."]
+
+
+def test_time_that_is_up_ends_it(stage: Stage) -> None:
+    stage.write("late", None)
+    assert stage.daemon.stop() == 0
+    stage.daemon.settings["REPAIR__TIMEOUT_S"] = "1"
+    stage.daemon.start()
+
+    with stage.daemon.client() as client:
+        repair = repaired(client, script("late", FAILURES[0]))
+
+    assert (repair["outcome"], repair["attempts"]) == ("timeout", [])
