@@ -12,6 +12,7 @@ from assayd.analysis.worker import examine
 from assayd.checks.module_samples import ADAPTER, MANIFEST, TESTS
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, has_errors
+from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
 from assayd.policies import PolicySet
@@ -210,6 +211,23 @@ def test_adapter_and_tests_that_are_fine_pass(policy: ExecutionPolicy) -> None:
     judgement = validator.judge(prepared(policy), policy, run)
     assert judgement.stage_findings == {"sandbox": ()}
     assert [case.status.value for case in judgement.cases] == ["passed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("record", "cause", "verdict"),
+    [
+        (ran(), Cause.COMPLETED, "validated"),
+        (ran("failed"), Cause.EXITED_NONZERO, "failed"),
+        (None, Cause.INFRASTRUCTURE, "error"),
+    ],
+)
+def test_verdict_says_whose_trouble_it_was(
+    policy: ExecutionPolicy, record: bytes | None, cause: Cause, verdict: str
+) -> None:
+    run = result(GOOD_CONTRACT, ("test_adapter.py", record, cause))
+    all_of_it = Ran(result=run, judgement=validator.judge(prepared(policy), policy, run))
+    stages = merge_stages((), validator.runtime_stages, all_of_it)
+    assert decide_verdict(stages, all_of_it).value == verdict
 
 
 def test_tests_that_were_all_skipped_do_not_pass(policy: ExecutionPolicy) -> None:
