@@ -30,7 +30,6 @@ def repair(outcome: str | None, *fixes: dict[str, object], **more: object) -> di
         "attempts": list(fixes),
         "started_at": "2026-05-04T12:00:00.000Z",
         "finished_at": "2026-05-04T12:00:02.000Z",
-        "fallback": None,
         **more,
     }
 
