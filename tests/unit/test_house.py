@@ -77,7 +77,7 @@ def test_no_unfinished_work_is_left_in_the_code() -> None:
 
 def test_no_test_is_skipped_or_expected_to_fail() -> None:
     ours = [path for path in TESTS if "programs" not in path.parts]  # hostile programs skip their own tests
-    assert offenders(ours, r"pytest\.(mark\.)?(skip|xfail|importorskip)") == []
+    assert offenders(ours, r"^[^\"']*pytest\.(mark\.)?(skip|xfail|importorskip)") == []
 
 
 def test_guest_code_needs_the_standard_library_only() -> None:

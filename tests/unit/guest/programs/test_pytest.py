@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sysconfig
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +45,7 @@ PRELOAD = (
 )
 FRAMEWORK = sysconfig.get_paths()["purelib"]
 LIMITS = {"max_processes": 8, "open_files": 128, "output_kept_bytes": 20_000, "unit_result_bytes": 2**20}
+TAMPERING = tomllib.loads(Path(__file__).with_name("tampering.toml").read_text())["case"]
 
 
 class Told:
@@ -267,115 +270,7 @@ def test_what_was_told_before_a_kill_is_there_after_it(start: Callable[..., Seen
     assert told[-1]["id"] == "test_it.py::test_b"
 
 
-@pytest.mark.parametrize(
-    ("test", "note"),
-    [
-        (
-            "import pytest\npytest.Function.runtest = lambda self: None\ndef test_a(): assert 0\n",
-            "_pytest.python.Function.runtest",
-        ),
-        ("import pytest\npytest.raises = print\ndef test_a(): pass\n", "pytest.raises"),
-        (
-            "import unittest\nunittest.TestCase.assertEqual = print\ndef test_a(): pass\n",
-            "unittest.case.TestCase.assertEqual",
-        ),
-        ("def test_a(): pass\nlen.__self__.AssertionError = KeyError\n", "builtins.AssertionError"),
-        ("import sys\nsys.modules['pytest'] = sys\ndef test_a(): pass\n", "pytest"),
-        (
-            "def test_a(request): request.config.hook.pytest_runtest_call = print\ndef test_b(): pass\n",
-            "the hook pytest_runtest_call",
-        ),
-        (
-            "class P:\n    def pytest_runtest_call(self, item): pass\n"
-            "def test_a(request): request.config.pluginmanager.register(P())\n",
-            "function ",
-        ),
-        (
-            "def test_a(request): request.config.pluginmanager.unregister(name='skipping')\n",
-            "the plugin skipping",
-        ),
-        (
-            "import pytest\n@pytest.fixture(autouse=True)\ndef f(request): request.node.runtest = print\n"
-            "def test_a(): assert 0\n",
-            "runtest of Function of test_it.py::test_a",
-        ),
-        (
-            "import pytest\nclass No:\n    def __call__(self): return False\n"
-            "pytest.ExceptionInfo.__bool__ = No()\ndef test_a(): assert 0\n",
-            "_pytest._code.code.ExceptionInfo.__bool__",
-        ),
-        (
-            "import pytest\ndel pytest.ExceptionInfo.__annotations__\n"
-            "pytest.ExceptionInfo.__bool__ = lambda self: False\ndef test_a(): assert 0\n",
-            "_pytest._code.code.ExceptionInfo.__bool__",
-        ),
-        (
-            "import pytest\npytest.ExceptionInfo.__mro__[1].__bool__ = lambda self: False\n"
-            "def test_a(): assert 0\n",
-            "typing.Generic.__bool__",
-        ),
-        (
-            "import pytest\nclass Base(pytest.Function.__mro__[1]): pass\n"
-            "pytest.Function.__bases__ = (Base, *pytest.Function.__bases__[1:])\ndef test_a(): pass\n",
-            "_pytest.python.Function.__bases__",
-        ),
-        (
-            "import pytest, sys\nsys.exc_info = lambda: (pytest.skip.Exception,) * 3\ndef test_a(): pass\n",
-            "sys.exc_info",
-        ),
-        (
-            "import asyncio\nasyncio.BaseEventLoop.run_until_complete = print\ndef test_a(): pass\n",
-            "asyncio.base_events.BaseEventLoop.run_until_complete",
-        ),
-        (
-            "def test_a(request):\n    real = request.session.gethookproxy\n"
-            "    request.session.gethookproxy = lambda path: real(path)\ndef test_b(): pass\n",
-            "Session.gethookproxy",
-        ),
-        (
-            "def test_a(request): request.config.hook.pytest_runtest_call._hookexec = lambda *a: []\n"
-            "def test_b(): pass\n",
-            "how the hook pytest_runtest_call is called",
-        ),
-        (
-            "def test_a(request): request.config.pluginmanager._inner_hookexec = lambda *a: []\n"
-            "def test_b(): pass\n",
-            "how the plugin manager calls hooks",
-        ),
-        (
-            "class Other:\n    def __init__(self, real): self.real = real\n"
-            "    def __getattr__(self, name): return getattr(self.real, name)\n"
-            "def test_a(request): request.session.items[1].session = Other(request.session)\n"
-            "def test_b(): pass\n",
-            "the session of Function of test_it.py::test_b",
-        ),
-        (
-            "class Fake:\n    def __init__(self, real): self.__func__ = real\n"
-            "    def __call__(self): pass\n"
-            "def test_a(request):\n    item = request.session.items[1]\n    item.obj = Fake(item.obj)\n"
-            "def test_b(): assert 0\n",
-            "the function of test_it.py::test_b",
-        ),
-        (
-            "import pytest\n@pytest.fixture(autouse=True)\ndef f(request): request.node.obj = lambda: None\n"
-            "def test_a(): assert 0\n",
-            "the function of test_it.py::test_a",
-        ),
-        (
-            "def test_a(request):\n"
-            "    import unittest.mock\n"
-            "    r = unittest.mock.Mock(nodeid='test_it.py::test_b', when='call', failed=False)\n"
-            "    request.config.hook.pytest_runtest_logreport(report=r)\ndef test_b(): assert 0\n",
-            "test_it.py::test_b was reported",
-        ),
-        (
-            "def test_a(request):\n"
-            "    request.config.hook.pytest_runtest_logstart(nodeid='test_it.py::test_b', location=None)\n"
-            "def test_b(): pass\n",
-            "test_it.py::test_b was begun",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("test", "note"), [(case["test"], case["note"]) for case in TAMPERING])
 def test_exchange_of_what_tests_are_judged_by_is_noted(run: Run, test: str, note: str) -> None:
     told = run(test)
     assert any(text.startswith(note) for text in told.notes), told.lines
