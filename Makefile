@@ -40,7 +40,7 @@ day: images ## long batches while daemon and engine go away; writes docs/operati
 	@$(WITH_ENGINE) $(BIN)/python tests/day.py day
 	@$(WITH_ENGINE) $(BIN)/python tests/day.py lines
 
-check: setup ## format, lint, types, import directions, unit tests; under a minute
+check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy

@@ -125,6 +125,9 @@ p50 of the daemon's own steps, in milliseconds.
 
 {steps}
 
+## What stands behind them
+
+{(ROOT / "bench/notes.md").read_text(encoding="utf-8")}
 ## All figures
 
 | key | value |

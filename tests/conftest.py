@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Where no daemon sets up the log, it would be written among what a program prints.
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+# In the background of a shell interrupts are ignored, and so they would be by programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Its helper container would need a network, a registry and the engine's socket.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"

@@ -9,6 +9,7 @@ from pathlib import Path
 import assayd.guest
 from assayd.aio import Deadline
 from assayd.egress import Relay
+from assayd.errors import EngineError
 from assayd.ids import SystemClock, Ulids
 from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
@@ -63,6 +64,16 @@ def no_way_out() -> Egress:
 
 
 async def run(sandbox: Sandbox, spec: RunSpec, observer: Observer | None = None) -> RunResult:
-    """Run a spec in a container of its own, within the attempt's time."""
+    """Run a spec in a container of its own, within the attempt's time.
+
+    Asks for a container twice, as attempts do: an engine fails to start one in some thousands.
+    """
+    try:
+        return await _run_once(sandbox, spec, observer)
+    except EngineError:
+        return await _run_once(sandbox, spec, observer)
+
+
+async def _run_once(sandbox: Sandbox, spec: RunSpec, observer: Observer | None) -> RunResult:
     async with sandbox.lease(spec) as lease:
         return await sandbox.run(lease, spec, Deadline(spec.limits.timeout_s), observer)

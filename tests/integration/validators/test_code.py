@@ -121,7 +121,7 @@ async def test_exceptions_are_worded_for_what_they_are(
 
 
 async def test_missing_module_is_named_against_what_is_required(attempts: Attempts) -> None:
-    code = "import numpy\nresult: int = 1"
+    code = "import numpy\nresult: int = numpy.size([1])"
 
     tried = await attempts.submit("code", {"code": code, "requires": ["numpy", "json"]})
 

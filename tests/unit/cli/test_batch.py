@@ -23,9 +23,6 @@ from support.small_daemon import submission
 from support.terminal import run_on_terminal
 
 COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
-# Tests that run in the background of a shell are started with interrupts ignored, and so are their children.
-_LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-INTERRUPTIBLE = (*COMMAND[:-1], _LISTEN + COMMAND[-1])
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +213,7 @@ def test_cancel_ends_a_batch_and_who_follows_it(served: Served, write) -> None:
 def test_interrupt_leaves_the_batch_running_and_says_how_to_go_on(served: Served, write) -> None:
     served.call(served.daemon.checks.open.clear)
     file = write("i1", "i2")
-    command = [*INTERRUPTIBLE, "--socket", str(served.path), "batch", "run", str(file), "--name", "left"]
+    command = [*COMMAND, "--socket", str(served.path), "batch", "run", str(file), "--name", "left"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         wait_for(lambda: len(served.daemon.checks.waiting) == 2)
         process.send_signal(signal.SIGINT)
