@@ -23,7 +23,7 @@ ENDED = "ended"
 Ends = Mapping[str, asyncio.Future[RunResult]]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ends(request: pytest.FixtureRequest, docker_host: str) -> AsyncIterator[Ends]:
     """Start every program that was selected; give, by name, what will come of it."""
     loop = asyncio.get_running_loop()

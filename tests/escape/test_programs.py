@@ -17,7 +17,7 @@ PROGRAMS = read_programs(Path(__file__).parent / "programs")
 
 
 @pytest.mark.engine
-@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 async def test_program_ends_as_expected_and_escapes_nothing(
     ends: Mapping[str, asyncio.Future[RunResult]],
