@@ -47,7 +47,7 @@ check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/lint-imports
 	@$(BIN)/pytest -q tests/unit
 
-bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: under 4 minutes)
+bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: a shorter run, about five minutes here)
 	@$(WITH_ENGINE) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.chart
 
