@@ -231,12 +231,8 @@ class Module:
 
 
 def _faulty(payload: ModulePayload, report: Mapping[str, object]) -> str:
-    """Name the file that a repair is about: that of the first error which names one, else the adapter.
-
-    A test that fails speaks of what it tests: asked for the test itself, a model could make it agree.
-    """
-    errors = [(str(finding.get("file")), finding.get("rule")) for finding in errors_of(report)]
-    named = [name for name, rule in errors if rule != "tests.failed" or not module_files.is_test(name)]
+    """Name the file that a repair is about: that of the first error which names one, else the adapter."""
+    named = [str(finding.get("file")) for finding in errors_of(report)]
     return next((name for name in named if name in payload.files), _adapter(payload))
 
 

@@ -334,20 +334,3 @@ def test_folder_that_is_no_module_is_refused(files: dict[str, bytes], said: str)
 def test_options_of_other_kinds_are_refused() -> None:
     with pytest.raises(RequestError, match="takes neither"):
         validator.from_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
-
-
-@pytest.mark.parametrize(
-    ("rule", "file", "asked_for"),
-    [
-        ("tests.failed", "test_adapter.py", "adapter.py"),
-        ("tests.failed", "client.py", "client.py"),
-        ("tests.import_failed", "test_adapter.py", "test_adapter.py"),
-    ],
-)
-def test_a_fix_is_asked_of_the_code_that_a_failing_test_speaks_of(
-    rule: str, file: str, asked_for: str
-) -> None:
-    files = dict.fromkeys(("adapter.py", "client.py", "test_adapter.py"), "x = 1\n")
-    report = {"findings": [{"severity": "error", "rule": rule, "file": file}]}
-    context = validator.context(ModulePayload(manifest={}, files=files), report)
-    assert context.passage.name == asked_for
