@@ -56,7 +56,7 @@ class Word:
     plain: bool = False
     """Whether its effect is all that there is to it."""
     told: bool = False
-    """Whether its mere use may have to be told."""
+    """Whether its mere use, wherever it is, may have to be told."""
     touches: bool = False
     """Whether it works on a buffer, or is a source."""
     opens: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ class _Maker:
             word,
             watched=sources,
             touches=any((word.opens, word.adds, word.gives, word.overwrites, sources)),
-            told=any((word.rule, word.defect, word.compile_only, watched)),
+            told=any((word.rule, word.defect, watched)),
             plain=self._is_plain(name, word) and not watched,
         )
 

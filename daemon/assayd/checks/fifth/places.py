@@ -6,14 +6,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from assayd.checks.caps import FINDINGS, SNIPPET_CHARS, shorten
 from assayd.checks.fifth.rules import FifthRule, Rules
 from assayd.checks.fifth.tokens import Token
 from assayd.model.finding import Edit, Finding, Severity
-
-_LINES = re.compile(r"[^\n]*\n").findall
 
 Change = tuple[int, int, str]
 """A part of the text, from one offset to another, and what it should be."""
@@ -35,7 +32,7 @@ class Teller:
         self._text = text
         self._rules = rules
         self._told: list[_Told] = []
-        self._lines = [0, *accumulate(map(len, _LINES(text)))]
+        self._lines = [0, *[match.end() for match in re.finditer("\n", text)]]
 
     def __call__(
         self,

@@ -85,11 +85,15 @@ class State:
 
     def take(self, count: int, word: Word, token: Token) -> list[Cell]:
         """Take cells from the stack, and from below what is missing."""
-        missing = count - len(self.cells)
-        if missing > 0 and not self._borrow(missing):
-            self._underflow(missing, word, token)
-            self.exact = False
-        return self.pop(count)
+        rest = len(self.cells) - count
+        if rest < 0:
+            if not self._borrow(-rest):
+                self._underflow(-rest, word, token)
+                self.exact = False
+            rest = 0
+        taken = self.cells[rest:]
+        del self.cells[rest:]
+        return taken
 
     def _borrow(self, missing: int) -> bool:
         """Take cells from below; False when there cannot be so many."""
@@ -98,13 +102,6 @@ class State:
             return True
         self.borrowed += missing
         return self.allowed is None or self.borrowed <= self.allowed
-
-    def pop(self, count: int) -> list[Cell]:
-        """Take cells that are there."""
-        rest = len(self.cells) - count
-        taken = self.cells[rest:]
-        del self.cells[rest:]
-        return taken
 
     def tell(self, rule: str, token: Token, **names: object) -> None:
         """Tell of something wrong at a word."""

@@ -136,11 +136,11 @@ class _Scanner:
 
     def run(self) -> Iterator[Segment]:
         """Give the segments one by one, so that few tokens are alive at a time."""
-        act_of, now, position = self._acts.get, self._now, 0
+        act_of, meet, now, position = self._acts.get, _Scanner._meet, self._now, 0
         while True:
             for match in _WORDS(self._folded, position):
                 word = match[0]
-                act = act_of(word, _Scanner._meet)
+                act = act_of(word, meet)
                 if act is None:
                     now.tokens.append(_token((word, match.start(), WORD, "")))
                     continue

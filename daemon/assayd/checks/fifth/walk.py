@@ -121,7 +121,8 @@ class Walk:
                     self._plain(word, token)
                 else:  # by far the most: nothing is known of what it takes
                     cells[rest:] = NONES[word.leaves]
-                    self.state.certain = self.state.certain and word.certain
+                    if not word.certain:
+                        self.state.certain = False
                 continue
             self._at = at
             if word is None:
@@ -161,7 +162,7 @@ class Walk:
 
     def _act(self, word: Word, token: Token) -> None:
         """Do what a word does that is more than its effect."""
-        if word.told:
+        if word.told or self.outside:
             self._watch(word, token)
         if word.parses:
             self._parse(word)
@@ -234,7 +235,7 @@ class Walk:
 
     def _special(self, word: Word, token: Token) -> None:
         """Do what a word does that has a text or takes a word."""
-        if word.told:
+        if word.told or self.outside:
             self._watch(word, token)
         if token.kind is TAKING:
             self.state.macro = self.state.macro or token.word == "postpone"
@@ -291,14 +292,18 @@ class Walk:
     def _find_out(self) -> Found:
         """Say what all ends of the definition have in common."""
         ends = self.control.leaving
-        if not ends or self.control.broken or not all(end.exact for end in ends):
+        if not ends or self.control.broken:
             return _NOTHING
-        first = ends[0]
-        for end in ends[1:]:
-            if end.height != first.height:
-                self._differ(first, end)
+        first, other, borrowed = ends[0], None, 0
+        for end in ends:
+            if not end.exact:
                 return _NOTHING
-        borrowed = max([end.borrowed for end in ends])
+            if end.height != first.height:
+                other = other or end
+            borrowed = max(borrowed, end.borrowed)
+        if other is not None:
+            self._differ(first, other)
+            return _NOTHING
         start = self.declared.takes.least if self.declared else 0
         return Found(
             exact=True,
