@@ -43,7 +43,7 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
 
 
 def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
-    """Give the frame that opens an attempt with its rules. Nothing submitted is in it, nothing runs by it.
+    """Give the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
 
     Args:
         spec: what is to run.
