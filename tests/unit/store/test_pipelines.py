@@ -22,6 +22,7 @@ from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.store.pipelines import PipelineRecorder
 from assayd.validators import all_validators
 from assayd.wire import read_submission
+from support.empty_database import lay_database
 
 Make = Any  # the fixture's class; test folders are not a package
 
@@ -35,6 +36,7 @@ FAILED = Case(name="load", status=CaseStatus.FAILED, stderr="no such table\0", e
 
 @pytest.fixture
 async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
+    lay_database(tmp_path)
     async with open_jobs(tmp_path, recorders=(PipelineRecorder(),)) as store:
         yield store
 
