@@ -45,7 +45,7 @@ check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q tests/unit
+	@$(BIN)/pytest -q -n auto tests/unit
 
 bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: a shorter run, about five minutes here)
 	@$(WITH_ENGINE) $(BIN)/python -m bench.run $(if $(QUICK),--quick)

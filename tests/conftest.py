@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -14,8 +15,11 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Where no daemon sets up the log, it would be written among what a program prints.
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+# Where no daemon sets up the log, it would be written among what a program prints. Rich tracebacks are slow.
+structlog.configure(
+    wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+    processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)],
+)
 
 # In the background of a shell interrupts are ignored, and so they would be by programs that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -26,10 +30,23 @@ os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
 
 
 # The same examples every time, and no judgement on how fast they are made: the machine may be busy.
+# More of them, made anew each time: pytest --hypothesis-profile=long tests/unit
 settings.register_profile(
-    "assayd", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+    "assayd",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
+settings.register_profile("long", settings.get_profile("assayd"), max_examples=2000, derandomize=False)
 settings.load_profile("assayd")
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of tests out of every look of the garbage collector."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,14 @@ from pathlib import Path
 import assayd
 
 _PROGRAM = """
-import json, os, socket, sys
+import gc, json, os, socket, sys
 sys.path.insert(0, {root!r})
 from assayd.guest.programs import find_programs
 from assayd.guest.runner import main
 
 find_programs()
+gc.collect()
+gc.freeze()
 orders = socket.socket(fileno={orders})
 
 def become(order, given):

@@ -12,9 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,13 +45,13 @@ from assayd.service import Parts as ServiceParts
 from assayd.share import share
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.database import FILE, open_database
 from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
 from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.store.retention import Keep, Retention
 from assayd.wire import read_submission
+from support.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1000, pid=1)
@@ -149,7 +147,7 @@ class SmallSandbox:
         return SimpleNamespace(digest=self.image_digest)
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec) -> AsyncIterator[SimpleNamespace]:
+    async def lease(self, spec: RunSpec, lane: object = None) -> AsyncIterator[SimpleNamespace]:
         if self.trouble:
             raise self.trouble.pop()
         self.leases += 1
@@ -252,20 +250,11 @@ class How:
     kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
 
 
-@cache
-def empty_database() -> bytes:
-    """Make a database once; making it takes longer than most tests."""
-    with TemporaryDirectory() as folder:
-        open_database(Path(folder)).close()
-        return Path(folder, FILE).read_bytes()
-
-
 @asynccontextmanager
 async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[SmallDaemon]:
     """Give a daemon on a state directory; ending it is as hard as a crash that leaves no task behind."""
     how = how or How()
-    if not (folder / FILE).exists():
-        (folder / FILE).write_bytes(empty_database())
+    lay_database(folder)
     async with AsyncExitStack() as stack:
         clock, ids = Steps(), Ulids()
         jobs = await stack.enter_async_context(open_jobs(folder))

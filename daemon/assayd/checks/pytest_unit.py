@@ -238,7 +238,7 @@ def _advice(rule: str, raised: Raised) -> str:
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
-        return "Make the code give what the test expects, or correct the test."
+        return "Make the code give what the test expects."
     return hint_for(raised.error_type)
 
 

@@ -7,7 +7,7 @@ exception.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -31,9 +31,10 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container for one run, with what is known of it so far."""
+    """A container for one run, with what is known of it so far. It was told the rules, and nothing else."""
 
     container: Container
+    conversation: Conversation
     warm: bool
     facts: ContainerFacts
 
@@ -71,16 +72,23 @@ class Sandbox:
         )
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec) -> AsyncIterator[Lease]:
+    async def lease(self, spec: RunSpec, lane: Hashable = None) -> AsyncIterator[Lease]:
         """Hold a container while the body runs; it is removed afterwards, out of the way.
+
+        Where containers are waited for, lanes get them in turn.
 
         Raises: EngineError when none can be had.
         """
         image = await self.images.get(spec.image)
-        container, warm = await self.pool.acquire(await self.key(spec))
+        container, warm = await self.pool.acquire(await self.key(spec), lane)
+        listed = spec.network.mode is NetworkMode.ALLOWLIST
+        egress = self._egress.session(spec.network) if listed else None
+        conversation = Conversation(container.channel, spec, egress)
         try:
+            await conversation.begin()
             yield Lease(
                 container=container,
+                conversation=conversation,
                 warm=warm,
                 facts=ContainerFacts(
                     id=container.ref.ulid,
@@ -100,10 +108,8 @@ class Sandbox:
     ) -> RunResult:
         """Run the units in the leased container; give what came back, classified."""
         began = self._clock.monotonic()
-        listed = spec.network.mode is NetworkMode.ALLOWLIST
-        egress = self._egress.session(spec.network) if listed else None
-        conversation = Conversation(lease.container.channel, spec, observer or Observer(), egress)
-        end, detail = await conversation.hold(deadline)
+        conversation = lease.conversation
+        end, detail = await conversation.hold(deadline, observer)
         wall_s = self._clock.monotonic() - began
         facts = lease.facts
         lease.container.orderly = end is RunEnd.FINISHED

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.checks import (
     adapter_unit,
+    module_blame,
     module_contract,
     module_files,
     module_forbidden,
@@ -64,6 +65,8 @@ _REMINDERS = (
     "The adapter's class has @register_adapter above it, and defines fetch_raw, transform and get_schema.",
     "Tests run with pytest, without network: give the adapter made-up answers.",
 )
+
+_TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
 
 _RULES = (
     *python_source.RULES,
@@ -207,15 +210,20 @@ class Module:
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
         submitted = _module(payload)
-        name = _faulty(submitted, report)
-        others = (Surrounding(title=n, text=t) for n, t in sorted(submitted.files.items()) if n != name)
+        errors = errors_of(report)
+        name = module_blame.faulty_file(errors, submitted.files, _adapter(submitted))
+        said = {str(error.get("file")) for error in errors}  # first: not all files may have room
+        others = sorted(submitted.files.keys() - {name}, key=lambda other: (other not in said, other))
         manifest = json.dumps(submitted.manifest, indent=1, sort_keys=True)
         return context_of(
             Passage(name=name, language="python", text=_texts(submitted).get(name, "")),
             report,
-            instructions=_REMINDERS,
+            instructions=(*_REMINDERS, *([_TESTS_STAY] if module_blame.has_failed_test(errors) else [])),
             runtime_stages=self.runtime_stages,
-            surroundings=(Surrounding(title="manifest", text=manifest), *others),
+            surroundings=(
+                Surrounding(title="manifest", text=manifest),
+                *(Surrounding(title=other, text=submitted.files[other]) for other in others),
+            ),
             about=lambda hint: hint.get("file") in {None, name},
         )
 
@@ -228,12 +236,6 @@ class Module:
         """Give the syntax trees of all files."""
         texts = sorted(_texts(_module(payload)).items())
         return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
-
-
-def _faulty(payload: ModulePayload, report: Mapping[str, object]) -> str:
-    """Name the file that a repair is about: that of the first error which names one, else the adapter."""
-    named = [str(finding.get("file")) for finding in errors_of(report)]
-    return next((name for name in named if name in payload.files), _adapter(payload))
 
 
 def _module(payload: BaseModel) -> ModulePayload:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from assayd import validators
 from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
-from assayd.analysis.messages import POLICIES_REMEMBERED, remember
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
 from assayd.policies import load_policies
 from assayd.share import share
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EXTRACTOR = validators.find("extractor")
 GOOD = "def extract(path: str) -> dict:\n    return {'path': path}\n"
@@ -26,14 +29,20 @@ async def static(analyst: Analyst, submitted, policy: ExecutionPolicy):
     return (await analyst.check(EXTRACTOR, submitted, policy)).stages
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def analyst() -> AsyncIterator[Analyst]:
+    """Give one with two workers to all tests that harm none: a worker takes half a second to start."""
+    async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
+        yield analyst
+
+
+@pytest.fixture(scope="module")
 def policy() -> ExecutionPolicy:
     return load_policies([share("policies")]).get("extractor")
 
 
-async def test_good_source_passes_every_static_stage(policy: ExecutionPolicy):
-    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
-        stages = await static(analyst, payload(GOOD), policy)
+async def test_good_source_passes_every_static_stage(analyst: Analyst, policy: ExecutionPolicy):
+    stages = await static(analyst, payload(GOOD), policy)
     assert [(s.name, s.status) for s in stages] == [
         ("syntax", StageStatus.PASSED),
         ("security", StageStatus.PASSED),
@@ -41,16 +50,14 @@ async def test_good_source_passes_every_static_stage(policy: ExecutionPolicy):
     ]
 
 
-async def test_stages_after_a_stopping_failure_are_skipped(policy: ExecutionPolicy):
-    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
-        stages = await static(analyst, payload("import subprocess\n" + GOOD), policy)
+async def test_stages_after_a_stopping_failure_are_skipped(analyst: Analyst, policy: ExecutionPolicy):
+    stages = await static(analyst, payload("import subprocess\n" + GOOD), policy)
     assert [s.status for s in stages] == [StageStatus.PASSED, StageStatus.FAILED, StageStatus.SKIPPED]
 
 
-async def test_a_large_source_travels_in_parts(policy: ExecutionPolicy):
+async def test_a_large_source_travels_in_parts(analyst: Analyst, policy: ExecutionPolicy):
     filler = "# " + "x" * 100 + "\n"
-    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
-        stages = await static(analyst, payload(filler * 9000 + GOOD), policy)
+    stages = await static(analyst, payload(filler * 9000 + GOOD), policy)
     assert all(s.status is StageStatus.PASSED for s in stages)
 
 
@@ -73,24 +80,21 @@ async def test_a_worker_that_dies_is_replaced(policy: ExecutionPolicy):
     assert all(s.status is StageStatus.PASSED for s in second)
 
 
-async def test_nesting_that_breaks_parsers_is_a_finding(policy: ExecutionPolicy):
-    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
-        stages = await static(analyst, payload("x = " + "(" * 10_000 + ")" * 10_000), policy)
+async def test_nesting_that_breaks_parsers_is_a_finding(analyst: Analyst, policy: ExecutionPolicy):
+    stages = await static(analyst, payload("x = " + "(" * 10_000 + ")" * 10_000), policy)
     assert stages[0].status is StageStatus.FAILED
 
 
-async def test_an_answer_comes_back_as_the_code_that_will_run(policy: ExecutionPolicy):
+async def test_an_answer_comes_back_as_the_code_that_will_run(analyst: Analyst, policy: ExecutionPolicy):
     answer = f"Sure, here it is:\n```python\n{GOOD}```\n"
-    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
-        checked = await analyst.check(EXTRACTOR, payload(answer), policy)
+    checked = await analyst.check(EXTRACTOR, payload(answer), policy)
     assert checked.payload.model_dump()["code"].strip() == GOOD.strip()
     assert not checked.failed
 
 
-async def test_jobs_run_side_by_side(policy: ExecutionPolicy):
-    async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
-        jobs = [static(analyst, payload(GOOD), policy) for _ in range(10)]
-        results = await asyncio.gather(*jobs)
+async def test_jobs_run_side_by_side(analyst: Analyst, policy: ExecutionPolicy):
+    jobs = [static(analyst, payload(GOOD), policy) for _ in range(10)]
+    results = await asyncio.gather(*jobs)
     assert all(s.status is StageStatus.PASSED for stages in results for s in stages)
 
 
@@ -98,12 +102,3 @@ async def test_no_worker_outlives_the_analyst():
     async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
         processes = [worker.process for worker in analyst.alive]
     assert [process.returncode for process in processes] == [-9, -9]
-
-
-def test_both_sides_forget_the_same_policies():
-    known: dict[str, int] = {}
-    for number in range(POLICIES_REMEMBERED + 5):
-        remember(known, str(number), number)
-    assert len(known) == POLICIES_REMEMBERED
-    assert "4" not in known
-    assert "5" in known

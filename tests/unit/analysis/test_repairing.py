@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
 from assayd.analysis.messages import Failed, Patching
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EXTRACTOR = validators.find("extractor")
 CODE = "def extract(path):\n    return path\n"
@@ -19,7 +22,7 @@ def submitted(code: str = CODE) -> dict[str, object]:
     return {"code": code, "sample_paths": ["/a/b.csv"]}
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def analyst() -> AsyncIterator[Analyst]:
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
         yield analyst

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.checks.python_signature import RULES, check_signature
@@ -156,7 +156,6 @@ _PARTS = st.sampled_from([code for code, _ in (*ERRORS, *WARNINGS)] + ACCEPTED)
 
 
 @given(st.lists(_PARTS, max_size=3).map("\n".join))
-@settings(max_examples=200, deadline=None)
 def test_no_code_makes_the_check_raise(code: str) -> None:
     declared = {rule.id for rule in RULES}
     assert {f.rule for f in check_signature(parse(code), EXPECTED)} <= declared

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.checks.python_source import RULES, parse
@@ -131,7 +131,6 @@ def test_columns_count_characters() -> None:
 
 
 @given(st.text(alphabet="xf12 ()[]{}:=.,'\"\\#\n\t\r\x0c`é“λ@!-*", max_size=40) | st.text(max_size=40))
-@settings(max_examples=300, deadline=None)
 def test_every_text_gives_a_tree_or_a_declared_finding(text: str) -> None:
     source = parse(text)
     assert (source.tree is None) == any(f.is_error for f in source.findings)

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -20,9 +15,6 @@ from assayd.cli.batch_progress import Rate
 from assayd.client import Client
 from support.server import Served, serving_small
 from support.small_daemon import submission
-from support.terminal import run_on_terminal
-
-COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
 
 
 @pytest.fixture(scope="module")
@@ -186,53 +178,6 @@ def test_folder_that_cannot_be_written_is_refused(assay, write, tmp_path: Path, 
     assert "taken: File exists" in capsys.readouterr().err
 
 
-def test_cancel_ends_a_batch_and_who_follows_it(served: Served, write) -> None:
-    served.call(served.daemon.checks.open.clear)
-    command = [
-        *COMMAND,
-        "--socket",
-        str(served.path),
-        "batch",
-        "run",
-        str(write("c1", "c2")),
-        "--name",
-        "stopped",
-    ]
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
-        Client(served.path) as client,
-    ):
-        wait_for(lambda: len(served.daemon.checks.waiting) == 2)
-        client.cancel_batch("stopped")
-        out, _ = process.communicate(timeout=30)
-    served.call(served.daemon.checks.open.set)
-    assert process.returncode == 5
-    assert "2 cancelled" in out
-
-
-def test_interrupt_leaves_the_batch_running_and_says_how_to_go_on(served: Served, write) -> None:
-    served.call(served.daemon.checks.open.clear)
-    file = write("i1", "i2")
-    command = [*COMMAND, "--socket", str(served.path), "batch", "run", str(file), "--name", "left"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: len(served.daemon.checks.waiting) == 2)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-    served.call(served.daemon.checks.open.set)
-    assert process.returncode == 130
-    assert f"follow it with: assay batch resume left {file}" in err
-    assert "or stop it with: assay batch cancel left" in err
-    assert main(["--socket", str(served.path), "batch", "resume", "left", str(file)]) == 0
-
-
-def test_progress_is_shown_on_a_terminal(served: Served, write) -> None:
-    words = ["--socket", str(served.path), "batch", "run", str(write(*map(str, range(20))))]
-    done, shown = run_on_terminal([*COMMAND, *words])
-    assert done.returncode == 0
-    assert "20/20 · 0 failed" in shown
-    assert b"\x1b" not in done.stdout
-
-
 def test_rate_is_that_of_the_last_seconds() -> None:
     rate = Rate()
     rate.note(0.0, 0)
@@ -289,10 +234,3 @@ def test_gc_tells_what_it_did(served: Served, capsys) -> None:
     assert capsys.readouterr().out == "0 attempts and 0 stray bundles would be removed, 0.0 MiB\n"
     assert main(["--socket", str(served.path), "gc", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dry_run"] is False
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        os.sched_yield()

@@ -1,17 +1,10 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from assayd.cli.validate import Request, build_submission, read_files, read_settings
 from assayd.errors import RequestError
-from support.terminal import run_on_terminal
 
-COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
 
 
@@ -87,48 +80,6 @@ def test_an_unknown_kind_names_the_known_ones(assay, source, capsys) -> None:
     assert "there is no kind 'nothing'; there are " in capsys.readouterr().err
 
 
-def test_without_a_daemon_it_ends_with_four(source, tmp_path) -> None:
-    command = [
-        *COMMAND,
-        "--socket",
-        str(tmp_path / "none"),
-        "validate",
-        "extractor",
-        source,
-        "--sample-path",
-        "/a",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
-
-
-def test_an_interrupt_cancels_the_attempt_and_ends_with_five(service, socket, source) -> None:
-    service.outcome = None
-    command = [*COMMAND, "--socket", socket, "validate", "extractor", source, "--sample-path", "/a"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: service.waiting)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
-    (attempt,) = service.attempts.values()
-    assert (process.returncode, attempt.verdict) == (5, "cancelled")
-    assert (out, err) == ("", f"assay: {attempt.id} is cancelled\n")
-
-
-def test_on_a_terminal_progress_is_shown_live(service, socket, source) -> None:
-    service.scripted = [
-        ("state", {"state": "running"}),
-        ("stage", {"name": "syntax", "status": "passed", "duration_ms": 0.3, "findings": 0}),
-        ("unit", {"name": "/a", "index": 3, "total": 5, "status": "started"}),
-        ("finished", {}),
-    ]
-    command = [*COMMAND, "--socket", socket, "validate", "extractor", source, "--sample-path", "/a"]
-    done, shown = run_on_terminal(command)
-    assert done.returncode == 0
-    assert "syntax" in shown
-    assert "sandbox ▸ 3/5 paths" in shown
-    assert b"\x1b" not in done.stdout
-
-
 def test_a_folder_stands_for_its_files(tmp_path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "adapter.py").write_bytes(b"a")
@@ -171,10 +122,3 @@ def test_settings_are_read_as_json_where_they_are() -> None:
 def test_a_setting_below_a_value_is_refused() -> None:
     with pytest.raises(RequestError, match="has a value already"):
         read_settings(["a=1", "a.b=2"])
-
-
-def wait_for(condition) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        os.sched_yield()

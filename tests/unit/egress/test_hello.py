@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.checks.network_rules import NetworkRule
@@ -138,7 +138,6 @@ def test_hello_of_impossible_lengths_is_refused(content: bytes) -> None:
 WHOLE = hello()
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 150), st.integers(1, 50))
 def test_altered_hello_is_read_or_refused_and_nothing_else(noise: bytes, at: int, piece: int) -> None:
     name = None

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from assayd.guest import values
 from assayd.guest.tagged import TAG, TAGS, Rendered, render_tagged, restore
+from assayd.guest.tagged import _Tagging as Tagging
 from assayd.guest.values import MAX_DEPTH
 
 
@@ -148,8 +149,8 @@ def test_nesting_counts_every_level_of_the_form() -> None:
 
 
 def test_values_that_are_too_many_with_their_tags_are_cut() -> None:
-    rendered = render_tagged([Decimal(1)] * values.MAX_CONTAINERS)
-    assert not rendered.complete
+    assert Tagging(_items_left=310).rendered([Decimal(1)] * 100).complete
+    assert not Tagging(_items_left=290).rendered([Decimal(1)] * 100).complete
 
 
 def test_bytes_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

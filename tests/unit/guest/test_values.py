@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.guest import values
-from assayd.guest.values import render
+from assayd.guest.values import Renderer, render
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]))
 NUMBER = st.integers(-(2**64), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
@@ -159,15 +159,15 @@ def test_long_string_and_key_are_cut() -> None:
 
 
 def test_too_many_items_are_cut() -> None:
-    rendered = render([[0] * 1000] * 1001)
+    rendered = Renderer(_items_left=1000).rendered([[0] * 100] * 11)
 
-    assert sum(len(row) for row in rendered.value) < values.MAX_ITEMS  # type: ignore[attr-defined]
+    assert sum(len(row) for row in rendered.value) < 1000  # type: ignore[attr-defined]
     assert "more than" in rendered.notes[0]["problem"]
     assert not rendered.complete
 
 
 def test_too_many_containers_are_named_instead_of_shown() -> None:
-    rendered = render([[] for _ in range(values.MAX_CONTAINERS + 10)])
+    rendered = Renderer(_containers_left=100).rendered([[] for _ in range(110)])
 
     assert rendered.value[-1] == "<list>"  # type: ignore[index]
     assert not rendered.complete

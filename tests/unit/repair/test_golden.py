@@ -70,6 +70,23 @@ HOSTILE = (
     "\x1b[2J\x00\x07\r\u202egnp.exe\u2066 \u200bzero\ue000 \u2028next\n"
 ) + "".join(f"filler_{n} = {n}\n" for n in range(6000))
 
+COLDEST = """\
+from assayd_adapter import Adapter, register_adapter
+
+
+@register_adapter
+class Weather(Adapter):
+    def transform(self, raw: dict) -> dict:
+        return {"highest": min(raw["hours"])}
+"""
+TESTS_OF_IT = """\
+from adapter import Weather
+
+def test_highest(adapter=Weather()):
+    raw = {"hours": [3, 21]}
+    assert adapter.transform(raw) == {"highest": 21}
+"""
+
 CASES = {
     "extractor_syntax": extractor(
         "def extract(path: str) -> dict\n    return {}\n",
@@ -126,18 +143,17 @@ CASES = {
         kind="module",
         payload={
             "manifest": {"category": "weather", "platform": "open_meteo"},
-            "files": {
-                "adapter.py": "class Adapter:\n    def fetch(self):\n        return None\n",
-                "test_adapter.py": "def test_fetch():\n    assert Adapter().fetch()\n",
-            },
+            "files": {"adapter.py": COLDEST, "test_adapter.py": TESTS_OF_IT},
         },
         stage="sandbox",
         findings=(
             found(
                 "tests.failed",
-                "test_adapter.py::test_fetch failed: NameError: name 'Adapter' is not defined",
-                line=2,
+                "test_adapter.py::test_highest: AssertionError: assert {'highest': 3} == {'highest': 21}",
+                line=5,
                 file="test_adapter.py",
+                snippet='    assert adapter.transform(raw) == {"highest": 21}',
+                suggestion="Make the code give what the test expects.",
                 layer=Layer.RUNTIME,
             ),
         ),

@@ -11,6 +11,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import Event, Run
 from assayd.store.jobs import DatabaseJobStore, open_jobs
+from support.empty_database import lay_database
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -49,9 +50,10 @@ class Make:
         }
         return self.attempt(number, **{**given, **values})
 
-    def run(self, number: int = 1, run_number: int = 1) -> Run:
+    def run(self, number: int = 1, run_number: int = 1, kind: str = "code") -> Run:
         return Run(
             attempt_id=ulid(number),
+            kind=kind,
             run_number=run_number,
             daemon_id="d",
             generation="g",
@@ -78,5 +80,6 @@ def make() -> Make:
 
 @pytest.fixture
 async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
+    lay_database(tmp_path)
     async with open_jobs(tmp_path) as store:
         yield store

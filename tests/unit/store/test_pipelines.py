@@ -22,6 +22,7 @@ from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.store.pipelines import PipelineRecorder
 from assayd.validators import all_validators
 from assayd.wire import read_submission
+from support.empty_database import lay_database
 
 Make = Any  # the fixture's class; test folders are not a package
 
@@ -35,6 +36,7 @@ FAILED = Case(name="load", status=CaseStatus.FAILED, stderr="no such table\0", e
 
 @pytest.fixture
 async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
+    lay_database(tmp_path)
     async with open_jobs(tmp_path, recorders=(PipelineRecorder(),)) as store:
         yield store
 
@@ -95,7 +97,7 @@ async def test_attempt_of_another_kind_makes_none(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:
     await jobs.accept(make.attempt(1), b"{}")
-    await jobs.lease(make.run(1))
+    await jobs.lease(make.run(1, kind="pipeline"))
     await jobs.finish(make.finished(1))
 
     assert await pipelines.list(PipelineQuery()) == ()
@@ -105,7 +107,7 @@ async def test_steps_that_ran_are_logged_with_every_field(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
-    await jobs.lease(make.run(1))
+    await jobs.lease(make.run(1, kind="pipeline"))
     assert (await stored(pipelines, pipeline_id)).status is PipelineStatus.RUNNING
 
     await finish(jobs, make, 1, PASSED, FAILED, verdict=Verdict.FAILED)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, event, text
 from assayd.errors import RequestError, StoreError
 from assayd.store.database import open_database
 from assayd.store.writer import MOST_AT_ONCE, Writer
+from support.empty_database import lay_database
 
 
 class Commits:
@@ -18,6 +19,7 @@ class Commits:
 
     def __init__(self, folder: Path) -> None:
         self.count = 0
+        lay_database(folder)
         self.database = open_database(folder)
         with self.database.writing.begin() as connection:
             connection.execute(text("CREATE TABLE t (n INTEGER PRIMARY KEY)"))

@@ -334,3 +334,23 @@ def test_folder_that_is_no_module_is_refused(files: dict[str, bytes], said: str)
 def test_options_of_other_kinds_are_refused() -> None:
     with pytest.raises(RequestError, match="takes neither"):
         validator.from_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
+
+
+def test_a_fix_is_asked_with_the_failed_test_in_view_and_without_the_edits_of_other_files() -> None:
+    edit = {"start_line": 1, "end_line": 1, "replacement": ""}
+    report = {
+        "findings": [{"severity": "error", "rule": "tests.failed", "file": "test_z.py"}],
+        "fix_hints": [{"file": "test_z.py", "edit": edit}, {"file": "adapter.py", "edit": edit}],
+        "retry_context": "test_z.py, line 3: assert 1 == 2",
+    }
+    files = {
+        "adapter.py": "x = 1\n",
+        **{f"a{n}.json": "{}" for n in range(8)},
+        "test_z.py": "assert 1 == 2\n",
+    }
+    context = validator.context(ModulePayload(manifest={}, files=files), report)
+    assert context.passage.name == "adapter.py"
+    assert context.failure == "test_z.py, line 3: assert 1 == 2"
+    assert [one.title for one in context.surroundings][:3] == ["manifest", "test_z.py", "a0.json"]
+    assert len(context.edits) == 1
+    assert any("tests stay as they are" in one for one in context.instructions)

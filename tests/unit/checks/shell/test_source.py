@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.analysis.shfmt import read_shell
@@ -106,7 +106,6 @@ def test_cleaning_takes_the_mark_and_the_carriage_returns_away() -> None:
     assert parse_script(clean("\ufeffls\r\n")) == ()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     assert all(finding.suggestion for finding in parse_script(text))

@@ -1,0 +1,23 @@
+"""A database without a row, made once: making it takes longer than most tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from assayd.store.database import FILE, open_database
+
+
+def lay_database(folder: Path) -> None:
+    """Put it where a store looks for its own, unless there is one."""
+    path = folder / FILE
+    if not path.exists():
+        path.write_bytes(_empty())
+
+
+@cache
+def _empty() -> bytes:
+    with TemporaryDirectory() as folder:
+        open_database(Path(folder)).close()
+        return Path(folder, FILE).read_bytes()

@@ -1,0 +1,14 @@
+"""What the daemon and its workers remember of one another."""
+
+from __future__ import annotations
+
+from assayd.analysis.messages import POLICIES_REMEMBERED, remember
+
+
+def test_both_sides_forget_the_same_policies():
+    known: dict[str, int] = {}
+    for number in range(POLICIES_REMEMBERED + 5):
+        remember(known, str(number), number)
+    assert len(known) == POLICIES_REMEMBERED
+    assert "4" not in known
+    assert "5" in known
