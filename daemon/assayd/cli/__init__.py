@@ -31,10 +31,10 @@ def _run(arguments: list[str]) -> int:
 
         print(f"assay {__version__}")
         return 0
-    from assayd.cli.app import app
+    from assayd.cli.app import program
 
     try:
-        app(arguments, prog_name="assay")
+        program()(arguments, prog_name="assay")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
