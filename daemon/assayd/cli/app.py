@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -379,12 +377,6 @@ def version() -> None:
     from assayd import __version__
 
     print(f"assay {__version__}")
-
-
-@cache
-def program() -> Callable[..., object]:
-    """Give the commands put together, once: that takes longer than most of them."""
-    return typer.main.get_command(app)
 
 
 def _client(context: typer.Context) -> Client:
