@@ -144,15 +144,16 @@ async def _until_ready(process: subprocess.Popen[bytes], socket: Path) -> None:
     raise RuntimeError(f"the daemon was not ready within {READY_TIMEOUT_S} s")
 
 
-async def pool_filled(target: Daemon) -> None:
-    """Wait until the number of idle containers has stood still for a while: no kind lacks any."""
+async def pool_filled(target: Daemon) -> int:
+    """Wait until the number of idle containers has stood still for a while: no kind lacks any. Give it."""
     seen, since = b"", time.perf_counter()
     async with target.connection() as connection:
         while time.perf_counter() - since < SETTLED_S:
             _, metrics = await connection.request("GET", "/metrics")
-            idle = b"".join(
+            idle = b"\n".join(
                 line for line in metrics.splitlines() if line.startswith(b"assayd_idle_containers")
             )
             if idle != seen:
                 seen, since = idle, time.perf_counter()
             await asyncio.sleep(0.2)
+    return int(sum(float(line.rpartition(b" ")[2]) for line in seen.splitlines()))

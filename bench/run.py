@@ -174,10 +174,10 @@ def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
     with daemon(folder / "growth") as target:
         # The pool grows with the rate, so both looks are taken after a flood.
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth_warm_up))
-        asyncio.run(pool_filled(target))
+        idle_before = asyncio.run(pool_filled(target))
         before = footprint(target.pid)
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth))
-        asyncio.run(pool_filled(target))
+        idle_after = asyncio.run(pool_filled(target))
         after = footprint(target.pid)
         scale = FULL_GROWTH / size.growth
         yield (
@@ -187,12 +187,14 @@ def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
                 "extrapolated_to": FULL_GROWTH if size.growth != FULL_GROWTH else None,
                 "before": asdict(before),
                 "after": asdict(after),
+                "idle_containers": [idle_before, idle_after],
                 "database_bytes": _size(target.state, "*.db*"),
                 "bundles_bytes": _size(target.state / "artifacts", "**/*"),
             },
         )
         yield "rss_growth_mb", round((after.rss_bytes - before.rss_bytes) / 2**20 * scale, 2)
-        yield "fd_growth", after.descriptors - before.descriptors
+        # An idle container costs one, and how many are idle depends on the rate of the last minute.
+        yield "fd_growth", (after.descriptors - idle_after) - (before.descriptors - idle_before)
 
 
 def hostility(size: Size, folder: Path) -> Iterator[tuple[str, object]]:

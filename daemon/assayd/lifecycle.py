@@ -177,13 +177,14 @@ def _slot(job: Job, parts: Parts) -> AbstractAsyncContextManager[None]:
 
 
 async def _journal(job: Job, parts: Parts, lease: Lease) -> None:
-    """Record which container this run gets, before the first frame is sent."""
+    """Record which container this run gets, before anything submitted is sent to it."""
     number = job.attempt.run_number + 1
     job.attempt = replace(job.attempt, run_number=number, warm=lease.warm)
     now = parts.clock.now()
     await parts.jobs.lease(
         Run(
             attempt_id=job.attempt.id,
+            kind=job.attempt.kind,
             run_number=number,
             daemon_id=parts.daemon_id,
             generation=parts.generation,

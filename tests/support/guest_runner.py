@@ -154,6 +154,7 @@ class GuestRunner:
         deadline_s: float = DEADLINE_S,
         fresh_cwd: bool = True,
         stdin: bytes = b"",
+        more: bool = False,
     ) -> int:
         """Send a unit; give its number."""
         if stdin:
@@ -164,7 +165,7 @@ class GuestRunner:
             self.send("arguments", part)
         number, self._units = self._units, self._units + 1
         header = {"unit": number, "name": "tested", "program": program}
-        self.send("unit", last, **header, deadline_s=deadline_s, fresh_cwd=fresh_cwd)
+        self.send("unit", last, **header, deadline_s=deadline_s, fresh_cwd=fresh_cwd, more=more)
         return number
 
     def run(self, program: str, arguments: Mapping[str, object], **unit: object) -> Seen:

@@ -1,7 +1,8 @@
 """What happens between the fork and the first line of guest code, and after the last.
 
 Takes away what a child must not have, in the only order that works: descriptors and signals first, then
-rlimits, /proc, the system call filter, and the Python audit hook last.
+rlimits, /proc, the system call filter, and the Python audit hook last. All but the hook is done before the
+child is told what it is to run: it may have been forked ahead of its unit.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from .seccomp import REPORT, build_filter
 
 private.isolate(globals())
 
+ORDER = REPORT + 1
+"""The descriptor on which a child is told what it is to run; closed before it runs."""
+
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
 _FAILED = 1
@@ -33,6 +37,7 @@ _EXITS: Mapping[object, int] = {"returned": 0, "not_executed": 127}
 """Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MOST_KILLABLE = b"1000"
 _RECURSION_LIMIT = 1000
+_READ_BYTES = 64 * 1024
 
 _exit = os._exit
 _end_interpreter = kernel.end_interpreter
@@ -41,12 +46,13 @@ _set_recursion_limit = sys.setrecursionlimit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptors:
-    """What the child gets of the runner's descriptors. All are above 3."""
+    """What the child gets of the runner's descriptors. All are above 4."""
 
     stdin: int
     stdout: int
     stderr: int
     report: int
+    order: int
     work: int
 
 
@@ -66,13 +72,9 @@ class Confinement:
     proxies: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one child is to do."""
-
-    confinement: Confinement
-    program: Program
-    arguments: bytes
+def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
+    """Give what a child is told on `ORDER`, up to its end; without input its standard input is empty."""
+    return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
 def confine(
@@ -90,52 +92,82 @@ def confine(
     )
 
 
-def become(plan: Plan, descriptors: Descriptors) -> NoReturn:
-    """Turn this fork of the runner into the unit's process and run its program. Never returns."""
+def become(confinement: Confinement, programs: Mapping[str, Program], descriptors: Descriptors) -> NoReturn:
+    """Turn this fork of the runner into a unit's process, and run what it is told to. Never returns."""
     status = _BROKEN
     try:
         _separate(descriptors)
-        status = _run(plan)
+        _give_up_rights(confinement)
+        told = _read_order()
+        # Nothing: there is no unit for this child.
+        status = _run(told, confinement, programs) if told else 0
     except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into the runner's code
         os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
     finally:
         _exit(status)
 
 
-def _run(plan: Plan) -> int:
-    confinement = plan.confinement
+def _give_up_rights(confinement: Confinement) -> None:
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
     _make_killable()
-    if plan.program.IN_PYTHON:
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    arguments = json.loads(plan.arguments)
     os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
     kernel.load_filter(confinement.system_call_filter)
-    if plan.program.IN_PYTHON:
+
+
+def _read_order() -> bytearray:
+    """Wait to be told what to run; nothing when the runner has no use for this child."""
+    told = bytearray()
+    while part := os.read(ORDER, _READ_BYTES):
+        told += part
+    os.close(ORDER)
+    return told
+
+
+def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, Program]) -> int:
+    end = told.index(b"\n")
+    name, has_input = told[:end].decode().split()
+    del told[: end + 1]
+    arguments = json.loads(told)
+    told.clear()
+    if not int(has_input):
+        _empty_input()
+    program = programs[name]
+    if program.IN_PYTHON:
         confinement.policy.install()
         gc.enable()
+    else:
+        # CPython ignores these two; all others are at their defaults in the runner.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     context = Context(
         policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
     )
-    record = plan.program.run(arguments, context)
-    return _finish(record, confinement.reporter)
+    return _finish(program.run(arguments, context), confinement.reporter)
+
+
+def _empty_input() -> None:
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 def _separate(descriptors: Descriptors) -> None:
     """Leave the runner's session, descriptors, directory and signal settings."""
     os.setsid()
     os.fchdir(descriptors.work)
-    sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, descriptors.report)
+    sources = (
+        descriptors.stdin,
+        descriptors.stdout,
+        descriptors.stderr,
+        descriptors.report,
+        descriptors.order,
+    )
     for target, source in enumerate(sources):
-        os.dup2(source, target, inheritable=target != REPORT)
-    os.closerange(REPORT + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(source, target, inheritable=target < REPORT)
+    os.closerange(ORDER + 1, os.sysconf("SC_OPEN_MAX"))
     os.umask(0o022)
-    # The runner has all others at default already; CPython ignores these two.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 

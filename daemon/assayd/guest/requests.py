@@ -74,13 +74,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRequest:
-    """What `unit` says, apart from the arguments in its body."""
+    """What `unit` says, apart from the arguments in its body. `more`: another one will follow."""
 
     index: int
     name: str
     program: str
     deadline_s: float
     fresh_cwd: bool
+    more: bool
 
 
 def read_attempt(header: Header) -> Attempt:
@@ -108,6 +109,7 @@ def read_unit(header: Header) -> UnitRequest:
         program=get(header, "program", str),
         deadline_s=float(deadline),
         fresh_cwd=get(header, "fresh_cwd", bool),
+        more=get(header, "more", bool),
     )
 
 

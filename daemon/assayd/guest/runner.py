@@ -100,7 +100,10 @@ class Runner:
             if key.fd in self._around.selector.get_map():
                 key.data()
         if self._unit is not None and self._unit.turn():
+            more = self._unit.request.more
             self._unit = None
+            if more and self._session is not None:
+                self._session.fork_ahead()
 
     def _read_frames(self) -> None:
         content = os.read(self._source, _READ_BYTES)
@@ -129,6 +132,7 @@ class Runner:
         elif self._session is None:
             self._expect(kind, "begin")
             self._session = Session(read_attempt(header), self._programs, self._around)
+            self._session.fork_ahead()
         else:
             self._serve_attempt(self._session, header, body)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import replace
 
 from . import child
 from .database import RESULT, Database
@@ -11,7 +12,8 @@ from .frames import Header, chunks
 from .outputs import Collector, Piece
 from .programs import Program
 from .requests import Attempt, Fault, UnitRequest, get, read_path
-from .unit import Surroundings, Unit
+from .spare import Spare
+from .unit import Given, Surroundings, Unit
 from .workdir import clear
 
 _NO_SUCH_PROGRAM = 127 << 8
@@ -36,6 +38,12 @@ class Session:
         self._arguments = bytearray()
         self._used = False
         self._database = Database(attempt.limits.outputs_bytes)
+        self._spare: Spare | None = None
+
+    def fork_ahead(self) -> None:
+        """Fork the child of the next unit, unless it is there. No other may live. Raises: OSError."""
+        if self._spare is None:
+            self._spare = Spare(self._confinement, self._programs, self._around.work.descriptor)
 
     def add_file(self, header: Header, body: bytes) -> None:
         """Take a file or a further part of one. Raises: Fault."""
@@ -65,16 +73,16 @@ class Session:
         arguments, stdin = bytes(self._arguments), bytes(self._stdin)
         self._arguments.clear()
         self._stdin.clear()
-        program = self._programs.get(request.program)
-        if program is None:
+        if request.program not in self._programs:
             self._around.send(_never_ran(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
             return None
-        plan = child.Plan(confinement=self._confinement, program=program, arguments=arguments)
+        self.fork_ahead()
+        given = Given(arguments=arguments, stdin=stdin)
         try:
             self._prepare_work(request.fresh_cwd)
-            if request.program != _USES_DATABASE:
-                return Unit(request, self._attempt.limits, self._around, plan, stdin)
-            self._database.lay(self._around.work)
+            if request.program == _USES_DATABASE:
+                self._database.lay(self._around.work)
+                given = replace(given, on_dead=self._take_database)
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
@@ -82,13 +90,26 @@ class Session:
             full = _never_ran(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
-        return Unit(request, self._attempt.limits, self._around, plan, stdin, self._take_database)
+        return Unit(request, self._attempt.limits, self._around, self._take_spare(), given)
+
+    def _take_spare(self) -> Spare:
+        assert self._spare is not None  # noqa: S101 - it was forked before the files were laid
+        spare, self._spare = self._spare, None
+        return spare
+
+    def _do_without_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.dismiss()
+            self._spare = None
+            for _ in self._around.processes.kill_all():
+                pass
 
     def _take_database(self, ended_well: bool) -> str | None:
         return self._database.take(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
         """Send the declared outputs; give the reasons why others stay behind."""
+        self._do_without_spare()
         limits = self._attempt.limits
         database = self._database.changed
         for number, part in enumerate(() if database is None else chunks(database)):

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import IO
 
-_FIRST_FREE_DESCRIPTOR = 4
+_FIRST_FREE_DESCRIPTOR = 5
 _FOR_PROGRAMS = ("PATH", "LANG")
 _NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -65,7 +65,7 @@ def reset_signals() -> None:
 def take_standard_streams() -> tuple[int, int]:
     """Move the conversation away from 0 and 1; what imported modules print goes to standard error.
 
-    The descriptors up to 3 are what a child gets; none of ours may be among them.
+    The descriptors up to 4 are what a child gets; none of ours may be among them.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     while null < _FIRST_FREE_DESCRIPTOR - 1:

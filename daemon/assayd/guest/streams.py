@@ -13,6 +13,7 @@ from .capture import Capture
 from .frames import Header, chunks
 from .reports import Reports
 from .requests import Limits
+from .spare import Pipes
 
 _READ_BYTES = 64 * 1024
 
@@ -20,10 +21,16 @@ Send = Callable[[Header, bytes], None]
 
 
 class Streams:
-    """The four pipes of one unit: one end of each for the child, the others watched here."""
+    """The four pipes of one unit, as the runner sees them."""
 
     def __init__(
-        self, unit: int, limits: Limits, stdin: bytes, selector: selectors.BaseSelector, send: Send
+        self,
+        unit: int,
+        limits: Limits,
+        pipes: Pipes,
+        stdin: bytes,
+        selector: selectors.BaseSelector,
+        send: Send,
     ) -> None:
         self.reports = Reports(unit, limits.unit_result_bytes)
         self.stdout = Capture(limits.output_kept_bytes)
@@ -33,20 +40,13 @@ class Streams:
         self._selector = selector
         self._send = send
         self._takers: dict[int, Callable[[bytes], None]] = {}
-        self._feeding: int | None = None
+        self._feeding: int | None = pipes.stdin
         self._unfed = memoryview(stdin)
-        self._ends = [
-            self._open_stdin(),
-            self._open(lambda content: self._take_output("stdout", self.stdout, content)),
-            self._open(lambda content: self._take_output("stderr", self.stderr, content)),
-            self._open(self._take_report),
-        ]
-
-    @property
-    def ends(self) -> tuple[int, int, int, int]:
-        """The child's ends: standard input, output and error, reports."""
-        stdin, stdout, stderr, report = self._ends
-        return stdin, stdout, stderr, report
+        self._watch(pipes.stdout, lambda content: self._take_output("stdout", self.stdout, content))
+        self._watch(pipes.stderr, lambda content: self._take_output("stderr", self.stderr, content))
+        self._watch(pipes.report, self._take_report)
+        selector.register(pipes.stdin, selectors.EVENT_WRITE, self._feed)
+        self._feed()
 
     @property
     def exceeded(self) -> str | None:
@@ -54,11 +54,6 @@ class Streams:
         if self.stdout.total_bytes + self.stderr.total_bytes > self._output_cap:
             return "output_limit"
         return "result_limit" if self.reports.overflow else None
-
-    def close_ends(self) -> None:
-        """Give up the child's ends, once it has them."""
-        for pipe in self._ends:
-            os.close(pipe)
 
     def finish(self) -> None:
         """Read what is still there, send the tails, close. Nobody may be writing any more."""
@@ -73,21 +68,9 @@ class Streams:
             if tail := capture.tail():
                 self._send_output(name, "tail", tail)
 
-    def _open(self, take: Callable[[bytes], None]) -> int:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(reading, False)
-        self._takers[reading] = take
-        self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_or_close(reading))
-        return writing
-
-    def _open_stdin(self) -> int:
-        if not self._unfed:
-            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        reading, self._feeding = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._feeding, False)
-        self._selector.register(self._feeding, selectors.EVENT_WRITE, self._feed)
-        self._feed()
-        return reading
+    def _watch(self, pipe: int, take: Callable[[bytes], None]) -> None:
+        self._takers[pipe] = take
+        self._selector.register(pipe, selectors.EVENT_READ, lambda: self._read_or_close(pipe))
 
     def _feed(self) -> None:
         """Write what the pipe takes now; close it after the last byte, or when nobody reads."""

@@ -1,4 +1,4 @@
-"""One unit: fork, watch, stop it where a limit says so, and put the evidence together.
+"""One unit: employ a child, watch it, stop it where a limit says so, and put the evidence together.
 
 A unit has ended when its child was reaped and nothing that it left is alive; end-of-file on a pipe is
 never waited for.
@@ -6,18 +6,17 @@ never waited for.
 
 from __future__ import annotations
 
-import os
 import selectors
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from . import child
 from .cgroup import Cgroup
 from .frames import Header
 from .processes import Ended, Processes
 from .relay import Relay
 from .requests import Limits, UnitRequest
+from .spare import Spare
 from .streams import Send, Streams
 from .workdir import WorkDirectory
 
@@ -51,22 +50,25 @@ def _nothing_to_do(_: bool) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a unit gets beside its request. `on_dead` may judge what it has left."""
+
+    arguments: bytes
+    stdin: bytes
+    on_dead: OnDead = _nothing_to_do
+
+
 class Unit:
-    """A unit whose child was forked. Call `turn` after every round of the selector until it gives True."""
+    """A unit that runs. Call `turn` after every round of the selector until it gives True."""
 
     def __init__(
-        self,
-        request: UnitRequest,
-        limits: Limits,
-        around: Surroundings,
-        plan: child.Plan,
-        stdin: bytes,
-        on_dead: OnDead = _nothing_to_do,
+        self, request: UnitRequest, limits: Limits, around: Surroundings, spare: Spare, given: Given
     ) -> None:
-        self._request = request
-        self._on_dead = on_dead
+        self.request = request
+        self._on_dead = given.on_dead
         self._around = around
-        self._streams = Streams(request.index, limits, stdin, around.selector, around.send)
+        self._streams = Streams(request.index, limits, spare.pipes, given.stdin, around.selector, around.send)
         self._end = "exited"
         self._child: Ended | None = None
         self._cpu_s = 0.0
@@ -74,7 +76,8 @@ class Unit:
         self._before = around.cgroup.counters()
         self._started = time.monotonic()
         self._stop_at = self._started + request.deadline_s
-        self._pid = self._fork(plan)
+        self._pid = spare.pid
+        spare.employ(request.program, given.arguments, has_input=bool(given.stdin))
         around.send({"type": "started", "unit": request.index}, b"")
         around.relay.begin(request.index)
 
@@ -90,16 +93,6 @@ class Unit:
             return False
         self._finish()
         return True
-
-    def _fork(self, plan: child.Plan) -> int:
-        stdin, stdout, stderr, report = self._streams.ends
-        work = self._around.work.descriptor
-        given = child.Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, report=report, work=work)
-        pid = os.fork()
-        if pid == 0:
-            child.become(plan, given)
-        self._streams.close_ends()
-        return pid
 
     def _is_over(self) -> bool:
         late = time.monotonic() >= self._stop_at
@@ -149,7 +142,7 @@ class Unit:
         )
         return {
             "type": "unit_end",
-            "unit": self._request.index,
+            "unit": self.request.index,
             "wait_status": self._child.status,
             "end": self._end,
             "wall_s": self._wall_s,

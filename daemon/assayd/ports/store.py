@@ -13,9 +13,10 @@ from assayd.model.report import Case, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of an attempt in one container, journalled before its first frame is sent."""
+    """One run of an attempt in one container, journalled before anything submitted is sent to it."""
 
     attempt_id: str
+    kind: str
     run_number: int
     daemon_id: str
     generation: str
@@ -105,7 +106,7 @@ class JobStore(Protocol):
         ...
 
     async def lease(self, run: Run) -> None:
-        """Record which container a run gets, durably, before the first frame is sent."""
+        """Record which container a run gets, durably, before anything submitted is sent to it."""
         ...
 
     async def finish(

@@ -42,15 +42,15 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
     )
 
 
-def begin_frames(spec: RunSpec, relay: EgressLimits | None = None) -> Iterator[bytes]:
-    """Give the frames that open an attempt: its rules, its files, its database.
+def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
+    """Give the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
 
     Args:
         spec: what is to run.
         relay: what the relay is held to; None where the policy has no allowlist. The list itself stays here.
     """
     limits, imports = spec.limits, spec.imports
-    yield encode(
+    return encode(
         {
             "type": "begin",
             "limits": {
@@ -79,6 +79,10 @@ def begin_frames(spec: RunSpec, relay: EgressLimits | None = None) -> Iterator[b
             "changed_only": spec.changed_only,
         }
     )
+
+
+def content_frames(spec: RunSpec) -> Iterator[bytes]:
+    """Give the frames with what all units find: the files, the database."""
     yield from file_frames(spec.files)
     for part in chunks(spec.database) if spec.database else ():
         yield encode({"type": "database"}, part)
@@ -91,8 +95,8 @@ def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
             yield encode({"type": "file", "path": path, "append": index > 0}, part)
 
 
-def unit_frames(index: int, unit: Unit) -> Iterator[bytes]:
-    """Give the frames that start one unit; the last of them starts it."""
+def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
+    """Give the frames that start one unit; the last of them starts it. `more`: another will follow."""
     yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)
@@ -108,6 +112,7 @@ def unit_frames(index: int, unit: Unit) -> Iterator[bytes]:
             "program": unit.program.value,
             "deadline_s": unit.deadline_s,
             "fresh_cwd": unit.fresh_cwd,
+            "more": more,
         },
         arguments[whole * MAX_BODY : whole * MAX_BODY + last + 1],
     )

@@ -26,7 +26,7 @@ from assayd.model.run import (
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.channel import Channel, GuestFault, Header, StreamEnded, boolean, integer, text
-from assayd.sandbox.opening import FINISH, begin_frames, file_frames, unit_frames
+from assayd.sandbox.opening import FINISH, begin_frame, content_frames, file_frames, unit_frames
 from assayd.sandbox.outcome import unit_outcome
 from assayd.sandbox.relay import Streams, streams_of
 from assayd.sandbox.transcript import Transcript
@@ -53,12 +53,10 @@ class Observer:
 class Conversation:
     """One attempt over one channel; keeps what came even when it ends badly."""
 
-    def __init__(
-        self, channel: Channel, spec: RunSpec, observer: Observer, egress: EgressSession | None = None
-    ) -> None:
+    def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
         self._channel = channel
         self._spec = spec
-        self._observer = observer
+        self._observer = Observer()
         self._egress = egress
         self._streams: Streams | None = None
         self._current: Transcript | None = None
@@ -70,8 +68,13 @@ class Conversation:
         self.outputs_dropped: tuple[str, ...] = ()
         self.peak_memory_bytes = 0
 
-    async def hold(self, deadline: Deadline) -> tuple[RunEnd, str]:
-        """Talk until the end, whichever it is; give it with a detail for the evidence."""
+    async def begin(self) -> None:
+        """Say the rules, so that the runner makes ready for its first unit. Raises: EngineError."""
+        await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
+
+    async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
+        """Talk until the end, whichever it is; give it with a detail for the evidence. `begin` was first."""
+        self._observer = observer or Observer()
         try:
             async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
                 await self._talk()
@@ -90,9 +93,10 @@ class Conversation:
                 self._keep(self._with_network(self._current.interrupted(), asked))
 
     async def _talk(self) -> None:
-        opening = list(begin_frames(self._spec, self._egress.limits if self._egress else None))
+        opening = list(content_frames(self._spec))
+        last = len(self._spec.units) - 1
         for index, unit in enumerate(self._spec.units):
-            await self._channel.send(*opening, *unit_frames(index, unit))
+            await self._channel.send(*opening, *unit_frames(index, unit, more=index < last))
             opening = []
             self._current = Transcript(unit.name, self._spec.limits)
             await self._follow(index, self._current)

@@ -31,9 +31,10 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container for one run, with what is known of it so far."""
+    """A container for one run, with what is known of it so far. It was told the rules, and nothing else."""
 
     container: Container
+    conversation: Conversation
     warm: bool
     facts: ContainerFacts
 
@@ -78,9 +79,14 @@ class Sandbox:
         """
         image = await self.images.get(spec.image)
         container, warm = await self.pool.acquire(await self.key(spec))
+        listed = spec.network.mode is NetworkMode.ALLOWLIST
+        egress = self._egress.session(spec.network) if listed else None
+        conversation = Conversation(container.channel, spec, egress)
         try:
+            await conversation.begin()
             yield Lease(
                 container=container,
+                conversation=conversation,
                 warm=warm,
                 facts=ContainerFacts(
                     id=container.ref.ulid,
@@ -100,10 +106,8 @@ class Sandbox:
     ) -> RunResult:
         """Run the units in the leased container; give what came back, classified."""
         began = self._clock.monotonic()
-        listed = spec.network.mode is NetworkMode.ALLOWLIST
-        egress = self._egress.session(spec.network) if listed else None
-        conversation = Conversation(lease.container.channel, spec, observer or Observer(), egress)
-        end, detail = await conversation.hold(deadline)
+        conversation = lease.conversation
+        end, detail = await conversation.hold(deadline, observer)
         wall_s = self._clock.monotonic() - began
         facts = lease.facts
         lease.container.orderly = end is RunEnd.FINISHED

@@ -15,7 +15,6 @@ import os
 import re
 import tarfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -26,8 +25,6 @@ from assayd.store import folders
 from assayd.store.faults import translated
 
 T = TypeVar("T")
-FLUSHERS = 8
-"""Flushes that are under way at once, so that the file system can commit them together."""
 MANIFEST = "manifest.json"
 
 _TEMPORARY = ".tmp-"
@@ -49,7 +46,6 @@ class FileArtifactStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._flushers = ThreadPoolExecutor(FLUSHERS, thread_name_prefix="flush")
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle durably.
@@ -110,17 +106,11 @@ class FileArtifactStore:
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
             with folders.opened(parent, temporary) as folder:
-                folders.write_files(folder, files, self._flush)
+                folders.write_files(folder, files)
             return _settle(parent, temporary, bundle)
         except BaseException:
             folders.remove(parent, temporary)
             raise
-
-    def _flush(self, handles: Sequence[int]) -> None:
-        flushes = [self._flushers.submit(os.fsync, handle) for handle in handles]
-        wait(flushes)  # all of them, also when one fails: the descriptors are closed next
-        for flush in flushes:
-            flush.result()
 
     def _in_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
         with translated("reading a bundle"):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 MOST_DEEP = 16
-
-Flush = Callable[[Sequence[int]], None]
-"""Makes everything durable that was written through these descriptors."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,11 +46,11 @@ def ensure(folder: int, name: str) -> None:
         os.fsync(folder)
 
 
-def write_files(folder: int, files: Mapping[str, bytes], flush: Flush) -> None:
+def write_files(folder: int, files: Mapping[str, bytes]) -> None:
     """Write files into a new folder, durably and read-only. Names must have passed `parts`.
 
-    All are written before the first is flushed, and all are flushed at once: a journaling file system
-    commits them together, where one flush after the other waits for as many commits.
+    All are written before the first is flushed: a journaling file system commits them together with it, and
+    finds little to do for the others.
     """
     with ExitStack() as stack:
         folders: dict[tuple[str, ...], int] = {(): folder}
@@ -61,13 +58,14 @@ def write_files(folder: int, files: Mapping[str, bytes], flush: Flush) -> None:
         for name, content in files.items():
             *within, last = name.split("/")
             parent = _folder_for(tuple(within), folders, stack)
-            handle = os.open(last, _NEW_FILE, 0o600, dir_fd=parent)
+            handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
             stack.callback(os.close, handle)
             _write_all(handle, content)
             handles.append(handle)
         for inner in folders.values():
             os.fchmod(inner, 0o500)
-        flush([*handles, *folders.values()])
+        for written in (*handles, *folders.values()):
+            os.fsync(written)
 
 
 def settle(parent: int, temporary: str, name: str) -> None:
@@ -117,6 +115,5 @@ def _write_all(handle: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]
-    os.fchmod(handle, 0o400)
     # Starts writing to the disk without waiting for it.
     os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

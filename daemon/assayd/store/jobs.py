@@ -113,7 +113,7 @@ class DatabaseJobStore:
 
         def apply(connection: Connection) -> None:
             connection.execute(_NEW_RUN, values)
-            for recorder in self._recorders:
+            for recorder in self._recorders_of(run):
                 keep(connection, "lease", partial(recorder.leased, connection, run))
 
         await self.access.write(apply)
@@ -210,8 +210,8 @@ class DatabaseJobStore:
         statement = expiry.removable(_ATTEMPT, before).limit(limit).offset(offset)
         return await self.access.read(lambda connection: _attempts(connection, statement))
 
-    def _recorders_of(self, attempt: Attempt) -> Sequence[Recorder]:
-        return [recorder for recorder in self._recorders if recorder.kind == attempt.kind]
+    def _recorders_of(self, subject: Attempt | Run) -> Sequence[Recorder]:
+        return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
     async def usage(self) -> Usage:
         """Count the finished attempts, and what their bundles take on disk."""

@@ -55,7 +55,7 @@ class PipelineRecorder:
         connection.execute(insert(pipeline_attempts).values(attempt_id=attempt.id, pipeline_id=pipeline_id))
 
     def leased(self, connection: Connection, run: Run) -> None:
-        """Note that the pipeline runs, if the attempt is of one."""
+        """Note that the pipeline runs."""
         connection.execute(_RUNNING, {"wanted": run.attempt_id})
 
     def finished(

@@ -35,7 +35,7 @@ class Recorder(Protocol):
         ...
 
     def leased(self, connection: Connection, run: Run) -> None:
-        """Note that an attempt, of whatever kind, gets a container."""
+        """Note that an attempt gets a container."""
         ...
 
     def finished(

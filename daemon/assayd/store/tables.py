@@ -88,7 +88,7 @@ runs = Table(
     Column("expires_at", BigInteger, nullable=False),
     CheckConstraint("run_number BETWEEN 1 AND 2", name="run_number"),
 )
-"""Which container each run got, written before the run's first frame."""
+"""Which container each run got, written before anything submitted enters it."""
 
 verdicts = Table(
     "verdicts",

@@ -16,6 +16,9 @@ MAX_DEPTH = 64
 MAX_NUMBER_CHARS = 400
 """How long a number may be written: more than any double or sensible integer needs."""
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def read_json(text: bytes) -> JsonValue:
     """Read one JSON text strictly.
@@ -50,15 +53,12 @@ def canonical(value: object) -> bytes:
     What a request holds comes through exactly. Text of a guest may hold lone surrogates, which UTF-8
     cannot express: each becomes a question mark.
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "replace")
+    return _CANONICAL.encode(value).encode("utf-8", "replace")
 
 
 def compact(value: object) -> bytes:
     """Write JSON in the order that it is in, which is the contract's: for answers that people read."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(
-        "utf-8", "replace"
-    )
+    return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def digest(text: bytes) -> str:

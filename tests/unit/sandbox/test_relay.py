@@ -14,7 +14,7 @@ from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPo
 from assayd.model.run import Limits, NetworkEvent, Program, RunEnd, RunSpec, Unit, Via
 from assayd.ports.egress import EgressLimits, GuestStream
 from assayd.sandbox.channel import Channel
-from assayd.sandbox.runner import Conversation, Observer
+from assayd.sandbox.runner import Conversation
 
 from .conftest import BYE, ScriptedDuplex, good_unit
 
@@ -82,7 +82,8 @@ class Talk:
 
 
 async def hold(talk: Talk, way: Way, spec: RunSpec = SPEC, *, deadline: Deadline | None = None):
-    conversation = Conversation(Channel(ScriptedDuplex(talk.reply)), spec, Observer(), way)
+    conversation = Conversation(Channel(ScriptedDuplex(talk.reply)), spec, way)
+    await conversation.begin()
     end, detail = await conversation.hold(deadline or Deadline(60))
     return conversation, end, detail
 
@@ -101,7 +102,7 @@ def end_when(bodies: bytes) -> Callable[[Header, bytes], Iterable[bytes]]:
 async def test_begin_tells_the_caps_and_not_the_list() -> None:
     duplex = ScriptedDuplex(Talk(*good_unit(0)).reply)
     spec = replace(SPEC, network=replace(SPEC.network, hosts=frozenset({"secret.test"})))
-    await Conversation(Channel(duplex), spec, Observer(), Way(echo)).hold(Deadline(60))
+    await Conversation(Channel(duplex), spec, Way(echo)).begin()
 
     assert duplex.sent[0]["network"] == {"mode": "allowlist", "streams": 32, "connections": 4}
     assert "secret" not in str(duplex.sent)
@@ -274,7 +275,7 @@ async def test_streams_out_of_form_end_the_run(frames: list[bytes], complaint: s
 
 async def test_streams_where_the_network_is_blocked_end_the_run() -> None:
     talk = Talk(frame("open"))
-    conversation = Conversation(Channel(ScriptedDuplex(talk.reply)), SPEC, Observer())
+    conversation = Conversation(Channel(ScriptedDuplex(talk.reply)), SPEC)
 
     end, detail = await conversation.hold(Deadline(60))
 

@@ -12,7 +12,7 @@ from assayd.aio import Deadline
 from assayd.guest.frames import Header, encode
 from assayd.model.run import Limits, Program, RunEnd, RunSpec, Unit, UnitEnd
 from assayd.sandbox.channel import Channel
-from assayd.sandbox.runner import LEAST_KEPT_BYTES, Conversation, Observer
+from assayd.sandbox.runner import LEAST_KEPT_BYTES, Conversation
 
 from .conftest import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
 
@@ -28,7 +28,8 @@ SPEC = RunSpec(
 
 async def hold(reply: Reply, spec: RunSpec = SPEC, *, timeout_s: float = 5.0):
     duplex = ScriptedDuplex(reply)
-    conversation = Conversation(Channel(duplex), spec, Observer())
+    conversation = Conversation(Channel(duplex), spec)
+    await conversation.begin()
     end, detail = await conversation.hold(Deadline(timeout_s))
     return conversation, duplex, end, detail
 
@@ -66,7 +67,7 @@ async def test_partial_output_of_an_interrupted_unit_is_kept():
 
 async def test_a_cancelled_deadline_ends_the_run_as_cancelled():
     duplex = ScriptedDuplex(lambda header, body: [])
-    conversation = Conversation(Channel(duplex), SPEC, Observer())
+    conversation = Conversation(Channel(duplex), SPEC)
     deadline = Deadline(60)
     asyncio.get_running_loop().call_soon(deadline.cancel)
     assert (await conversation.hold(deadline))[0] is RunEnd.CANCELLED

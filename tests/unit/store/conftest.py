@@ -50,9 +50,10 @@ class Make:
         }
         return self.attempt(number, **{**given, **values})
 
-    def run(self, number: int = 1, run_number: int = 1) -> Run:
+    def run(self, number: int = 1, run_number: int = 1, kind: str = "code") -> Run:
         return Run(
             attempt_id=ulid(number),
+            kind=kind,
             run_number=run_number,
             daemon_id="d",
             generation="g",

@@ -97,7 +97,7 @@ async def test_attempt_of_another_kind_makes_none(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:
     await jobs.accept(make.attempt(1), b"{}")
-    await jobs.lease(make.run(1))
+    await jobs.lease(make.run(1, kind="pipeline"))
     await jobs.finish(make.finished(1))
 
     assert await pipelines.list(PipelineQuery()) == ()
@@ -107,7 +107,7 @@ async def test_steps_that_ran_are_logged_with_every_field(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
-    await jobs.lease(make.run(1))
+    await jobs.lease(make.run(1, kind="pipeline"))
     assert (await stored(pipelines, pipeline_id)).status is PipelineStatus.RUNNING
 
     await finish(jobs, make, 1, PASSED, FAILED, verdict=Verdict.FAILED)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from assayd.checks.fifth.flow import Cell
 from assayd.checks.fifth.language import Word
-from assayd.checks.fifth.state import Snapshot, State
+from assayd.checks.fifth.state import End, Snapshot, State
 from assayd.checks.fifth.tokens import Token
 
 _CLOSERS: Mapping[str, str] = {
@@ -32,17 +31,6 @@ _CLOSERS: Mapping[str, str] = {
 _RETURNS_REMEDY = "Match each >r with one r>, each 2>r with one 2r>, on every way; leave a loop with unloop."
 
 
-class Tell(Protocol):
-    """Tells of something wrong at a word."""
-
-    def __call__(self, rule: str, token: Token, **names: object) -> None:
-        """Tell."""
-        ...
-
-
-Take = Callable[[int, Word, Token], list[Cell]]
-
-
 @dataclass(slots=True, kw_only=True)
 class _Frame:
     """A control structure that is open. `saved` is what its end has to be compared with."""
@@ -56,21 +44,15 @@ class _Frame:
 class Control:
     """The control structures of one definition. A method per word, or per words that do the same."""
 
-    def __init__(self, state: State, take: Take, tell: Tell, *, outside: bool) -> None:
+    def __init__(self, state: State, *, outside: bool) -> None:
         self.frames: list[_Frame] = []
         self.broken = False
         """Whether control words do not belong together; nothing after that is judged."""
-        self.leaving: list[tuple[Snapshot, Token]] = []
+        self.leaving: list[End] = []
         self.doubled = False
         """Whether ?dup stands before the word: the flag stays on one of the two ways."""
         self._state = state
-        self._take = take
-        self._tell = tell
         self._outside = outside
-
-    def act(self, role: str, word: Word, token: Token) -> None:
-        """Do what a control word does."""
-        METHODS[role](self, word, token)
 
     def end(self, token: Token) -> None:
         """End the definition, or its part before does>."""
@@ -123,7 +105,7 @@ class Control:
 
     def until(self, word: Word, token: Token) -> None:
         """Go back or go on."""
-        self._take(1, word, token)
+        self._state.take(1, word, token)
         loop = self._loop_of(token, "begin")
         if loop is not None:
             self._neutral(loop)
@@ -137,13 +119,13 @@ class Control:
 
     def do(self, word: Word, token: Token) -> None:
         """Begin a counted loop, whose counter and limit lie on the return stack."""
-        self._take(2, word, token)
+        self._state.take(2, word, token)
         self._state.returns.extend((None, None))
         self._open(token)
 
     def loop(self, word: Word, token: Token) -> None:
         """End a counted loop."""
-        self._take(word.takes, word, token)
+        self._state.take(word.takes, word, token)
         frame = self._expect(token, "do", "?do")
         if frame is not None:
             self._neutral(frame)
@@ -156,9 +138,9 @@ class Control:
         if not self.frames or self.frames[-1].word != "case":
             self._unbalanced(token, ("case",))
             return
-        self._take(1, word, token)
+        self._state.take(1, word, token)
         self._open(token)
-        self._take(1, word, token)
+        self._state.take(1, word, token)
 
     def endof(self, _: Word, token: Token) -> None:
         """Go to the end of the case."""
@@ -171,7 +153,7 @@ class Control:
         """Drop what was compared, and join all ways."""
         frame = self._expect(token, "case")
         if frame is not None:
-            self._take(1, word, token)
+            self._state.take(1, word, token)
             for end in frame.ends:
                 self._merge(end, frame)
 
@@ -188,7 +170,7 @@ class Control:
 
     def to_returns(self, word: Word, token: Token) -> None:
         """Move cells to the return stack."""
-        taken = self._take(word.takes, word, token)
+        taken = self._state.take(word.takes, word, token)
         self._state.returns.extend(taken)
 
     def from_returns(self, word: Word, token: Token) -> None:
@@ -210,7 +192,7 @@ class Control:
 
     def _branch(self, word: Word, token: Token) -> Snapshot:
         """Take the flag; give the state of the way on which it is false."""
-        [flag] = self._take(1, word, token)
+        [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
             self._state.cells.append(flag)
@@ -249,7 +231,7 @@ class Control:
         self._state.exact = False
         if not self.broken:
             self.broken = True
-            self._tell("structure.unbalanced", token, problem=problem, remedy=remedy, **names)
+            self._state.tell("structure.unbalanced", token, problem=problem, remedy=remedy, **names)
 
     def _merge(self, other: Snapshot, frame: _Frame) -> None:
         """Join the state here with that of another way."""
@@ -262,7 +244,7 @@ class Control:
         exact = state.exact and other.exact
         if exact and state.height != other.height:
             names = {"one": other.height, "other": state.height, "line": frame.token}
-            self._tell("structure.branches", frame.token, word=frame.word, **names)
+            self._state.tell("structure.branches", frame.token, word=frame.word, **names)
             exact = False
         elif exact and len(state.returns) != len(other.returns):
             self._returns(f"The branches of '{frame.word}' leave the return stack different.", frame.token)
@@ -278,7 +260,7 @@ class Control:
         change = state.height - frame.saved.height
         if change:
             names = {"line": frame.token, "change": f"{change:+d}"}
-            self._tell("structure.loop", frame.token, word=frame.word, **names)
+            self._state.tell("structure.loop", frame.token, word=frame.word, **names)
             state.exact = False
         elif len(state.returns) != len(frame.saved.returns):
             problem = f"A turn of the loop that '{frame.word}' begins changes the return stack."
@@ -302,10 +284,10 @@ class Control:
         if state.judged and state.returns and not self._outside:
             self._returns(f"The definition ends at '{token.word}' with items on the return stack.", token)
         if state.alive:
-            self.leaving.append((state.snapshot(), token))
+            self.leaving.append(state.end(token))
 
     def _returns(self, problem: str, token: Token) -> None:
-        self._tell("structure.return_stack", token, problem=problem, remedy=_RETURNS_REMEDY)
+        self._state.tell("structure.return_stack", token, problem=problem, remedy=_RETURNS_REMEDY)
         self._state.exact = False
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 _NUMBERED = re.compile(r"['’!]*[0-9]*['’]*\Z")
 _CALCULATED = re.compile(r"\w+[*+/-].+|[0-9]+")
@@ -23,8 +25,7 @@ MOST_CELLS = 31
 """How many cells one side of an effect may have; nobody counts more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(NamedTuple):
     """One side of an effect: the names, and the least and the most cells that they stand for."""
 
     names: tuple[str, ...] = ()
@@ -37,8 +38,7 @@ class Side:
         return self.least == self.most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(NamedTuple):
     """What a word takes from the stack and leaves on it."""
 
     takes: Side
@@ -70,6 +70,7 @@ class CellNames:
         return 1, self.other_most
 
 
+@cache
 def counts(takes: int, leaves: int) -> Effect:
     """Give an effect without names."""
     return Effect(takes=Side(least=takes, most=takes), leaves=Side(least=leaves, most=leaves))

@@ -76,20 +76,20 @@ class Flow:
         self._overwrite(HERE)
         return Trace(origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._turn(HERE))
 
-    def used(self, cells: Sequence[Cell], word: str, token: Token) -> None:
+    def used(self, cells: Sequence[Cell], token: Token) -> None:
         """Look at cells that a word uses: a string whose place was overwritten is gone."""
         for cell in cells:
             if cell is not None and cell.buffer is not None and cell.turn != self._turn(cell.buffer):
-                self._gone(cell, word, token)
+                self._gone(cell, token)
 
     def call(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Follow strings through one word; give the cells that it leaves."""
         left: Sequence[Cell] = NONES[word.leaves]
         if any(cells):
-            self.used(cells, word.name, token)
+            self.used(cells, token)
             if word.library != PROGRAM:
-                self._reaches(word, token, cells)
-                left = self._through(word, cells)
+                self._reaches(token, cells)
+                left = self._through(word, token, cells)
         if not word.touches:
             return left
         content = self._fill(word, token, cells)
@@ -98,24 +98,24 @@ class Flow:
         if word.gives and word.leaves:
             left = [self._given(word, token, content), *left[1:]]
         if word.watched:
-            fresh = Trace(origin=word.name, token=token, watched=self._rules(word.watched))
+            fresh = Trace(origin=token.word, token=token, watched=self._rules(word.watched))
             left = [_watch(cell, fresh) for cell in left]
         return left
 
-    def _reaches(self, word: Word, token: Token, cells: Sequence[Cell]) -> None:
+    def _reaches(self, token: Token, cells: Sequence[Cell]) -> None:
         """Report strings that reach what they should not."""
         for cell in filter(None, cells):
             for rule in cell.watched:
-                if word.name in rule.sinks:
-                    self._tell(rule.id, token, word=word.name, source=cell.origin, line=cell.token)
-            if cell.quotes is not None and word.name in self._language.sql:
-                self._tell("structure.sql_quotes", cell.quotes, word=word.name, line=token)
+                if token.word in rule.sinks:
+                    self._tell(rule.id, token, word=token.word, source=cell.origin, line=cell.token)
+            if cell.quotes is not None and token.word in self._language.sql:
+                self._tell("structure.sql_quotes", cell.quotes, word=token.word, line=token)
 
-    def _through(self, word: Word, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def _through(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Give what is left: cells that are the same as before, and new ones made of watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
-            if any(word.name in rule.through for rule in cell.watched):
+            if any(token.word in rule.through for rule in cell.watched):
                 made = replace(cell, quotes=None, buffer=None)
         return [cells[place] if place >= 0 else made for place in word.keeps]
 
@@ -126,7 +126,7 @@ class Flow:
         """Let a word work on the buffers; give what was in that whose string it gives."""
         content: Cell = None
         for name in word.opens:
-            self._conflict(name, word, token)
+            self._conflict(name, token)
             self._overwrite(name)
             self._opened[name] = token
             self._content[name] = None
@@ -134,7 +134,7 @@ class Flow:
             self._content[name] = _merge(self._content.get(name), cells)
         for name in word.overwrites:
             self._clash(name, word, token, cells)
-            self._conflict(name, word, token)
+            self._conflict(name, token)
             self._overwrite(name)
         for name in word.gives:
             content = None if name in word.overwrites else self._content.get(name)
@@ -143,17 +143,17 @@ class Flow:
         return content
 
     def _given(self, word: Word, token: Token, inside: Cell) -> Cell:
-        name = next(iter(word.gives))
-        fresh = Trace(origin=word.name, token=token, buffer=name, turn=self._turn(name))
+        name = word.gives[0]
+        fresh = Trace(origin=token.word, token=token, buffer=name, turn=self._turn(name))
         if inside is None:
             return fresh
         return replace(fresh, watched=inside.watched, quotes=inside.quotes)
 
-    def _conflict(self, name: str, word: Word, token: Token) -> None:
+    def _conflict(self, name: str, token: Token) -> None:
         opened = self._opened.pop(name, None)
         if opened is not None:
             called = self._language.buffers[name]
-            self._tell("structure.buffer_conflict", token, word=word.name, buffer=called, line=opened)
+            self._tell("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
 
     def _clash(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
         """Report a string that is handed to a library word which overwrites its place before reading it."""
@@ -161,9 +161,9 @@ class Flow:
             return
         for cell in filter(None, cells):
             if cell.buffer == name:
-                self._gone(cell, word.name, token)
+                self._gone(cell, token)
 
-    def _gone(self, cell: Trace, word: str, token: Token) -> None:
+    def _gone(self, cell: Trace, token: Token) -> None:
         # Outside of definitions every string is in danger; one finding says it.
         key = -1 if cell.buffer == HERE and self._outside else token.start
         names = {
@@ -171,7 +171,7 @@ class Flow:
             "line": cell.token,
             "buffer": self._language.buffers[cell.buffer or HERE],
         }
-        self._tell("structure.transient_string", token, key=key, word=word, **names)
+        self._tell("structure.transient_string", token, key=key, word=token.word, **names)
 
     def _tell(self, rule: str, token: Token, key: int | None = None, **names: object) -> None:
         place = (rule, token.start if key is None else key)

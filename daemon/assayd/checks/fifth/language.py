@@ -24,14 +24,14 @@ PROGRAM = "program"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """A word as the walk needs it. `effect` is None when nobody can say what it does to the stack.
+    """What a word does, as the walk needs it; words of any name that do the same may share it.
 
+    `effect` is None when nobody can say what it does to the stack.
     `moves` tells of a word that only moves cells, for each cell that it leaves, which of those that it takes
     it is. `keeps` tells the same of a word that works on what it takes; -1 is a new cell. `certain` is
     whether the effect is beyond doubt. `opens`, `adds`, `gives`, `overwrites` name string buffers.
     """
 
-    name: str
     library: str
     effect: Effect | None
     takes: int = 0
@@ -56,13 +56,13 @@ class Word:
     plain: bool = False
     """Whether its effect is all that there is to it."""
     told: bool = False
-    """Whether its mere use may have to be told."""
+    """Whether its mere use, wherever it is, may have to be told."""
     touches: bool = False
     """Whether it works on a buffer, or is a source."""
-    opens: frozenset[str] = frozenset()
-    adds: frozenset[str] = frozenset()
-    gives: frozenset[str] = frozenset()
-    overwrites: frozenset[str] = frozenset()
+    opens: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    overwrites: tuple[str, ...] = ()
 
     @property
     def signature(self) -> str:
@@ -201,7 +201,6 @@ class _Maker:
             effect = None
         rule = self._rules.by_word.get(name)
         word = Word(
-            name=name,
             library=library,
             effect=effect,
             takes=effect.takes.least if effect else 0,
@@ -227,16 +226,16 @@ class _Maker:
             word,
             watched=sources,
             touches=any((word.opens, word.adds, word.gives, word.overwrites, sources)),
-            told=any((word.rule, word.defect, word.compile_only, watched)),
-            plain=self._is_plain(word) and not watched,
+            told=any((word.rule, word.defect, watched)),
+            plain=self._is_plain(name, word) and not watched,
         )
 
-    def _is_plain(self, word: Word) -> bool:
+    def _is_plain(self, name: str, word: Word) -> bool:
         special = (word.role, word.rule, word.defect, word.compile_only, word.parses)
         strings = (word.opens, word.adds, word.gives, word.overwrites)
-        flows = any(word.name in {*rule.sources, *rule.through, *rule.sinks} for rule in self._rules.flows)
-        text = word.name in {*self._about["strings"]["plain"], *self._about["strings"]["escaped"]}
-        sql = word.name in self._about["words"]["sql"]
+        flows = any(name in {*rule.sources, *rule.through, *rule.sinks} for rule in self._rules.flows)
+        text = name in {*self._about["strings"]["plain"], *self._about["strings"]["escaped"]}
+        sql = name in self._about["words"]["sql"]
         return word.effect is not None and not (any(special) or any(strings) or flows or text or sql)
 
     def _defect(self, name: str) -> tuple[str, str] | None:
@@ -244,9 +243,10 @@ class _Maker:
             return "structure.library_defect", self._wrong_effect[name]
         return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
 
-    def _buffers(self, name: str, key: str) -> frozenset[str]:
+    def _buffers(self, name: str, key: str) -> tuple[str, ...]:
+        """Give the buffers that list the word, in the order of the data: it says which of two is told of."""
         buffers = self._about["buffers"].items()
-        return frozenset(buffer for buffer, lists in buffers if name in lists.get(key, ()))
+        return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
 
 
 _TAG = re.compile(r"</?\w+[.#/]*>").fullmatch

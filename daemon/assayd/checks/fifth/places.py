@@ -32,7 +32,7 @@ class Teller:
         self._text = text
         self._rules = rules
         self._told: list[_Told] = []
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._lines = [0, *[match.end() for match in re.finditer("\n", text)]]
 
     def __call__(
         self,

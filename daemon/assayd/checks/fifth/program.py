@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from assayd.checks.fifth.effects import Effect, counts, describe, is_stack_comment, read_effect
 from assayd.checks.fifth.language import ALWAYS_LOADED, PROGRAM, Language, Word
 from assayd.checks.fifth.places import Teller
-from assayd.checks.fifth.tokens import NAME_CHARS, Kind, Segment, Token, is_number, scan
+from assayd.checks.fifth.tokens import NAME_CHARS, TAKING, WORD, Segment, Token, is_number, scan
 from assayd.checks.fifth.walk import Found, Walk
 
 _LIBRARY_PREFIXES = ("lib:", "pkg:")
@@ -34,6 +35,14 @@ class Unknown:
     """Whether a file was loaded before of which nobody knows what it defines."""
 
 
+class _Declared(NamedTuple):
+    """What a stack comment says; `suspicious` when it names something that sounds like data from outside."""
+
+    text: str
+    effect: Effect | None
+    suspicious: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Program:
     """What is known of a program, and grows while it is read."""
@@ -44,7 +53,7 @@ class Program:
     known: dict[str, Word] = field(default_factory=dict)
     libraries: list[str] = field(default_factory=list)
     defined: dict[str, Token] = field(default_factory=dict)
-    """Each name of the program, and where it is defined first."""
+    """Each name of the program, and the word that it is, or that takes it, where it is defined first."""
     used: dict[str, Token] = field(default_factory=dict)
     """Words of companion rules, and where they are used first."""
     unknowns: list[Unknown] = field(default_factory=list)
@@ -53,7 +62,8 @@ class Program:
     _newest: str = ""
     _blind: bool = False
     _any_base: bool = False
-    _comments: dict[str, tuple[Effect | None, bool]] = field(default_factory=dict)
+    _comments: dict[str, _Declared | None] = field(default_factory=dict)
+    _plain: dict[tuple[Effect | None, bool, bool], Word] = field(default_factory=dict)
     _folder: str = "lib/"
     _loaded_files: set[str] = field(default_factory=set)
 
@@ -99,13 +109,12 @@ class Program:
 
     def parsing(self, token: Token) -> None:
         """Do what a parsing word does with the word that it takes."""
-        name, start = token.text, self._start_of_text(token)
         if token.word in self.language.takes_path:
-            self.load(name, start)
+            self.load(token.text, self._start_of_name(token))
         elif token.word in self.language.takes_name:
-            self.makes(name, start, self.known[token.word])
-        elif token.word in self.language.takes_word and name:
-            self._refer(Token(name.lower(), start), token.word)
+            self.makes(token.text, token, self.known[token.word])
+        elif token.word in self.language.takes_word and token.text:
+            self._refer(Token(token.text.lower(), self._start_of_name(token)), token.word)
 
     def act(self, role: str) -> None:
         """Do what a word does to the program."""
@@ -120,9 +129,9 @@ class Program:
             case _:
                 pass
 
-    def makes(self, name: str, start: int, maker: Word) -> None:
-        """Make a word of what a defining word makes."""
-        self._add(_child_of(maker, name.lower()), start)
+    def makes(self, name: str, by: Token, maker: Word) -> None:
+        """Make the word that a defining word makes of the name that `by` is or takes."""
+        self._add(name.lower(), self._child_of(maker), by)
 
     def included(self, token: Token, path: str) -> None:
         """Load a file whose name is a string."""
@@ -166,19 +175,19 @@ class Program:
             for token in segment.tokens:
                 self._take_over(token, inside=segment.opener is not None)
             if segment.opener is not None and segment.opener.text:
-                declared, _ = self._read_comment(_stack_comment(segment))
-                word = _word_of(segment.opener.text.lower(), declared, None)
-                self.known[word.name] = word
+                comment = self._declared(segment)
+                effect = comment.effect if comment is not None else None
+                self.known[segment.opener.text.lower()] = self._word_of(effect, None)
 
     def _take_over(self, token: Token, *, inside: bool) -> None:
         """Take over from a file what a word outside of definitions defines or loads."""
-        if inside or token.kind is not Kind.TAKING or not token.text:
+        if inside or token.kind is not TAKING or not token.text:
             return
         if token.word in self.language.takes_path:
             self.load(token.text, 0)
         elif token.word in self.language.takes_name:
             maker = self.language.words[self.language.wheres[token.word]][token.word]
-            self.known[token.text.lower()] = _child_of(maker, token.text.lower())
+            self.known[token.text.lower()] = self._child_of(maker)
 
     # Definitions
 
@@ -186,43 +195,52 @@ class Program:
         """Read one definition; its name is known behind it."""
         if opener.word not in self.known:
             self.unknown(Token(opener.word, opener.start), "")
-        comment = _stack_comment(segment)
-        declared, suspicious = self._read_comment(comment)
+        comment = self._declared(segment)
+        declared = comment.effect if comment is not None else None
+        suspicious = comment is not None and comment.suspicious
         walk = Walk(self, self.tell, opener=opener, declared=declared, suspicious=suspicious)
         walk.run(segment.tokens)
         walk.end(Token(";", opener.start))
         found = walk.found[0]
         if comment is None:
             self._miss_comment(segment, opener, found)
-        elif declared is not None and found.exact and not found.agrees and not walk.macro:
-            self._disagree(opener, found, declared, comment)
+        elif declared is not None and found.exact and not found.agrees and not walk.state.macro:
+            self._disagree(opener, found, declared, comment.text)
         if not opener.text:
             return
         made = walk.found[-1] if len(walk.found) > 1 else None
         trusted = declared if found.agrees or not found.exact else None
-        word = _word_of(opener.text.lower(), trusted, found, walk, made)
-        self._add(word, self._start_of_text(opener))
+        self._add(opener.text.lower(), self._word_of(trusted, found, walk, made), opener)
 
-    def _add(self, word: Word, start: int) -> None:
-        name = word.name
+    def _add(self, name: str, word: Word, by: Token) -> None:
+        """Let a word be known from here on by the name that `by` is or takes."""
         if not name:
             return
         if len(name) > NAME_CHARS:
+            start = self._start_of_name(by)
             written = self._text[start : start + len(name)]
             self.tell("vocabulary.name_too_long", start, word=written, length=len(name))
-        self.defined.setdefault(name, Token(name, start))
+        self.defined.setdefault(name, by)
         self.known[name] = word
         self._newest = name
 
-    def _read_comment(self, comment: str | None) -> tuple[Effect | None, bool]:
-        """Read a stack comment, and whether it names something that sounds like data from outside."""
-        if comment is None:
-            return None, False
-        if comment not in self._comments:
-            effect = read_effect(comment, self.language.cells)
-            names = effect.takes.names if effect else ()
-            self._comments[comment] = effect, any(map(self.language.suspected, names))
-        return self._comments[comment]
+    def _declared(self, segment: Segment) -> _Declared | None:
+        """Give what the stack comment of a definition says; it may stand in a comment to the line's end."""
+        for comment in segment.comments:
+            if comment not in self._comments:
+                self._comments[comment] = self._read(comment)
+            if (declared := self._comments[comment]) is not None:
+                return declared
+        return None
+
+    def _read(self, comment: str) -> _Declared | None:
+        """Read a comment; None when it is no stack comment."""
+        if not is_stack_comment(comment):
+            return None
+        text = comment.partition(")")[0].rpartition("(")[2].strip()
+        effect = read_effect(text, self.language.cells)
+        names = effect.takes.names if effect else ()
+        return _Declared(text, effect, any(map(self.language.suspected, names)))
 
     def _miss_comment(self, segment: Segment, opener: Token, found: Found) -> None:
         """Tell of a definition without a stack comment; a constant may go without."""
@@ -234,16 +252,16 @@ class Program:
         if found.exact:
             text = constant and found.leaves == 2
             effect = "( -- addr u )" if text else describe(found.takes, found.leaves)
-            end = self._start_of_text(opener) + len(opener.text)
+            end = self._start_of_name(opener) + len(opener.text)
             edit = (end, end, f" {effect}") if not segment.comments else None
         rule = "required.stack_comment_constant" if constant else "required.stack_comment"
-        self.tell(rule, self._start_of_text(opener), word=opener.text, effect=effect, edit=edit)
+        self.tell(rule, self._start_of_name(opener), word=opener.text, effect=effect, edit=edit)
 
     def _is_constant(self, token: Token) -> bool:
         word = self.known.get(token.word)
         if word is None:
             return is_number(token.word)
-        if token.kind is not Kind.WORD:
+        if token.kind is not WORD:
             return token.word != "postpone" and word.leaves > 0
         return word.constant or token.word in self.language.constants
 
@@ -253,7 +271,7 @@ class Program:
         does = describe(found.takes, found.leaves)
         self.tell(
             "vocabulary.wrong_signature" if certain else "structure.stack_effect",
-            self._start_of_text(opener),
+            self._start_of_name(opener),
             word=opener.text,
             problem=f"'{opener.text}' is declared as ( {comment} ), and does {does}.",
             remedy=f"Leave what the stack comment says, or write {does} there.",
@@ -268,12 +286,65 @@ class Program:
         elif word is None:
             self.unknown(token, by)
 
-    def _start_of_text(self, token: Token) -> int:
-        """Give the offset of the word that a parsing word takes."""
-        start = token.start + len(token.word)
+    def _start_of_name(self, token: Token) -> int:
+        """Give the offset of the word that a parsing word takes, or of one that stands alone."""
+        start = token.start + (len(token.word) if token.kind is TAKING else 0)
         while start < len(self._text) and self._text[start] <= " ":
             start += 1
         return start
+
+    # Words of the program
+
+    def _word_of(
+        self,
+        declared: Effect | None,
+        found: Found | None,
+        walk: Walk | None = None,
+        made: Found | None = None,
+    ) -> Word:
+        """Make the word that a definition is for those that use it."""
+        effect = declared if declared is not None and declared.counted else None
+        known = found is not None and found.countable and found.agrees
+        if effect is None and found is not None and known:
+            effect = counts(found.takes, found.leaves)
+        certain = known and found is not None and found.certain
+        if walk is None or not (walk.parses or walk.flow.given or walk.flow.overwritten):
+            return self._plain_word(effect, certain=certain)
+        child = walk.child if made is None else None
+        if made is not None and made.countable:
+            child = counts(made.takes, made.leaves)
+        return Word(
+            library=PROGRAM,
+            effect=effect,
+            takes=effect.takes.least if effect else 0,
+            leaves=effect.leaves.least if effect else 0,
+            certain=certain,
+            parses=walk.parses,
+            defines=walk.defines,
+            child=child,
+            gives=tuple(sorted(walk.flow.given)),
+            overwrites=tuple(sorted(walk.flow.overwritten)),
+            touches=True,
+        )
+
+    def _child_of(self, maker: Word) -> Word:
+        """Make the word that a defining word makes; one that takes a value makes a constant."""
+        return self._plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
+
+    def _plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
+        """Make a word that does nothing beyond its effect; all of one effect share it."""
+        key = effect, certain, constant
+        if key not in self._plain:
+            self._plain[key] = Word(
+                library=PROGRAM,
+                effect=effect,
+                takes=effect.takes.least if effect else 0,
+                leaves=effect.leaves.least if effect else 0,
+                certain=certain,
+                constant=constant,
+                plain=effect is not None,
+            )
+        return self._plain[key]
 
 
 def _start(token: Token) -> int:
@@ -282,63 +353,3 @@ def _start(token: Token) -> int:
 
 def _silent(rule: str, start: int, **names: object) -> None:
     """Tell nobody: files that are brought along are not checked."""
-
-
-def _stack_comment(segment: Segment) -> str | None:
-    """Give what the stack comment of a definition says; it may stand in a comment to the line's end."""
-    for comment, _ in segment.comments:
-        if is_stack_comment(comment):
-            return comment.partition(")")[0].rpartition("(")[2].strip()
-    return None
-
-
-def _word_of(
-    name: str,
-    declared: Effect | None,
-    found: Found | None,
-    walk: Walk | None = None,
-    made: Found | None = None,
-) -> Word:
-    """Make the word that a definition is for those that use it."""
-    effect = declared if declared is not None and declared.counted else None
-    known = found is not None and found.countable and found.agrees
-    if effect is None and found is not None and known:
-        effect = counts(found.takes, found.leaves)
-    certain = known and found is not None and found.certain
-    if walk is None or not (walk.parses or walk.flow.given or walk.flow.overwritten):
-        return _user_word(name, effect, certain=certain)
-    child = walk.child if made is None else None
-    if made is not None and made.countable:
-        child = counts(made.takes, made.leaves)
-    return Word(
-        name=name,
-        library=PROGRAM,
-        effect=effect,
-        takes=effect.takes.least if effect else 0,
-        leaves=effect.leaves.least if effect else 0,
-        certain=certain,
-        parses=walk.parses,
-        defines=walk.defines,
-        child=child,
-        gives=frozenset(walk.flow.given),
-        overwrites=frozenset(walk.flow.overwritten),
-        touches=True,
-    )
-
-
-def _child_of(maker: Word, name: str) -> Word:
-    """Make the word that a defining word makes; one that takes a value makes a constant."""
-    return _user_word(name, maker.child, certain=maker.child is not None, constant=maker.takes > 0)
-
-
-def _user_word(name: str, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
-    return Word(
-        name=name,
-        library=PROGRAM,
-        effect=effect,
-        takes=effect.takes.least if effect else 0,
-        leaves=effect.leaves.least if effect else 0,
-        certain=certain,
-        constant=constant,
-        plain=effect is not None,
-    )

@@ -12,11 +12,11 @@ the line. What the words mean is left to others.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cache, partial
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
 from assayd.checks.fifth.language import Language
 
@@ -34,12 +34,16 @@ class Kind(IntEnum):
     """A parsing word with the word that it takes."""
 
 
+WORD, STRING, TAKING = Kind
+"""The kinds once more: finding one in its class takes as long as making a token."""
+
+
 class Token(NamedTuple):
     """One word with what belongs to it. `word` is folded; `start` is its offset in the text."""
 
     word: str
     start: int
-    kind: Kind = Kind.WORD
+    kind: Kind = WORD
     text: str = ""
 
 
@@ -49,7 +53,12 @@ class Segment:
 
     opener: Token | None = None
     tokens: list[Token] = field(default_factory=list)
-    comments: list[tuple[str, int]] = field(default_factory=list)
+    comments: list[str] = field(default_factory=list)
+
+    @property
+    def awaiting(self) -> bool:
+        """Tell whether the next comment may be the stack comment of a definition that has just begun."""
+        return self.opener is not None and not self.tokens
 
 
 _token = partial(tuple.__new__, Token)
@@ -79,39 +88,31 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+|\$[0-9a-f]+|#[0-9]+|%[01]+|0x[0-9a-f]+)").
 _NOWHERE = 2**62
 _INDENT = 200
 """How many blanks may stand before a definition for it to begin its line."""
-_CLOSED = frozenset({"closed", "ended"})
-_STRINGS = frozenset({"open", "opened", *_CLOSED})
 _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
+
+
+def _rest(pattern: str) -> Callable[[str, int], re.Match[str]]:
+    """Compile what matches everywhere, if only nothing; its first group is what is looked for."""
+    return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
+
+
+_WORDS = re.compile(r"[^\x00-\x20]+").finditer
+_LINE = _rest(r"([^\n]*)")
+_COMMENT = _rest(r"([^)\n]*)(\))?")
+_PLAIN = _rest(r'[ ]?([^"\n]*)(")?')
+_ESCAPED = _rest(r'[ ]?((?:[^"\\\n]|\\[^\n])*)(")?')
+_NAME = _rest(r"[\x00-\x09\x0b-\x20]*([^\x00-\x20]+)?")
 _LINE_ENDS = re.compile(r"[\x00-\x09\x0b-\x20]*(?:\\[\x00-\x20]|\(|\n|\Z)").match
-
-
-@cache
-def _pattern(
-    plain: Sequence[str], escaped: Sequence[str], taking: Sequence[str]
-) -> Callable[[str, int], Iterator[re.Match[str]]]:
-    """Build the one expression that finds the next token; the last group that matched says what it is."""
-    end = r"(?=[\x00-\x20]|\Z)"
-    return re.compile(
-        rf"""
-          \\{end}(?P<line>[^\n]*)
-        | \({end}(?P<paren>[^)\n]*)(?P<shut>\))?
-        | \.\({end}(?P<print>[^)\n]*)(?P<printed>\))?
-        | (?P<string>{_any(plain)}){end}[ ]?(?P<open>[^"\n]*)(?P<closed>")?
-        | (?P<escaped>{_any(escaped)}){end}[ ]?(?P<opened>(?:[^"\\\n]|\\[^\n])*)(?P<ended>")?
-        | (?P<near>\((?=[^\x00-\x20)])|\\(?=[^\x00-\x20])|(?:{_any((*plain, *escaped))})(?=[^\x00-\x20]))
-          (?P<glued>(?<=\()[^)\x00-\x20]{{1,200}}+[\x00-\x09\x0b-\x20][^)\n]{{0,200}}+\)|(?<=\\)[^\n]*|(?<=")[^"\n]*")
-        | (?P<takes>{_any(taking)}){end}[\x00-\x09\x0b-\x20]*(?P<name>[^\x00-\x20]+)?
-        | (?P<word>[^\x00-\x20]+)
-        """,
-        re.VERBOSE,
-    ).finditer
-
-
-def _any(words: Sequence[str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+_GLUED = {
+    "\\": re.compile(r"[^\n]*").match,
+    "(": re.compile(r"[^)\x00-\x20]{1,200}+[\x00-\x09\x0b-\x20][^)\n]{0,200}+\)").match,
+}
+_GLUED_STRING = re.compile(r'[^"\n]*"').match
 
 
 class _Scanner:
+    """Goes from word to word. What one does is looked up: a method, or None to add it and nothing else."""
+
     def __init__(self, text: str, language: Language, report: Report) -> None:
         self._text = text
         self._folded = fold(text)
@@ -119,129 +120,127 @@ class _Scanner:
         self._language = language
         self._named: set[str] = set()
         """Names of definitions so far."""
-        self._find = _pattern(language.plain_strings, language.escaped_strings, language.taking)
+        strings = (*language.plain_strings, *language.escaped_strings)
+        self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
+        """Words behind which a blank is easily forgotten."""
+        self._acts: dict[str, _Act | None] = {
+            **dict.fromkeys(language.taking, _Scanner._take),
+            **dict.fromkeys(language.plain_strings, _Scanner._plain),
+            **dict.fromkeys(language.escaped_strings, _Scanner._escaped),
+            "\\": _Scanner._line,
+            "(": _Scanner._comment,
+            ".(": _Scanner._comment,
+        }
         self._now = Segment()
-        self._awaiting = False
-        """Whether the next comment may be the stack comment of the definition that has just begun."""
         self._shut = self._next_definition = 0
 
     def run(self) -> Iterator[Segment]:
         """Give the segments one by one, so that few tokens are alive at a time."""
-        position: int | None = 0
-        while position is not None:
-            position = yield from self._run_from(position)
-        if self._now.opener is not None:
-            self._report("vocabulary.definition_open", self._now.opener.start, word=self._now.opener.text)
-        yield self._now
-
-    def _run_from(self, position: int) -> Generator[Segment, None, int | None]:
-        """Scan on; give where to go on when a match has to be cut shorter, None at the end."""
-        now = self._now
-        add = now.tokens.append
-        for match in self._find(self._folded, position):
-            group = match.lastgroup
-            if group == "word":
+        act_of, meet, now, position = self._acts.get, _Scanner._meet, self._now, 0
+        while True:
+            for match in _WORDS(self._folded, position):
                 word = match[0]
-                self._awaiting = False
-                if word[0] == "<" and (cut := self._cut(match, word)):
-                    return cut
-                if word[-1] != ";" or not self._ends(match, word):
-                    add(_token((word, match.start(), Kind.WORD, "")))
+                act = act_of(word, meet)
+                if act is None:
+                    now.tokens.append(_token((word, match.start(), WORD, "")))
                     continue
-                self._now = Segment()
-            elif group in _STRINGS:
-                self._string(match)
-                continue
+                position = act(self, word, match.start(), match.end())
+                if self._now is not now:
+                    if now.opener is not None or now.tokens:
+                        yield now
+                    now = self._now
+                if position != match.end():
+                    break
             else:
-                position = self._other(match, str(group))
-                if position:
-                    return position
-            if self._now is not now:
-                yield now
-                now = self._now
-                add = now.tokens.append
-        return None
+                break
+        if now.opener is not None:
+            self._report("vocabulary.definition_open", now.opener.start, word=now.opener.text)
+        yield now
 
-    def _other(self, match: re.Match[str], group: str) -> int:
-        """Take a comment or a parsing word; give where to go on when it is not behind the match, else 0."""
-        if group in {"name", "takes"}:
-            return self._take(match)
-        if group == "glued":
-            self._glued(match)
-        elif group in {"paren", "print"}:
-            return self._open_comment(match, group)
-        elif self._awaiting:
-            self._comment(match, "line" if group == "line" else "paren")
-        return 0
+    # What words do: each method adds or passes over something, and gives where to go on.
 
-    def _cut(self, match: re.Match[str], word: str) -> int:
-        """Cut a tag off a word that begins with one; give where to go on, 0 when it is a word as it is."""
+    def _meet(self, word: str, start: int, end: int) -> int:
+        """Find out, once, what a word does that is in no list, and do it."""
+        if word.startswith(self._near):
+            act: _Act | None = _Scanner._glued
+        elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
+            act = _Scanner._tag
+        else:
+            act = _Scanner._end if word[-1] == ";" else None
+        self._acts[word] = act
+        return (act or _Scanner._add)(self, word, start, end)
+
+    def _add(self, word: str, start: int, end: int) -> int:
+        self._now.tokens.append(Token(word, start))
+        return end
+
+    def _end(self, word: str, start: int, end: int) -> int:
+        """End the definition at a `;`, which may hang on the last word of a line; add any other word."""
+        hangs = word != ";"
+        if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
+            return self._add(word, start, end)
+        if hangs:
+            self._space(start, end - 1, word=word, left=word[:-1], right=";")
+            self._add(word[:-1], start, end)
+        self._now = Segment()
+        return end
+
+    def _tag(self, word: str, start: int, end: int) -> int:
+        """Cut a tag off a word that begins with one, unless the program has defined that word."""
+        if word in self._named:
+            return self._end(word, start, end)
         close = word.find(">") + 1
-        if not 0 < close < len(word) or word in self._language.wheres or word in self._named:
-            return 0
-        if word[:close] not in self._language.tags:
-            return 0
-        blank = match.start() + close
-        self._space(match.start(), blank, word=word, left=word[:close], right=word[close:])
-        self._now.tokens.append(Token(word[:close], match.start()))
-        return blank
+        self._space(start, start + close, word=word, left=word[:close], right=word[close:])
+        return self._add(word[:close], start, start + close)
 
-    def _ends(self, match: re.Match[str], word: str) -> bool:
-        """Tell whether a word ends the definition; it may hang on the last word of a line."""
-        if self._now.opener is None or (word != ";" and not _LINE_ENDS(self._folded, match.end())):
-            return False
-        if word != ";":
-            self._space(match.start(), match.end() - 1, word=word, left=word[:-1], right=";")
-            self._now.tokens.append(Token(word[:-1], match.start()))
-        return True
-
-    def _take(self, match: re.Match[str]) -> int:
+    def _take(self, word: str, start: int, end: int) -> int:
         """Add a parsing word; inside a definition most of them are words like others."""
-        word, inside = match["takes"], self._now.opener is not None
-        if word in self._language.beginners and (not inside or self._begins_line(match)):
-            self._begin(match)
-            return 0
+        taken, inside = _NAME(self._folded, end), self._now.opener is not None
+        if word in self._language.beginners and (not inside or self._begins_line(start, taken[1])):
+            self._begin(word, start, taken[1])
+            return taken.end()
         if inside and word not in self._language.at_once:
-            self._awaiting = False
-            self._now.tokens.append(Token(word, match.start()))
-            return match.end("takes")
-        self._awaiting = False
-        if match["name"] is None:
-            self._report("vocabulary.name_missing", match.start(), word=word)
-        self._now.tokens.append(Token(word, match.start(), Kind.TAKING, self._exactly(match, "name")))
-        return 0
+            return self._add(word, start, end)
+        if taken[1] is None:
+            self._report("vocabulary.name_missing", start, word=word)
+        self._now.tokens.append(_token((word, start, TAKING, self._exactly(taken))))
+        return taken.end()
 
-    def _begin(self, match: re.Match[str]) -> None:
+    def _begin(self, word: str, start: int, name: str | None) -> None:
         if self._now.opener is not None:
             self._report("vocabulary.definition_open", self._now.opener.start, word=self._now.opener.text)
-        if match["name"] is None:
-            self._report("vocabulary.name_missing", match.start(), word=match["takes"])
-        name = match["name"] or ""
-        self._named.add(name)
-        self._now = Segment(opener=Token(match["takes"], match.start(), Kind.TAKING, name))
-        self._awaiting = True
+        if name is None:
+            self._report("vocabulary.name_missing", start, word=word)
+        self._named.add(name or "")
+        self._now = Segment(opener=Token(word, start, TAKING, name or ""))
 
-    def _begins_line(self, match: re.Match[str]) -> bool:
+    def _begins_line(self, end: int, name: str | None) -> bool:
         """Tell whether a `:` inside a definition begins another one, rather than being a word of it."""
-        end = match.start()
         begin = max(0, end - _INDENT)
         line = self._folded.rfind("\n", begin, end)
         alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
-        return match["name"] != ";" and alone
+        return name != ";" and alone
 
-    def _comment(self, match: re.Match[str], group: str) -> None:
-        if match[group] is not None:
-            self._now.comments.append((self._exactly(match, group), match.start()))
+    def _line(self, _: str, __: int, end: int) -> int:
+        """Pass over a comment to the line's end."""
+        comment = _LINE(self._folded, end)
+        if self._now.awaiting:
+            self._now.comments.append(self._exactly(comment))
+        return comment.end()
 
-    def _open_comment(self, match: re.Match[str], group: str) -> int:
-        """Report a comment that its line does not close, and pass over what was meant to be in it."""
-        self._report("vocabulary.comment_open", match.start())
-        shut, after = self._places_from(match.end())
-        closed = shut < after
-        if self._awaiting and group == "paren":
-            start = match.start("paren")
-            self._now.comments.append((self._text[start : shut if closed else match.end()], match.start()))
-        return shut + 1 if closed else match.end()
+    def _comment(self, word: str, start: int, end: int) -> int:
+        """Pass over a comment in parentheses, or text to be printed; its line has to close it."""
+        comment, kept = _COMMENT(self._folded, end), word == "(" and self._now.awaiting
+        if comment[2] is not None:
+            if kept:
+                self._now.comments.append(self._exactly(comment))
+            return comment.end()
+        self._report("vocabulary.comment_open", start)
+        shut, after = self._places_from(comment.end())
+        closed = shut < after  # what was meant to be in it is passed over
+        if kept:
+            self._now.comments.append(self._text[end : shut if closed else comment.end()])
+        return shut + 1 if closed else comment.end()
 
     def _places_from(self, start: int) -> tuple[int, int]:
         """Give the places of the next `)` and of the next definition, each looked for once."""
@@ -253,29 +252,41 @@ class _Scanner:
             self._next_definition = begun.start() if begun is not None else _NOWHERE
         return self._shut, self._next_definition
 
-    def _glued(self, match: re.Match[str]) -> None:
-        """Report a blank that is missing behind the beginning of a comment or a string, and go on."""
-        near, blank = match["near"], match.end("near")
-        right = self._exactly(match, "glued")
-        self._space(match.start(), blank, word=match[0].split()[0], left=near, right=right)
-        if near == "(" and self._awaiting:
-            self._now.comments.append((right[:-1], match.start()))
-        elif near not in {"(", "\\"}:
-            self._awaiting = False
-            self._now.tokens.append(Token(near, match.start(), Kind.STRING, right[:-1]))
+    def _plain(self, word: str, start: int, end: int) -> int:
+        return self._string(word, start, _PLAIN(self._folded, end))
+
+    def _escaped(self, word: str, start: int, end: int) -> int:
+        return self._string(word, start, _ESCAPED(self._folded, end))
+
+    def _string(self, word: str, start: int, text: re.Match[str]) -> int:
+        if text[2] is None:
+            self._report("vocabulary.string_open", start, word=word)
+        self._now.tokens.append(_token((word, start, STRING, self._exactly(text))))
+        return text.end()
+
+    def _glued(self, word: str, start: int, end: int) -> int:
+        """Report a blank that is missing behind the beginning of a comment or a string, where it is one."""
+        near = next(each for each in self._near if word.startswith(each))
+        blank = start + len(near)
+        rest = _GLUED.get(near, _GLUED_STRING)(self._folded, blank)
+        if rest is None:
+            return self._end(word, start, end)
+        right = self._text[blank : rest.end()]
+        self._space(start, blank, word=self._folded[start : rest.end()].split()[0], left=near, right=right)
+        if near not in _GLUED:
+            self._now.tokens.append(Token(near, start, STRING, right[:-1]))
+        elif near == "(" and self._now.awaiting:
+            self._now.comments.append(right[:-1])
+        return rest.end()
 
     def _space(self, start: int, blank: int, **names: str) -> None:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
-    def _string(self, match: re.Match[str]) -> None:
-        self._awaiting = False
-        plain, escaped, group = match["string"], match["escaped"], match.lastgroup
-        if group not in _CLOSED:
-            self._report("vocabulary.string_open", match.start(), word=plain or escaped)
-        start, end = match.span("open" if plain else "opened")
-        self._now.tokens.append(_token((plain or escaped, match.start(), Kind.STRING, self._text[start:end])))
+    def _exactly(self, match: re.Match[str]) -> str:
+        """Give what was looked for as it was written; nothing where it is not there."""
+        start, end = match.span(1)
+        return self._text[start:end]
 
-    def _exactly(self, match: re.Match[str], group: str) -> str:
-        """Give a part of the text as it was written."""
-        start, end = match.span(group)
-        return "" if start < 0 else self._text[start:end]
+
+_Act = Callable[[_Scanner, str, int, int], int]
+"""Called with a word, its offset and its end."""

@@ -3,22 +3,20 @@
 It decides what documented effects decide. A word of which nobody knows what it does ends the count quietly:
 what comes after it is followed, and not judged.
 
-    : f ( -- ) swap ;                       vocabulary.wrong_signature, or structure.stack_underflow
     : f ( n -- n n ) 2 * ;                  vocabulary.wrong_signature, or structure.stack_effect
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from assayd.checks.fifth.control import METHODS, Control
 from assayd.checks.fifth.effects import MOST_CELLS, Effect
 from assayd.checks.fifth.flow import NONES, Cell, Flow
-from assayd.checks.fifth.language import PROGRAM, Language, Word
-from assayd.checks.fifth.state import State
-from assayd.checks.fifth.tokens import Kind, Report, Token, is_number
+from assayd.checks.fifth.language import Language, Word
+from assayd.checks.fifth.state import End, State
+from assayd.checks.fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
 class Scope(Protocol):
@@ -47,8 +45,8 @@ class Scope(Protocol):
         """Do what a word does to the program rather than to the stack."""
         ...
 
-    def makes(self, name: str, start: int, maker: Word) -> None:
-        """Take note of a word that a defining word makes."""
+    def makes(self, name: str, by: Token, maker: Word) -> None:
+        """Take note of a word that a defining word makes of the name that `by` is or takes."""
         ...
 
     def included(self, token: Token, path: str) -> None:
@@ -56,8 +54,7 @@ class Scope(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(NamedTuple):
     """What a walk found out of a definition, or of the part of it before or behind does>.
 
     `takes` and `leaves` say something only when `exact`. `agrees` is whether the stack comment says the same.
@@ -97,16 +94,15 @@ class Walk:
         self.flow = Flow(scope.language, report, outside=self.outside)
         self.declared = declared
         cells, allowed = self._beginning(opener, suspicious=suspicious)
-        self.state = State(cells, allowed)
-        self.control = Control(self.state, self.take, self._tell, outside=self.outside)
+        counted = declared is not None and declared.takes.counted
+        self.state = State(report, cells, allowed, counted=counted)
+        self.control = Control(self.state, outside=self.outside)
         self.found: list[Found] = []
         self.parses = 0
         """How many words of the text the definition reads when it runs."""
         self.defines = False
         """Whether it makes words of them; `child` is what those do, where that is known."""
         self.child: Effect | None = None
-        self.macro = False
-        """Whether it compiles code into others, so that its own words say little."""
         self._scope = scope
         self._report = report
         self._tokens: Sequence[Token] = ()
@@ -114,18 +110,24 @@ class Walk:
 
     def run(self, tokens: Sequence[Token]) -> None:
         """Walk over words."""
-        self._tokens, known, count, at = tokens, self._scope.known, len(tokens), 0
+        self._tokens, known, cells, count, at = tokens, self._scope.known, self.state.cells, len(tokens), 0
         while at < count:
             token = tokens[at]
             at += 1
             word = known.get(token.word)
             if word is not None and word.plain:
-                self._plain(word, token)
+                rest = len(cells) - word.takes
+                if rest < 0 or any(cells[rest:]):
+                    self._plain(word, token)
+                else:  # by far the most: nothing is known of what it takes
+                    cells[rest:] = NONES[word.leaves]
+                    if not word.certain:
+                        self.state.certain = False
                 continue
             self._at = at
             if word is None:
                 self._unknown(token)
-            elif token.kind is Kind.WORD:
+            elif token.kind is WORD:
                 self._act(word, token)
             else:
                 self._special(word, token)
@@ -135,14 +137,6 @@ class Walk:
         """End the definition at its `;`, or the part of it before does>."""
         self.control.end(token)
         self.found.append(self._find_out())
-
-    def take(self, count: int, word: Word, token: Token) -> list[Cell]:
-        """Take cells from the stack, and from below what is missing."""
-        missing = count - len(self.state.cells)
-        if missing > 0 and not self.state.borrow(missing):
-            self._underflow(missing, word, token)
-            self.state.exact = False
-        return self.state.pop(count)
 
     def _beginning(self, opener: Token | None, *, suspicious: bool) -> tuple[list[Cell], int | None]:
         """Give the cells that are there at first, and how many more may be."""
@@ -156,35 +150,30 @@ class Walk:
 
     def _plain(self, word: Word, token: Token) -> None:
         """Do what a word with a fixed effect does, and nothing else to it."""
-        state, count = self.state, word.takes
-        if not count:
-            state.certain = state.certain and word.certain
-            state.cells.extend(NONES[word.leaves])
-            return
-        taken = self.take(count, word, token) if count > len(state.cells) else state.pop(count)
+        state = self.state
+        taken = state.take(word.takes, word, token)
         state.certain = state.certain and word.certain
         if word.moves is not None:
             state.cells.extend([taken[place] for place in word.moves])
-        elif any(taken):
-            self.flow.used(taken, word.name, token)
+        else:
+            self.flow.used(taken, token)
             kept = [taken[place] if place >= 0 else None for place in word.keeps]
             state.cells.extend(kept or NONES[word.leaves])
-        else:
-            state.cells.extend(NONES[word.leaves])
 
     def _act(self, word: Word, token: Token) -> None:
         """Do what a word does that is more than its effect."""
-        if word.told:
+        if word.told or self.outside:
             self._watch(word, token)
         if word.parses:
             self._parse(word)
-        if word.role is None:
+        role = word.role
+        if role is None:
             self._call(word, token)
-        elif word.role in METHODS:
-            self.control.act(word.role, word, token)
+        elif role in METHODS:
+            METHODS[role](self.control, word, token)
         else:
-            self._do(word.role, word, token)
-        self.control.doubled = word.role == "maybe_dup"
+            self._do(role, word, token)
+        self.control.doubled = role == "maybe_dup"
 
     def _do(self, role: str, word: Word, token: Token) -> None:
         """Do what one of the other roles does."""
@@ -192,7 +181,7 @@ class Walk:
             case "maybe_dup":
                 self._maybe_dup(word, token)
             case "pick":
-                self.take(1, word, token)
+                self.state.take(1, word, token)
                 self.state.cells.append(None)
             case "recurse":
                 self._recurse(word, token)
@@ -201,11 +190,11 @@ class Walk:
             case "bracket":
                 self._pass_bracket()
             case "macro":
-                self.macro = True
+                self.state.macro = True
                 self.state.lose()
             case "included":
                 before = self._tokens[self._at - 2] if self._at > 1 else token
-                self._scope.included(token, before.text if before.kind is Kind.STRING else "")
+                self._scope.included(token, before.text if before.kind is STRING else "")
                 self._call(word, token)
             case _:
                 self._scope.act(role)
@@ -217,7 +206,7 @@ class Walk:
             self.flow.call(word, token, [])
             self.state.lose()
             return
-        taken = self.take(word.takes, word, token)
+        taken = self.state.take(word.takes, word, token)
         self.state.certain = self.state.certain and word.certain
         self.state.cells.extend(self.flow.call(word, token, taken))
 
@@ -241,27 +230,27 @@ class Walk:
             return
         for taken in self._tokens[self._at : self._at + word.parses]:
             if word.defines:
-                self._scope.makes(taken.word, taken.start, word)
+                self._scope.makes(taken.word, taken, word)
         self._at += word.parses
 
     def _special(self, word: Word, token: Token) -> None:
         """Do what a word does that has a text or takes a word."""
-        if word.told:
+        if word.told or self.outside:
             self._watch(word, token)
-        if token.kind is Kind.TAKING:
-            self.macro = self.macro or token.word == "postpone"
+        if token.kind is TAKING:
+            self.state.macro = self.state.macro or token.word == "postpone"
             self._scope.parsing(token)
-        self.take(word.takes, word, token)
-        if token.kind is Kind.STRING and word.leaves == 2:
+        self.state.take(word.takes, word, token)
+        if token.kind is STRING and word.leaves == 2:
             self.state.cells.extend((self.flow.literal(token), None))
         else:
             self.state.cells.extend(NONES[word.leaves])
-        if self.macro:
+        if self.state.macro:
             self.state.lose()
 
     def _unknown(self, token: Token) -> None:
         """Take a word that is not known for a number, for one that a rule speaks of, or for unknown."""
-        if token.kind is Kind.WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
+        if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
             return
         rule = self._scope.language.rules.by_word.get(token.word)
@@ -281,14 +270,15 @@ class Walk:
         if self.declared is None or not self.declared.counted:
             self.state.lose()
             return
-        self.take(self.declared.takes.least, word, token)
+        self.state.take(self.declared.takes.least, word, token)
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
     def _does(self, token: Token) -> None:
         """End the part that makes a word, and begin the one that the word does: it finds an address."""
         self.end(token)
-        self.declared = None
-        self.state.cells, self.state.returns = [None], []
+        self.declared, self.state.counted = None, False
+        self.state.cells[:] = [None]
+        self.state.returns.clear()
         self.state.borrowed, self.state.allowed = 0, None
         self.state.exact = self.state.alive = True
         self.control.leaving.clear()
@@ -299,28 +289,21 @@ class Walk:
             self._at += 1
         self._at += 1
 
-    def _underflow(self, missing: int, word: Word, token: Token) -> None:
-        counted = self.declared is not None and self.declared.takes.counted
-        certain = self.state.certain and counted and word.library != PROGRAM
-        there = max(word.takes - missing, 0)
-        self._tell(
-            "vocabulary.wrong_signature" if certain else "structure.stack_underflow",
-            token,
-            problem=f"'{token.word}' is {word.signature}; of its {word.takes} items {there} can be there.",
-            remedy="Put there what it takes, or let the stack comment say what the definition takes.",
-        )
-
     def _find_out(self) -> Found:
         """Say what all ends of the definition have in common."""
         ends = self.control.leaving
-        if not ends or self.control.broken or not all(state.exact for state, _ in ends):
+        if not ends or self.control.broken:
             return _NOTHING
-        first, where = ends[0]
-        for state, token in ends[1:]:
-            if state.height != first.height:
-                self._differ(first.height, state.height, where, token)
+        first, other, borrowed = ends[0], None, 0
+        for end in ends:
+            if not end.exact:
                 return _NOTHING
-        borrowed = max([state.borrowed for state, _ in ends])
+            if end.height != first.height:
+                other = other or end
+            borrowed = max(borrowed, end.borrowed)
+        if other is not None:
+            self._differ(first, other)
+            return _NOTHING
         start = self.declared.takes.least if self.declared else 0
         return Found(
             exact=True,
@@ -330,18 +313,15 @@ class Walk:
             agrees=self.declared is None or _agrees(self.declared, first.height - start),
         )
 
-    def _differ(self, one: int, other: int, where: Token, end: Token) -> None:
-        self._tell(
+    def _differ(self, one: End, other: End) -> None:
+        self.state.tell(
             "structure.stack_effect",
-            where,
-            problem=f"The definition leaves {one} items at this '{where.word}', and {other} at another end.",
+            one.token,
+            problem=f"The definition leaves {one.height} items at this '{one.token.word}', "
+            f"and {other.height} at another end.",
             remedy="Let every way out leave the same.",
-            word=end.word,
+            word=other.token.word,
         )
-
-    def _tell(self, rule: str, token: Token, **names: object) -> None:
-        if not self.macro:
-            self._report(rule, token.start, **{"word": token.word, **names})
 
 
 def _agrees(declared: Effect, net: int) -> bool:

@@ -50,3 +50,9 @@ def test_data_through_another_definition_is_lost_to_the_walk(check: Check) -> No
 def test_strings_outside_of_definitions_are_told_of_once(check: Check) -> None:
     found = check('s" a" s" b" css-rule\ns" c" s" d" css-rule\n', "html")
     assert [(f.rule, f.line) for f in found] == [("structure.transient_string", 1)]
+
+
+def test_word_that_overwrites_two_open_buffers_is_told_of_the_first_in_the_data(check: Check) -> None:
+    [finding] = check(': f ( -- ) str2-reset str-reset s" x" badge-warning ;', "core", "ui")
+    assert finding.rule == "structure.buffer_conflict"
+    assert "'badge-warning' uses the string buffer" in finding.message

@@ -142,6 +142,7 @@ _HOSTILE = {
     "a stack comment of thousands": ": a ( " + "x " * 5_000 + "-- ) ; " + "a " * 5_000,
     "a definition that leaves thousands": ": a ( -- ) " + "1 " * 5_000 + "; " + "a " * 5_000,
     "a definition that takes thousands": ": a " + "drop " * 5_000 + "; " + "a " * 5_000,
+    "one long line": " " * 500_000,
     "one long name": ": " + "a" * 100_000 + " ( -- ) ;",
     "definitions": "".join(f": w{n} ( -- ) ;\n" for n in range(3_000)),
 }

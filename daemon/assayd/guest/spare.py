@@ -1,0 +1,59 @@
+"""A child that is forked before it is needed: it confines itself, then waits to be told what it is to run.
+
+What a fork costs is then paid while the runner would only wait. It never lives beside a unit: what runs there
+could kill it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import child
+from .programs import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipes:
+    """The runner's ends of a child's pipes; none of them blocks."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    report: int
+
+
+class Spare:
+    """A child that waits. Either `employ` or `dismiss` ends that."""
+
+    def __init__(self, confinement: child.Confinement, programs: Mapping[str, Program], work: int) -> None:
+        stdin, order = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        stdout, stderr, report = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+        self.pipes = Pipes(stdin=stdin[1], stdout=stdout[0], stderr=stderr[0], report=report[0])
+        self._ours = (stdin[1], stdout[0], stderr[0], report[0])
+        for pipe in self._ours:
+            os.set_blocking(pipe, False)
+        self._order = order[1]
+        theirs = child.Descriptors(
+            stdin=stdin[0], stdout=stdout[1], stderr=stderr[1], report=report[1], order=order[0], work=work
+        )
+        self.pid = os.fork()
+        if self.pid == 0:
+            child.become(confinement, programs, theirs)
+        for pipe in (stdin[0], stdout[1], stderr[1], report[1], order[0]):
+            os.close(pipe)
+
+    def employ(self, program: str, arguments: bytes, *, has_input: bool) -> None:
+        """Tell the child what to run. It reads to the end; one that is dead is seen when it is reaped."""
+        rest = memoryview(child.order(program, arguments, has_input=has_input))
+        with contextlib.suppress(BrokenPipeError):
+            while rest:
+                rest = rest[os.write(self._order, rest) :]
+        os.close(self._order)
+
+    def dismiss(self) -> None:
+        """Do without it. It ends by itself, and is still to be reaped."""
+        for pipe in (*self._ours, self._order):
+            os.close(pipe)

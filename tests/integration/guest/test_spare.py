@@ -1,0 +1,60 @@
+"""The child that is forked ahead of its unit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from support.guest_runner import GuestRunner
+
+PID = "import os\ndef extract(): return os.getpid()"
+
+
+def waiting(runner: GuestRunner) -> list[int]:
+    """Give the children that the runner has."""
+    pid = runner.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def answered(runner: GuestRunner) -> None:
+    """See that the runner has taken all that was sent."""
+    runner.run("levitate", {})
+
+
+def test_child_is_forked_at_the_beginning_and_becomes_the_first_unit(observing: GuestRunner) -> None:
+    answered(observing)
+
+    (child,) = waiting(observing)
+    assert observing.call(PID).value == child
+
+
+def test_next_child_is_forked_only_where_another_unit_will_follow(observing: GuestRunner) -> None:
+    first = observing.call(PID, more=True).value
+    answered(observing)
+    (child,) = waiting(observing)
+
+    assert observing.call(PID).value == child != first
+    answered(observing)
+    assert waiting(observing) == []
+
+
+def test_child_that_no_unit_came_for_is_gone_before_outputs_are_taken(begun: GuestRunner) -> None:
+    begun.call("def extract(): return 1", more=True)
+
+    begun.finish()
+
+    assert waiting(begun) == []
+
+
+def test_child_that_died_waiting_is_a_unit_that_died_and_the_next_one_runs(observing: GuestRunner) -> None:
+    answered(observing)
+    (child,) = waiting(observing)
+    os.kill(child, signal.SIGKILL)
+
+    assert observing.call(PID).end["wait_status"] == signal.SIGKILL
+    assert observing.call("def extract(): return 1").value == 1
+
+
+def test_arguments_longer_than_a_pipe_holds_reach_the_child(begun: GuestRunner) -> None:
+    assert begun.call("def extract(text): return len(text)", "x" * 3_000_000).value == 3_000_000
