@@ -13,6 +13,8 @@ READY := $(VENV)/.ready
 ENGINE := deploy/dev/engine.sh
 # engine.sh's variable looks like a setting and is none; the daemon refuses settings that do not exist.
 WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
+# Bytecode that is kept saves each run ten seconds and more: pytest rewrites every test that it reads.
+unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
 .PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair requirements deb man samples stop clean
@@ -27,7 +29,8 @@ serve: images ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) $(HERE) ASSAYD_LOG__FORMAT=console exec $(BIN)/assayd
 
 test: images namespaces ## all tests that need a container engine at most
-	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
+	@$(BIN)/pytest -q -n auto tests/unit
+	@$(WITH_ENGINE) $(BIN)/pytest -m "not system" --ignore tests/unit
 
 test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/tools.sh .run/cache/tools

@@ -180,6 +180,8 @@ class _Log:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self._events: list[Document] = []
+        """The event in each line; empty for one that is none."""
         self._changed = threading.Condition()
         self._reader: threading.Thread | None = None
         self._counts_from = 0
@@ -194,8 +196,10 @@ class _Log:
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
             for line in stream:
+                text = line.decode(errors="replace").rstrip()
                 with self._changed:
-                    self.lines.append(line.decode(errors="replace").rstrip())
+                    self.lines.append(text)
+                    self._events.append(_event(text))
                     self._changed.notify_all()
         with self._changed:
             self._ended = True
@@ -212,8 +216,8 @@ class _Log:
 
     def events(self, name: str, **keys: object) -> list[Document]:
         """Give the events of this life (since `forget`) that have that name and these keys."""
-        events = (json.loads(line) for line in self.lines[self._counts_from :] if line.startswith("{"))
-        return [event for event in events if event["event"] == name and event.items() >= keys.items()]
+        known = self._events[self._counts_from :]
+        return [event for event in known if event.get("event") == name and event.items() >= keys.items()]
 
     def wait_for(self, name: str, timeout_s: float = 30.0, **keys: object) -> Document:
         """Wait until such an event was logged; give the first."""
@@ -225,6 +229,14 @@ class _Log:
 
     def tail(self, lines: int = 60) -> str:
         return "\n".join(self.lines[-lines:])
+
+
+def _event(line: str) -> Document:
+    """Give the event in a line of the log; empty where there is none, or half of one before a kill."""
+    try:
+        return dict(json.loads(line)) if line.startswith("{") else {}
+    except ValueError:
+        return {}
 
 
 async def _list_owned(daemon_id: str) -> Sequence[OwnedContainer]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,13 +32,21 @@ def _run(arguments: list[str]) -> int:
 
         print(f"assay {__version__}")
         return 0
-    from assayd.cli.app import app
-
     try:
-        app(arguments, prog_name="assay")
+        _program()(arguments, prog_name="assay")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+@cache
+def _program() -> Callable[..., object]:
+    """Give the commands put together, once: that takes longer than most of them."""
+    from typer.main import get_command
+
+    from assayd.cli.app import app
+
+    return get_command(app)
 
 
 def _socket_first(arguments: list[str]) -> list[str]:
