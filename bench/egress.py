@@ -123,7 +123,7 @@ async def measure(port: int) -> list[list[float]]:
     )
     try:
         async with pool.running(), sandbox.lease(spec) as lease:
-            result = await sandbox.run(lease, spec, Deadline(60))
+            result = await sandbox.run(lease, Deadline(60))
     finally:
         await engine.close()
     took: list[list[float]] = json.loads(result.units[0].results[0])["value"]

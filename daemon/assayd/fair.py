@@ -7,15 +7,12 @@ through, whatever others have waiting.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from collections import OrderedDict
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-LANES_REMEMBERED = 256
 
 
 class FairQueue(Generic[T]):
@@ -38,17 +35,31 @@ class FairQueue(Generic[T]):
 
     def pop(self) -> T:
         """Take the item whose turn it is. Raises: KeyError when there is none."""
-        owner, lanes = next(iter(self._turns.items()), (None, None))
-        if owner is None or lanes is None:
-            raise KeyError("the queue is empty")
-        lane, items = next(iter(lanes.items()))
-        item = self.remove(next(iter(items)))
+        for lanes in self._turns.values():
+            for items in lanes.values():
+                return self.serve(next(iter(items)))
+        raise KeyError("the queue is empty")
+
+    def serve(self, key: str) -> T:
+        """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""
+        owner, lane = self._places[key]
+        item = self.remove(key)
         # Whoever has been served goes to the end, unless nothing of it waits any more.
-        if lane in lanes:
-            lanes.move_to_end(lane)
         if owner in self._turns:
             self._turns.move_to_end(owner)
+            if lane in self._turns[owner]:
+                self._turns[owner].move_to_end(lane)
         return item
+
+    def in_turn(self) -> list[T]:
+        """Give everything in the order in which `pop` would; it goes on waiting."""
+        copy: FairQueue[T] = FairQueue()
+        copy._places = dict(self._places)
+        copy._turns = OrderedDict(
+            (owner, OrderedDict((lane, items.copy()) for lane, items in lanes.items()))
+            for owner, lanes in self._turns.items()
+        )
+        return copy.clear()
 
     def remove(self, key: str) -> T:
         """Take an item out of its turn. Raises: KeyError when it does not wait."""
@@ -64,34 +75,6 @@ class FairQueue(Generic[T]):
     def clear(self) -> list[T]:
         """Take everything."""
         return [self.pop() for _ in range(len(self))]
-
-
-@dataclass(slots=True)
-class Turns:
-    """In which order lanes were served last; remembers a bounded number of them."""
-
-    _served: OrderedDict[Hashable, None] = field(default_factory=OrderedDict)
-
-    def serve(self, lane: Hashable) -> None:
-        """Note that a lane was served now."""
-        self._served[lane] = None
-        self._served.move_to_end(lane)
-        if len(self._served) > LANES_REMEMBERED:
-            self._served.popitem(last=False)
-
-    def order(self, waiting: Iterable[T], lane_of: Callable[[T], Hashable]) -> list[T]:
-        """Put those who wait, oldest first, into their turn.
-
-        The first of each lane comes before the second of any; among them the lane served longest ago.
-        """
-        last = {lane: place for place, lane in enumerate(self._served)}
-        ahead: Counter[Hashable] = Counter()
-        turns = []
-        for one in waiting:
-            lane = lane_of(one)
-            turns.append((ahead[lane], last.get(lane, -1), one))
-            ahead[lane] += 1
-        return [one for _, _, one in sorted(turns, key=lambda turn: turn[:2])]
 
 
 class FairSlots:

@@ -158,15 +158,15 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
         with job.measured(parts.clock, "lease"):
             async with job.deadline.scope():
                 await held.enter_async_context(_slot(job, parts))
-                lane = (job.attempt.peer.uid, job.attempt.batch_id)
-                lease = await held.enter_async_context(parts.sandbox.lease(spec, lane))
+                owner, lane = job.attempt.peer.uid, job.attempt.batch_id or ""
+                lease = await held.enter_async_context(parts.sandbox.lease(spec, owner, lane))
             parts.checkpoint(Step.LEASED)
             await _journal(job, parts, lease)
             parts.checkpoint(Step.JOURNALLED)
         job.move(State.RUNNING)
         job.deadline.restart(spec.limits.timeout_s)
         with job.measured(parts.clock, "run"):
-            result = await parts.sandbox.run(lease, spec, job.deadline, Teller(job, spec))
+            result = await parts.sandbox.run(lease, job.deadline, Teller(job, spec))
         parts.checkpoint(Step.RAN)
         return result
 

@@ -57,7 +57,7 @@ class Rehearsal:
         """Run in a container; a lease that fails and may be had later is asked for twice, as for attempts."""
         try:
             async with self._sandbox.lease(spec) as lease:
-                return await self._sandbox.run(lease, spec, Deadline(limits.timeout_s))
+                return await self._sandbox.run(lease, Deadline(limits.timeout_s))
         except EngineError as problem:
             if not (problem.retryable and again):
                 raise

@@ -70,7 +70,7 @@ async def run(
     """Run a spec, and something else once its first unit is in the middle of its work."""
     begun, deadline = Begun(), Deadline(timeout_s)
     async with sandbox.lease(planned) as lease, asyncio.TaskGroup() as group:
-        running = group.create_task(sandbox.run(lease, planned, deadline, begun))
+        running = group.create_task(sandbox.run(lease, deadline, begun))
         if meanwhile is not None:
             await begun.seen.wait()
             await meanwhile(lease, deadline)
@@ -133,7 +133,7 @@ async def test_run_cancelled_before_it_begins_starts_nothing(engine: DockerEngin
     async with sandbox_on(engine) as sandbox, sandbox.lease(spec(RETURNS)) as lease:
         deadline = Deadline(20)
         deadline.cancel()
-        result = await sandbox.run(lease, spec(RETURNS), deadline)
+        result = await sandbox.run(lease, deadline)
     assert result.outcome.cause is Cause.CANCELLED
     assert all(unit.end is UnitEnd.INTERRUPTED for unit in result.units)
 

@@ -76,4 +76,4 @@ async def run(sandbox: Sandbox, spec: RunSpec, observer: Observer | None = None)
 
 async def _run_once(sandbox: Sandbox, spec: RunSpec, observer: Observer | None) -> RunResult:
     async with sandbox.lease(spec) as lease:
-        return await sandbox.run(lease, spec, Deadline(spec.limits.timeout_s), observer)
+        return await sandbox.run(lease, Deadline(spec.limits.timeout_s), observer)

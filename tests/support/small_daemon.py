@@ -147,16 +147,16 @@ class SmallSandbox:
         return SimpleNamespace(digest=self.image_digest)
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec, lane: object = None) -> AsyncIterator[SimpleNamespace]:
+    async def lease(self, spec: RunSpec, owner: int = 0, lane: str = "") -> AsyncIterator[SimpleNamespace]:
         if self.trouble:
             raise self.trouble.pop()
         self.leases += 1
         ref = SimpleNamespace(ulid=f"01{self.leases:024d}")
-        yield SimpleNamespace(warm=True, container=SimpleNamespace(ref=ref))
+        yield SimpleNamespace(warm=True, container=SimpleNamespace(ref=ref), spec=spec)
 
-    async def run(self, lease: object, spec: RunSpec, deadline: Any, observer: object) -> RunResult:
+    async def run(self, lease: SimpleNamespace, deadline: Any, observer: object) -> RunResult:
         async with deadline.scope():
-            await self._gate.pass_through(spec.units[0].name)
+            await self._gate.pass_through(lease.spec.units[0].name)
         facts = ContainerFacts(image="python", image_digest=self.image_digest or "", warm=True)
         done = Outcome(cause=Cause.COMPLETED)
         return RunResult(units=(), end=RunEnd.FINISHED, outcome=done, container=facts)

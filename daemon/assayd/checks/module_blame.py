@@ -1,10 +1,11 @@
 """Which file of a module is at fault, by the errors of its report.
 
-A test that failed speaks of what it tests: asked for the test itself, a model could make it agree. So once a
-test has failed, no file of tests is at fault.
+A test that failed, or did not come to its end, speaks of what it tests: asked for the test itself, a model
+could make it agree. So once that has happened, no file of tests is at fault.
 
-    tests.failed in test_rates.py          rates.py, where there is one, else the adapter
-    tests.import_failed in test_rates.py   test_rates.py, unless a test has failed elsewhere
+    tests.failed in test_rates.py            rates.py, where there is one, else the adapter
+    sandbox.out_of_memory in test_rates.py   the same
+    tests.import_failed in test_rates.py     test_rates.py, unless a test has failed elsewhere
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import PurePosixPath
 
 from assayd.checks.module_files import is_python, is_test
 
-_FAILED = frozenset({"tests.failed", "tests.hung"})
+_FAILED = frozenset({"tests.failed", "tests.hung", "tests.error", "tests.exited", "tests.not_run"})
+_ENDED = "sandbox."
+"""How the rules begin that say what ended a process; of a file of tests, that is what it tests."""
 
 Errors = Iterable[Mapping[str, object]]
 
@@ -26,8 +29,8 @@ def faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
 
 
 def has_failed_test(errors: Errors) -> bool:
-    """Tell whether a test ran and failed."""
-    return any(error.get("rule") in _FAILED for error in errors)
+    """Tell whether a test ran and failed, or was ended."""
+    return any(map(_is_failed_test, errors))
 
 
 def _blamed(errors: Errors, files: frozenset[str], adapter: str) -> Iterator[str]:
@@ -36,8 +39,13 @@ def _blamed(errors: Errors, files: frozenset[str], adapter: str) -> Iterator[str
         name = str(error.get("file"))
         if not (failed and is_test(name)):
             yield name
-        elif error.get("rule") in _FAILED:
+        elif _is_failed_test(error):
             yield _tested_by(name, files) or adapter
+
+
+def _is_failed_test(error: Mapping[str, object]) -> bool:
+    rule = str(error.get("rule"))
+    return rule in _FAILED or (rule.startswith(_ENDED) and is_test(str(error.get("file"))))
 
 
 def _tested_by(test: str, files: frozenset[str]) -> str | None:

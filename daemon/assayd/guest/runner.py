@@ -103,7 +103,8 @@ class Runner:
             more = self._unit.request.more
             self._unit = None
             if more and self._session is not None:
-                self._session.fork_ahead()
+                with contextlib.suppress(OSError):  # the next unit tries again, and says what is wrong
+                    self._session.fork_ahead()
 
     def _read_frames(self) -> None:
         content = os.read(self._source, _READ_BYTES)

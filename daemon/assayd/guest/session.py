@@ -43,6 +43,7 @@ class Session:
     def fork_ahead(self) -> None:
         """Fork the child of the next unit, unless it is there. No other may live. Raises: OSError."""
         if self._spare is None:
+            self._around.work.open_up()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
             self._spare = Spare(self._confinement, self._programs, work, before)
 
@@ -88,6 +89,7 @@ class Session:
             if problem.errno not in _FULL:
                 raise
             # What earlier units have left there is the guest's doing, not ours.
+            self._do_without_spare()
             full = _never_ran(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None

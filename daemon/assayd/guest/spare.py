@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from . import child
 from .cgroup import Counters
@@ -36,8 +37,8 @@ class Spare:
         self, confinement: child.Confinement, programs: Mapping[str, Program], work: int, before: Counters
     ) -> None:
         self.before = before
-        stdin, order = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-        stdout, stderr, report = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(5)]
+        stdin, stdout, stderr, report, order = pipes
         self.pipes = Pipes(stdin=stdin[1], stdout=stdout[0], stderr=stderr[0], report=report[0])
         self._ours = (stdin[1], stdout[0], stderr[0], report[0])
         for pipe in self._ours:
@@ -46,7 +47,12 @@ class Spare:
         theirs = child.Descriptors(
             stdin=stdin[0], stdout=stdout[1], stderr=stderr[1], report=report[1], order=order[0], work=work
         )
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            for pipe in chain(*pipes):
+                os.close(pipe)
+            raise
         if self.pid == 0:
             child.become(confinement, programs, theirs)
         for pipe in (stdin[0], stdout[1], stderr[1], report[1], order[0]):

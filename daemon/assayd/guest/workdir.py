@@ -50,9 +50,13 @@ class WorkDirectory:
             full=now.full,
         )
 
+    def open_up(self) -> None:
+        """Let a child into it, whatever an earlier one has made of its mode."""
+        os.fchmod(self.descriptor, 0o700)
+
     def empty(self) -> None:
         """Remove all that is in it, however deep, odd or unwritable. Raises: NotEmptied, OSError."""
-        os.fchmod(self.descriptor, 0o700)
+        self.open_up()
         clear(self.descriptor)
 
     def lay(self, path: str, content: bytes | bytearray) -> None:

@@ -112,8 +112,9 @@ class Unit:
     """One child process: a unit program with its arguments.
 
     `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
-    `deadline_s` is counted by the runner from the fork. Where `status_decides`, the wait status is the
-    unit's result, and a record of it only tells more: so it is for every `exec`, and for scripts.
+    `deadline_s` is counted by the runner from when the child is told what to run. Where `status_decides`,
+    the wait status is the unit's result, and a record of it only tells more: so it is for every `exec`, and
+    for scripts.
     `files` are laid just before it starts, whatever earlier units have put in their place. What it writes is
     laid as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
     """

@@ -46,7 +46,7 @@ async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
 async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
     """Run probes in a container of their own, and add what is wrong to `found`."""
     async with sandbox.lease(spec) as lease:
-        result = await sandbox.run(lease, spec, Deadline(LIMITS.timeout_s))
+        result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
     if len(result.units) != len(tried):
         found.append(f"the canary ended early: {result.outcome.cause} {dict(result.outcome.evidence)}")
         return

@@ -41,7 +41,7 @@ class Observer:
     """Hears what happens while it happens. The default hears nothing."""
 
     def unit_started(self, index: int) -> None:
-        """A unit's child was forked."""
+        """A unit's child was told what to run."""
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """A unit wrote something."""

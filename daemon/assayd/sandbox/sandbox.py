@@ -7,7 +7,7 @@ exception.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -31,8 +31,9 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container for one run, with what is known of it so far. It was told the rules, and nothing else."""
+    """A container for one run of a spec, with what is known of it so far. It was told the rules, no more."""
 
+    spec: RunSpec
     container: Container
     conversation: Conversation
     warm: bool
@@ -72,21 +73,22 @@ class Sandbox:
         )
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec, lane: Hashable = None) -> AsyncIterator[Lease]:
+    async def lease(self, spec: RunSpec, owner: int = 0, lane: str = "") -> AsyncIterator[Lease]:
         """Hold a container while the body runs; it is removed afterwards, out of the way.
 
-        Where containers are waited for, lanes get them in turn.
+        Where containers are waited for, owners and their lanes get them in turn.
 
         Raises: EngineError when none can be had.
         """
         image = await self.images.get(spec.image)
-        container, warm = await self.pool.acquire(await self.key(spec), lane)
-        listed = spec.network.mode is NetworkMode.ALLOWLIST
-        egress = self._egress.session(spec.network) if listed else None
-        conversation = Conversation(container.channel, spec, egress)
+        container, warm = await self.pool.acquire(await self.key(spec), owner, lane)
         try:
+            listed = spec.network.mode is NetworkMode.ALLOWLIST
+            egress = self._egress.session(spec.network) if listed else None
+            conversation = Conversation(container.channel, spec, egress)
             await conversation.begin()
             yield Lease(
+                spec=spec,
                 container=container,
                 conversation=conversation,
                 warm=warm,
@@ -103,9 +105,7 @@ class Sandbox:
         finally:
             self.pool.release(container)
 
-    async def run(
-        self, lease: Lease, spec: RunSpec, deadline: Deadline, observer: Observer | None = None
-    ) -> RunResult:
+    async def run(self, lease: Lease, deadline: Deadline, observer: Observer | None = None) -> RunResult:
         """Run the units in the leased container; give what came back, classified."""
         began = self._clock.monotonic()
         conversation = lease.conversation
@@ -125,7 +125,7 @@ class Sandbox:
             wall_s=wall_s,
             peak_memory_bytes=conversation.peak_memory_bytes,
         )
-        return classify(result, spec)
+        return classify(result, lease.spec)
 
 
 async def _facts_of_a_bad_end(lease: Lease, end: RunEnd) -> ContainerFacts:

@@ -8,7 +8,7 @@ place in the count and is reported, so that trouble shows instead of piling up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Hashable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ import structlog
 
 from assayd.aio import finish, task_group
 from assayd.errors import EngineError
-from assayd.fair import Turns
+from assayd.fair import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
 from assayd.sandbox.backoff import back_off_s
@@ -40,8 +40,8 @@ BREATH_S = 0.02
 
 @dataclass(slots=True)
 class _Waiter:
+    name: str
     key: PoolKey
-    lane: Hashable
     future: asyncio.Future[tuple[Container, asyncio.Task[None] | None]]
 
 
@@ -60,8 +60,7 @@ class Pool:
         self._ids = ids
         self._limits = limits
         self.demand = demand
-        self._waiting: list[_Waiter] = []
-        self._turns = Turns()
+        self._waiting: FairQueue[_Waiter] = FairQueue()
         self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None]]] = {}
         self._starting: dict[PoolKey, int] = {}
         self._opening: set[str] = set()
@@ -92,10 +91,9 @@ class Pool:
     def _shut(self) -> None:
         self._open = False
         self._calm.set()
-        for waiter in self._waiting:
+        for waiter in self._waiting.clear():
             if not waiter.future.done():
                 waiter.future.set_exception(EngineError("pool.closed", "the daemon is stopping"))
-        self._waiting.clear()
         for ulid in list(self._idle):
             self._retire_idle(ulid, "stop")
 
@@ -103,7 +101,7 @@ class Pool:
         """Give the pool as it is now, for deciding and for people."""
         now = self._clock.monotonic()
         return PoolState(
-            waiting=tuple(w.key for w in self._waiting),
+            waiting=tuple(w.key for w in self._waiting.in_turn()),
             idle=tuple(idle for _, idle, _ in self._idle.values()),
             starting=dict(self._starting),
             leased=len(self._leased),
@@ -133,13 +131,13 @@ class Pool:
                 # Its answer is still to be sent; the engine's work would get in the way of that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
 
-    async def acquire(self, key: PoolKey, lane: Hashable = None) -> tuple[Container, bool]:
-        """Wait for a container of this key; tell whether it stood ready. Lanes are served in turn.
+    async def acquire(self, key: PoolKey, owner: int = 0, lane: str = "") -> tuple[Container, bool]:
+        """Wait for a container of this key; tell whether it stood ready. Owners and lanes are served in turn.
 
         Raises: EngineError when none can be had.
         """
-        waiter = _Waiter(key, lane, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiter)
+        waiter = _Waiter(self._ids.new(), key, asyncio.get_running_loop().create_future())
+        self._waiting.put(owner, lane, waiter.name, waiter)
         self.demand.asked(key, self._clock.monotonic())
         self._act()
         warm = waiter.future.done()
@@ -153,8 +151,8 @@ class Pool:
         return container, warm
 
     def _give_up(self, waiter: _Waiter) -> None:
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
+        if waiter.name in self._waiting:
+            self._waiting.remove(waiter.name)
         elif not waiter.future.cancelled() and waiter.future.exception() is None:
             container, _ = waiter.future.result()
             self.release(container)
@@ -197,12 +195,12 @@ class Pool:
 
     def _forget_the_gone(self) -> list[_Waiter]:
         """Drop those who were cancelled and could not say so yet; give who still waits, in turn."""
-        there = (w for w in self._waiting if not w.future.done())
-        self._waiting = self._turns.order(there, lambda waiter: waiter.lane)
-        return list(self._waiting)
+        for waiter in self._waiting.in_turn():
+            if waiter.future.done():
+                self._waiting.remove(waiter.name)
+        return self._waiting.in_turn()
 
     def _assign(self, waiter: _Waiter, ulid: str) -> None:
-        self._waiting.remove(waiter)
         container, _, watch = self._idle.pop(ulid)
         watch.cancel()
         self._hand_over(waiter, container, watch)
@@ -210,8 +208,8 @@ class Pool:
     def _hand_over(
         self, waiter: _Waiter, container: Container, watch: asyncio.Task[None] | None = None
     ) -> None:
+        self._waiting.serve(waiter.name)
         self._leased.add(container.ref.ulid)
-        self._turns.serve(waiter.lane)
         waiter.future.set_result((container, watch))
 
     async def _create(self, key: PoolKey) -> None:
@@ -246,7 +244,6 @@ class Pool:
         """Give a fresh container to the first in turn who waits for its key, else let it wait."""
         waiter = next((w for w in self._forget_the_gone() if w.key == container.key), None)
         if waiter is not None:
-            self._waiting.remove(waiter)
             self._hand_over(waiter, container)
             return
         ulid = container.ref.ulid
@@ -279,8 +276,8 @@ class Pool:
         if self.failures >= AILING_FAILURES:
             self.ailing.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
-        for waiter in [w for w in self._waiting if w.key == key]:
-            self._waiting.remove(waiter)
+        for waiter in [w for w in self._waiting.in_turn() if w.key == key]:
+            self._waiting.remove(waiter.name)
             if not waiter.future.done():
                 waiter.future.set_exception(problem)
 

@@ -101,7 +101,7 @@ class Guests:
     async def of(self, spec: RunSpec) -> RunResult:
         """Run what is planned in a container of its own."""
         async with self.sandbox.lease(spec) as lease:
-            return await self.sandbox.run(lease, spec, Deadline(spec.limits.timeout_s))
+            return await self.sandbox.run(lease, Deadline(spec.limits.timeout_s))
 
     async def run(
         self,
@@ -134,7 +134,7 @@ class Guests:
         deadline = Deadline(LIMITS.timeout_s)
         observer = _Killer(deadline) if killed_at_output else Observer()
         async with self.sandbox.lease(spec) as lease:
-            return await self.sandbox.run(lease, spec, deadline, observer)
+            return await self.sandbox.run(lease, deadline, observer)
 
 
 class _Killer(Observer):

@@ -72,6 +72,12 @@ def value(unit: UnitResult) -> JsonValue:
     return record.value.value
 
 
+async def test_unit_that_shuts_the_work_directory_does_not_harm_the_next(sandbox: Sandbox) -> None:
+    result = await run(sandbox, "import os\ndef extract(): os.chmod('.', 0)", PLAIN, PLAIN)
+
+    assert [value(unit) for unit in result.units] == [None, "well", "well"]
+
+
 async def test_child_has_no_privileges_and_two_filters(sandbox: Sandbox) -> None:
     result = await run(sandbox, """
         import os

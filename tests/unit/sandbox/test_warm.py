@@ -236,7 +236,7 @@ async def test_lanes_get_fresh_containers_in_turn():
     async with running(engine) as pool, asyncio.TaskGroup() as group:
 
         async def ask(lane: str) -> None:
-            container, _ = await pool.acquire(A, lane)
+            container, _ = await pool.acquire(A, 1, lane)
             served.append(lane)
             pool.release(container)
 
