@@ -7,12 +7,15 @@ through, whatever others have waiting.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+LANES_REMEMBERED = 256
 
 
 class FairQueue(Generic[T]):
@@ -61,6 +64,34 @@ class FairQueue(Generic[T]):
     def clear(self) -> list[T]:
         """Take everything."""
         return [self.pop() for _ in range(len(self))]
+
+
+@dataclass(slots=True)
+class Turns:
+    """In which order lanes were served last; remembers a bounded number of them."""
+
+    _served: OrderedDict[Hashable, None] = field(default_factory=OrderedDict)
+
+    def serve(self, lane: Hashable) -> None:
+        """Note that a lane was served now."""
+        self._served[lane] = None
+        self._served.move_to_end(lane)
+        if len(self._served) > LANES_REMEMBERED:
+            self._served.popitem(last=False)
+
+    def order(self, waiting: Iterable[T], lane_of: Callable[[T], Hashable]) -> list[T]:
+        """Put those who wait, oldest first, into their turn.
+
+        The first of each lane comes before the second of any; among them the lane served longest ago.
+        """
+        last = {lane: place for place, lane in enumerate(self._served)}
+        ahead: Counter[Hashable] = Counter()
+        turns = []
+        for one in waiting:
+            lane = lane_of(one)
+            turns.append((ahead[lane], last.get(lane, -1), one))
+            ahead[lane] += 1
+        return [one for _, _, one in sorted(turns, key=lambda turn: turn[:2])]
 
 
 class FairSlots:

@@ -158,7 +158,8 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
         with job.measured(parts.clock, "lease"):
             async with job.deadline.scope():
                 await held.enter_async_context(_slot(job, parts))
-                lease = await held.enter_async_context(parts.sandbox.lease(spec))
+                lane = (job.attempt.peer.uid, job.attempt.batch_id)
+                lease = await held.enter_async_context(parts.sandbox.lease(spec, lane))
             parts.checkpoint(Step.LEASED)
             await _journal(job, parts, lease)
             parts.checkpoint(Step.JOURNALLED)

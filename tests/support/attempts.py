@@ -64,9 +64,15 @@ class Attempts:
     sandbox: Sandbox
 
     async def submit(
-        self, kind: str, payload: object, *, policy: str | None = None, unit_timeout_s: float | None = None
+        self,
+        kind: str,
+        payload: object,
+        *,
+        policy: str | None = None,
+        unit_timeout_s: float | None = None,
+        image: str | None = None,
     ) -> Tried:
-        """Run one submission, under its kind's own policy or another."""
+        """Run one submission, under its kind's own policy and in its image, or in others."""
         validator = validators.find(kind)
         profile = load_policies([share("policies")]).get(policy or validator.default_policy)
         submitted = validator.payload.model_validate_json(canonical(payload))
@@ -76,7 +82,7 @@ class Attempts:
         checked = await self.analyst.check(validator, submitted, profile)
         ran = None
         if not checked.failed and (spec := validator.plan(checked.payload, profile, limits)) is not None:
-            result = await sandboxes.run(self.sandbox, spec)
+            result = await sandboxes.run(self.sandbox, replace(spec, image=image or spec.image))
             ran = Ran(result=result, judgement=validator.judge(checked.payload, profile, result))
         stages = merge_stages(checked.stages, validator.runtime_stages, ran)
         return Tried(

@@ -147,7 +147,7 @@ class SmallSandbox:
         return SimpleNamespace(digest=self.image_digest)
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec) -> AsyncIterator[SimpleNamespace]:
+    async def lease(self, spec: RunSpec, lane: object = None) -> AsyncIterator[SimpleNamespace]:
         if self.trouble:
             raise self.trouble.pop()
         self.leases += 1

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from assayd.fair import FairQueue, FairSlots
+from assayd.fair import LANES_REMEMBERED, FairQueue, FairSlots, Turns
 
 
 def served(queue: FairQueue[str]) -> list[str]:
@@ -116,3 +116,36 @@ async def test_waiter_cancelled_just_before_its_turn_is_passed_over() -> None:
         await waiter
     async with asyncio.timeout(5), slots.hold(1, "", "next"):
         pass
+
+
+def in_turn(turns: Turns, *waiting: str) -> list[str]:
+    """Order those who wait; the first letter of each is its lane."""
+    return turns.order(waiting, lambda one: one[0])
+
+
+def test_first_of_each_lane_comes_before_the_second_of_any() -> None:
+    assert in_turn(Turns(), "a1", "a2", "a3", "b1", "b2", "c1") == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+def test_lane_that_comes_back_again_and_again_waits_for_the_one_served_before_it() -> None:
+    turns = Turns()
+    turns.serve("b")
+    turns.serve("a")
+    turns.serve("b")
+
+    assert in_turn(turns, "b9", "a1", "a2") == ["a1", "b9", "a2"]
+
+
+def test_lane_never_served_comes_first() -> None:
+    turns = Turns()
+    turns.serve("a")
+
+    assert in_turn(turns, "a1", "b1") == ["b1", "a1"]
+
+
+def test_only_so_many_lanes_are_remembered() -> None:
+    turns = Turns()
+    for lane in range(LANES_REMEMBERED + 1):
+        turns.serve(lane)
+
+    assert turns.order([1, 0], lambda lane: lane) == [0, 1]

@@ -13,17 +13,24 @@ from assayd.errors import EngineError, RequestError
 from assayd.ports.engine import Engine, ImageFacts
 
 
-def build_images(names: Sequence[str], cache: Path | None = None, library: Path | None = None) -> None:
+def build_images(
+    names: Sequence[str],
+    cache: Path | None = None,
+    library: Path | None = None,
+    *,
+    recipes: Path | None = None,
+) -> None:
     """Build images, all of them when none is named, and load those that the engine has not got.
 
-    `library` is a folder for the one image that is named.
+    `library` is a folder for the one image that is named. `recipes` are those that come with the program
+    unless others are given.
     """
     from assayd.imaging import build, list_recipes
     from assayd.share import share
 
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library goes with the name of one image")
-    recipes = share("images")
+    recipes = recipes or share("images")
     guest = Path(assayd.__file__).parent / "guest"
     for name in names or [recipe.name for recipe in list_recipes(recipes)]:
         archive = build(

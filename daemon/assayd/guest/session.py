@@ -43,7 +43,8 @@ class Session:
     def fork_ahead(self) -> None:
         """Fork the child of the next unit, unless it is there. No other may live. Raises: OSError."""
         if self._spare is None:
-            self._spare = Spare(self._confinement, self._programs, self._around.work.descriptor)
+            before, work = self._around.cgroup.counters(), self._around.work.descriptor
+            self._spare = Spare(self._confinement, self._programs, work, before)
 
     def add_file(self, header: Header, body: bytes) -> None:
         """Take a file or a further part of one. Raises: Fault."""

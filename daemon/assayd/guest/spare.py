@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from . import child
+from .cgroup import Counters
 from .programs import Program
 
 
@@ -26,9 +27,15 @@ class Pipes:
 
 
 class Spare:
-    """A child that waits. Either `employ` or `dismiss` ends that."""
+    """A child that waits. Either `employ` or `dismiss` ends that.
 
-    def __init__(self, confinement: child.Confinement, programs: Mapping[str, Program], work: int) -> None:
+    `before` is what was counted before it was there: memory may run out, and take it, while files are laid.
+    """
+
+    def __init__(
+        self, confinement: child.Confinement, programs: Mapping[str, Program], work: int, before: Counters
+    ) -> None:
+        self.before = before
         stdin, order = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         stdout, stderr, report = (os.pipe2(os.O_CLOEXEC) for _ in range(3))
         self.pipes = Pipes(stdin=stdin[1], stdout=stdout[0], stderr=stderr[0], report=report[0])

@@ -73,7 +73,7 @@ class Unit:
         self._child: Ended | None = None
         self._cpu_s = 0.0
         self._wall_s = 0.0
-        self._before = around.cgroup.counters()
+        self._before = spare.before
         self._started = time.monotonic()
         self._stop_at = self._started + request.deadline_s
         self._pid = spare.pid

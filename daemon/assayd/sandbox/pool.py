@@ -65,7 +65,7 @@ class Idle:
 class PoolState:
     """The pool at one moment.
 
-    `waiting` holds the keys of those who wait for a container, oldest first; `idle` is oldest first.
+    `waiting` holds the keys of those who wait for a container, in turn; `idle` is oldest first.
     `starting` counts creations under way, `leased` containers in use, `removing` those on their way out,
     `stuck` those that would not go; `busy` counts attempts under way. Until `blocked_until` nothing is
     created: the engine has just refused.
@@ -158,7 +158,7 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState) -> Iterator[Assign]:
-    """Give each waiter, oldest first, the oldest idle container of its key."""
+    """Give each waiter, in turn, the oldest idle container of its key."""
     free = list(state.idle)
     for place, key in enumerate(state.waiting):
         match = next((idle for idle in free if idle.key == key), None)
@@ -168,7 +168,7 @@ def _assign(state: PoolState) -> Iterator[Assign]:
 
 
 def _unserved(state: PoolState) -> list[PoolKey]:
-    """Name the keys of waiters for whom nothing is being started yet, oldest first."""
+    """Name the keys of waiters for whom nothing is being started yet, in turn."""
     starting = Counter(state.starting)
     unserved = []
     for key in state.waiting:

@@ -7,7 +7,7 @@ exception.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -72,13 +72,15 @@ class Sandbox:
         )
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec) -> AsyncIterator[Lease]:
+    async def lease(self, spec: RunSpec, lane: Hashable = None) -> AsyncIterator[Lease]:
         """Hold a container while the body runs; it is removed afterwards, out of the way.
+
+        Where containers are waited for, lanes get them in turn.
 
         Raises: EngineError when none can be had.
         """
         image = await self.images.get(spec.image)
-        container, warm = await self.pool.acquire(await self.key(spec))
+        container, warm = await self.pool.acquire(await self.key(spec), lane)
         listed = spec.network.mode is NetworkMode.ALLOWLIST
         egress = self._egress.session(spec.network) if listed else None
         conversation = Conversation(container.channel, spec, egress)

@@ -8,7 +8,7 @@ place in the count and is reported, so that trouble shows instead of piling up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ import structlog
 
 from assayd.aio import finish, task_group
 from assayd.errors import EngineError
+from assayd.fair import Turns
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
 from assayd.sandbox.backoff import back_off_s
@@ -40,6 +41,7 @@ BREATH_S = 0.02
 @dataclass(slots=True)
 class _Waiter:
     key: PoolKey
+    lane: Hashable
     future: asyncio.Future[tuple[Container, asyncio.Task[None] | None]]
 
 
@@ -59,6 +61,7 @@ class Pool:
         self._limits = limits
         self.demand = demand
         self._waiting: list[_Waiter] = []
+        self._turns = Turns()
         self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None]]] = {}
         self._starting: dict[PoolKey, int] = {}
         self._opening: set[str] = set()
@@ -130,12 +133,12 @@ class Pool:
                 # Its answer is still to be sent; the engine's work would get in the way of that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
 
-    async def acquire(self, key: PoolKey) -> tuple[Container, bool]:
-        """Wait for a container of this key; tell whether it stood ready.
+    async def acquire(self, key: PoolKey, lane: Hashable = None) -> tuple[Container, bool]:
+        """Wait for a container of this key; tell whether it stood ready. Lanes are served in turn.
 
         Raises: EngineError when none can be had.
         """
-        waiter = _Waiter(key, asyncio.get_running_loop().create_future())
+        waiter = _Waiter(key, lane, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         self.demand.asked(key, self._clock.monotonic())
         self._act()
@@ -193,8 +196,9 @@ class Pool:
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _forget_the_gone(self) -> list[_Waiter]:
-        """Drop those who were cancelled and could not say so yet; give who still waits."""
-        self._waiting = [w for w in self._waiting if not w.future.done()]
+        """Drop those who were cancelled and could not say so yet; give who still waits, in turn."""
+        there = (w for w in self._waiting if not w.future.done())
+        self._waiting = self._turns.order(there, lambda waiter: waiter.lane)
         return list(self._waiting)
 
     def _assign(self, waiter: _Waiter, ulid: str) -> None:
@@ -207,6 +211,7 @@ class Pool:
         self, waiter: _Waiter, container: Container, watch: asyncio.Task[None] | None = None
     ) -> None:
         self._leased.add(container.ref.ulid)
+        self._turns.serve(waiter.lane)
         waiter.future.set_result((container, watch))
 
     async def _create(self, key: PoolKey) -> None:
@@ -238,7 +243,7 @@ class Pool:
         self._act()
 
     def _welcome(self, container: Container) -> None:
-        """Give a fresh container to whoever waits longest for its key, else let it wait."""
+        """Give a fresh container to the first in turn who waits for its key, else let it wait."""
         waiter = next((w for w in self._forget_the_gone() if w.key == container.key), None)
         if waiter is not None:
             self._waiting.remove(waiter)

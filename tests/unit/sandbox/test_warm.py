@@ -230,6 +230,22 @@ async def test_who_stops_waiting_leaves_the_container_to_others():
     assert await owned(engine) == 0
 
 
+async def test_lanes_get_fresh_containers_in_turn():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    served: list[str] = []
+    async with running(engine) as pool, asyncio.TaskGroup() as group:
+
+        async def ask(lane: str) -> None:
+            container, _ = await pool.acquire(A, lane)
+            served.append(lane)
+            pool.release(container)
+
+        for lane in ("batch", "batch", "batch", "batch", "batch", "single"):
+            group.create_task(ask(lane))
+    assert served[:2] == ["batch", "single"]
+    assert len(served) == 6
+
+
 async def test_a_closed_pool_tells_those_who_wait():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     release = engine.hang_next("create")
