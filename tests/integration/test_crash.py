@@ -41,8 +41,8 @@ class Mortal(DaemonProcess):
     def __init__(self, engine: str) -> None:
         home = new_home()
         self._trap = home / "trap"
-        # A pool that fills at each of its births would take most of the time.
-        settings = {"POOL__DEFAULT_TARGET": "0"}
+        # What is made ready at each of its births would take most of the time.
+        settings = {"POOL__DEFAULT_TARGET": "0", "ANALYSIS__WORKERS": "1"}
         super().__init__(engine, home=home, settings=settings, program=(sys.executable, FAULTY, self._trap))
 
     def die_at(self, step: Step, submission: Document) -> str:

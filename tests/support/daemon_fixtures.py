@@ -20,14 +20,15 @@ MakeDaemon = Callable[..., DaemonProcess]
 def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
     """Give what makes daemons on the engine (or another that is named), and ends them after the test.
 
-    They keep no containers ready unless told to: filling a pool takes longer than most tests.
+    They keep no containers ready unless told to, and one analysis worker: more of either takes longer than
+    most tests.
     """
     made: list[DaemonProcess] = []
 
     def make(
         engine: str | None = None, *, settings: Mapping[str, str] | None = None, state: Path | None = None
     ) -> DaemonProcess:
-        chosen = {"POOL__DEFAULT_TARGET": "0", **(settings or {})}
+        chosen = {"POOL__DEFAULT_TARGET": "0", "ANALYSIS__WORKERS": "1", **(settings or {})}
         made.append(DaemonProcess(engine or docker_host, settings=chosen, state=state))
         return made[-1]
 
