@@ -29,8 +29,7 @@ serve: images ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) $(HERE) ASSAYD_LOG__FORMAT=console exec $(BIN)/assayd
 
 test: images namespaces ## all tests that need a container engine at most
-	@$(BIN)/pytest -q -n auto tests/unit
-	@$(WITH_ENGINE) $(BIN)/pytest -m "not system" --ignore tests/unit
+	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
 
 test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/tools.sh .run/cache/tools

@@ -17,26 +17,26 @@ from support.extractors import GOOD, LOOP, PROCESSES, RAISES, extractor
 
 pytestmark = pytest.mark.engine
 
-ITEMS = 200
-EVERY = 20
+ITEMS = 500
+EVERY = 50
 """One line in so many needs a container; most are refused as they are read."""
 
 
 def line(number: int) -> bytes:
     """Give what is sent as this line."""
     if number % EVERY == 7:
-        code = GOOD if number % 40 == 7 else RAISES
+        code = GOOD if number % 20 == 7 else RAISES
         return json.dumps(extractor(f"{code}# {number}\n")).encode()
     if number % EVERY == 8:
         return b'{"kind": "extractor", "payload": {"code":'
     # A few of these are equal, and one attempt.
-    return json.dumps(extractor(f"{PROCESSES}# {number % 180}\n")).encode()
+    return json.dumps(extractor(f"{PROCESSES}# {number % 450}\n")).encode()
 
 
 def expected(number: int) -> str:
     if number % EVERY == 8:
         return "error"
-    return "validated" if number % 40 == 7 else "failed"
+    return "validated" if number % EVERY == 7 and number % 20 == 7 else "failed"
 
 
 LINES = [line(number) for number in range(1, ITEMS + 1)]
@@ -64,7 +64,7 @@ def test_killed_three_times_every_item_has_one_verdict_and_nothing_is_left(make_
     daemon.start()
     with daemon.client() as client:
         batch = client.send_batch([b"\n".join(LINES)], name="killed", dedupe=True)["id"]
-    for count in (40, 90, 150):
+    for count in (100, 220, 380):
         wait_until_done(daemon, batch, count)
         daemon.kill()
         daemon.start()
