@@ -28,31 +28,33 @@ _PIECE = bytes(65536)
 
 
 class Upstream:
-    """The host's record: requests as they came, and how many connections it has now."""
+    """The host's record: requests as they came, and what each connection was last asked for."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
-        self.connections = 0
+        self._asked: dict[asyncio.StreamWriter, str] = {}
         self._changed = threading.Condition()
 
-    def wait_until_nobody_is_connected(self) -> None:
-        """Wait until every connection is gone."""
+    def wait_until_nobody_gets(self, path: str) -> None:
+        """Wait until every connection is gone that was asked for this."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.connections == 0, timeout=20), "still connected"
+            gone = self._changed.wait_for(lambda: path not in self._asked.values(), timeout=20)
+            assert gone, f"still connected: {sorted(self._asked.values())}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._count(1)
         try:
             await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.transport.abort()
-            self._count(-1)
+            self._note(writer, None)
 
-    def _count(self, change: int) -> None:
+    def _note(self, writer: asyncio.StreamWriter, path: str | None) -> None:
         with self._changed:
-            self.connections += change
+            self._asked.pop(writer, None)
+            if path is not None:
+                self._asked[writer] = path
             self._changed.notify_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,6 +63,7 @@ class Upstream:
             line, *headers = head.split("\r\n")
             path = line.split()[1]
             self.requests.append(path)
+            self._note(writer, path)
             fields = dict(header.split(": ", 1) for header in headers if header)
             body = await _body(reader, fields)
             match path:

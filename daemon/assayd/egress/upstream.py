@@ -59,8 +59,8 @@ async def connected(
     Raises: NotServed when none does in time.
     """
     reader, writer, address = await _first(addresses[:MOST_TRIES], port, timeout_s)
-    entry.connected(address)
     try:
+        entry.connected(address)
         yield Upstream(reader, writer, entry)
     finally:
         writer.transport.abort()

@@ -63,7 +63,7 @@ async def test_attempt_that_is_killed_in_mid_transfer_leaves_no_connection(
     assert result.end is RunEnd.CANCELLED
     (event,) = result.units[0].network
     assert (event.host, event.bytes_down > 0) == ("api.example.com", True)
-    await asyncio.to_thread(internet.wait_until_nobody_is_connected)
+    await asyncio.to_thread(internet.wait_until_nobody_gets, path)
 
 
 async def test_guest_that_opens_a_thousand_connections_costs_what_it_may_and_goes_on(guests: Guests) -> None:
