@@ -16,6 +16,7 @@ from pathlib import Path
 
 READY_TIMEOUT_S = 120.0
 SETTLED_S = 3.0
+IDLE = b"assayd_idle_containers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,15 +146,16 @@ async def _until_ready(process: subprocess.Popen[bytes], socket: Path) -> None:
 
 
 async def pool_filled(target: Daemon) -> int:
-    """Wait until the number of idle containers has stood still for a while: no kind lacks any. Give it."""
+    """Wait until no container has come or gone for a while: no kind lacks any. Give how many are idle."""
     seen, since = b"", time.perf_counter()
     async with target.connection() as connection:
         while time.perf_counter() - since < SETTLED_S:
             _, metrics = await connection.request("GET", "/metrics")
-            idle = b"\n".join(
-                line for line in metrics.splitlines() if line.startswith(b"assayd_idle_containers")
+            containers = b"\n".join(
+                line for line in metrics.splitlines() if line.startswith((IDLE, b"assayd_containers"))
             )
-            if idle != seen:
-                seen, since = idle, time.perf_counter()
+            if containers != seen:
+                seen, since = containers, time.perf_counter()
             await asyncio.sleep(0.2)
-    return int(sum(float(line.rpartition(b" ")[2]) for line in seen.splitlines()))
+    idle = [line for line in seen.splitlines() if line.startswith(IDLE)]
+    return int(sum(float(line.rpartition(b" ")[2]) for line in idle))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 from bench.daemon import Answer, Daemon
 
 Submission = dict[str, object]
+
+UNDER_WAY_S = 2.0
+"""How long a program that is to run beside has until it counts as under way."""
 
 
 async def one_by_one(
@@ -89,20 +94,23 @@ async def flood(
 
 
 async def beside(
-    daemon: Daemon, submission: Submission, count: int, hostile: Mapping[str, Submission], *, pause_s: float
+    daemon: Daemon, submission: Submission, count: int, hostile: Sequence[Submission], *, pause_s: float
 ) -> list[Answer]:
-    """Send good ones one by one while each hostile one is sent again as soon as it is answered."""
-    over = asyncio.Event()
+    """Send good ones one by one, while another program sends each hostile one again and again."""
+    attacker = get_context("spawn").Process(target=attack, args=(daemon, hostile), daemon=True)
+    attacker.start()
+    try:
+        await asyncio.sleep(UNDER_WAY_S)
+        return await one_by_one(daemon, submission, count, pause_s=pause_s)
+    finally:
+        attacker.kill()
+        attacker.join()
 
-    async def attack(attacker: Submission) -> None:
-        async with daemon.connection() as connection:
-            while not over.is_set():
-                await connection.submit(attacker)
 
-    async with asyncio.TaskGroup() as group:
-        for attacker in hostile.values():
-            group.create_task(attack(attacker))
-        await asyncio.sleep(1.0)
-        answers = await one_by_one(daemon, submission, count, pause_s=pause_s)
-        over.set()
-    return answers
+def attack(daemon: Daemon, hostile: Sequence[Submission]) -> None:
+    """Send each as soon as it is answered, until killed."""
+
+    async def send_all() -> None:
+        await asyncio.gather(*(flood(daemon, each, concurrency=1, seconds=math.inf) for each in hostile))
+
+    asyncio.run(send_all())

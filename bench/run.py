@@ -42,7 +42,10 @@ def extract(path: str) -> dict:
         "end_month": 3 * quarter,
     }
 """
+BROKEN = "import subprocess\n" + SOURCE
 FULL_GROWTH = 5000
+REMEMBERED = 300
+"""More attempts than those whose documents the daemon keeps in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +136,8 @@ def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
         for count in (5, 50):
             answers = asyncio.run(one_by_one(target, extractor(paths=count), size.paths, pause_s=1.0))
             yield f"paths{count}", _scenario(answers)
-        broken = extractor("import subprocess\n" + SOURCE)
-        yield "static_reject", _scenario(asyncio.run(one_by_one(target, broken, size.static)))
+        rejected = asyncio.run(one_by_one(target, extractor(BROKEN), size.static))
+        yield "static_reject", _scenario(rejected)
 
 
 def _in_use(target: Daemon) -> None:
@@ -172,6 +175,7 @@ def saturation(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
 def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
     """Measure (g): what many attempts leave in memory, descriptors and on disk."""
     with daemon(folder / "growth") as target:
+        asyncio.run(flood(target, extractor(BROKEN), concurrency=4, count=REMEMBERED))
         # The pool grows with the rate, so both looks are taken after a flood.
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth_warm_up))
         idle_before = asyncio.run(pool_filled(target))
@@ -203,7 +207,7 @@ def hostility(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
         _in_use(target)
         quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=0.5))
         yield "good_quiet", _scenario(quiet)
-        loud = asyncio.run(beside(target, extractor(), size.good, hostile(), pause_s=0.5))
+        loud = asyncio.run(beside(target, extractor(), size.good, list(hostile().values()), pause_s=0.5))
         yield "good_beside_hostile", _scenario(loud)
 
 

@@ -1,15 +1,16 @@
 """Taking turns: owners in turn, and the lanes of each owner in turn.
 
-An owner is a user, a lane one of its batches, or what it sends singly. Whoever comes with little is soon
-through, whatever others have waiting.
+An owner is a user, a lane one of its batches, or what one of its programs sends singly. Whoever comes with
+little is soon through, whatever others have waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -77,41 +78,57 @@ class FairQueue(Generic[T]):
         return [self.pop() for _ in range(len(self))]
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    key: str
+    lane: tuple[int, str]
+    turn: asyncio.Future[None]
+
+
 class FairSlots:
-    """So many places, which those who wait get in turn."""
+    """So many places, which those who wait get in turn; of four or more the last is for a lane with none."""
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
+        self._kept = min(1, count // 4)
+        self._held: Counter[tuple[int, str]] = Counter()
+        self._waiting: FairQueue[_Waiter] = FairQueue()
 
     @asynccontextmanager
     async def hold(self, owner: int, lane: str, key: str) -> AsyncIterator[None]:
         """Hold a place while the body runs. The key must not wait already."""
-        await self._take(owner, lane, key)
+        waiter = _Waiter(key, (owner, lane), asyncio.get_running_loop().create_future())
+        await self._take(waiter)
         try:
             yield
         finally:
-            self._give()
+            self._give_back(waiter)
 
-    async def _take(self, owner: int, lane: str, key: str) -> None:
-        if self._free and not self._waiting:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.put(owner, lane, key, turn)
+    async def _take(self, waiter: _Waiter) -> None:
+        self._waiting.put(*waiter.lane, waiter.key, waiter)
+        self._hand_out()
         try:
-            await turn
+            await waiter.turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give()  # the place came at the same moment
-            elif key in self._waiting:
-                self._waiting.remove(key)
+            if waiter.turn.done() and not waiter.turn.cancelled():
+                self._give_back(waiter)  # the place came at the same moment
+            elif waiter.key in self._waiting:
+                self._waiting.remove(waiter.key)
             raise
 
-    def _give(self) -> None:
-        while self._waiting:
-            turn = self._waiting.pop()
-            if not turn.done():  # else its owner was cancelled, and is just about to notice
-                turn.set_result(None)
-                return
+    def _give_back(self, waiter: _Waiter) -> None:
         self._free += 1
+        self._held[waiter.lane] -= 1
+        if not self._held[waiter.lane]:
+            del self._held[waiter.lane]
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        for waiter in self._waiting.in_turn() if self._free else ():
+            if waiter.turn.done():  # its owner was cancelled, and is just about to notice
+                self._waiting.remove(waiter.key)
+            elif self._free > (self._kept if waiter.lane in self._held else 0):
+                self._waiting.serve(waiter.key)
+                self._free -= 1
+                self._held[waiter.lane] += 1
+                waiter.turn.set_result(None)

@@ -158,8 +158,7 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
         with job.measured(parts.clock, "lease"):
             async with job.deadline.scope():
                 await held.enter_async_context(_slot(job, parts))
-                owner, lane = job.attempt.peer.uid, job.attempt.batch_id or ""
-                lease = await held.enter_async_context(parts.sandbox.lease(spec, owner, lane))
+                lease = await held.enter_async_context(parts.sandbox.lease(spec, *job.attempt.lane))
             parts.checkpoint(Step.LEASED)
             await _journal(job, parts, lease)
             parts.checkpoint(Step.JOURNALLED)
@@ -172,9 +171,8 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
 
 
 def _slot(job: Job, parts: Parts) -> AbstractAsyncContextManager[None]:
-    """Give one of the places for containers, in turn with other users and batches."""
-    attempt = job.attempt
-    return parts.run_slots.hold(attempt.peer.uid, attempt.batch_id or "", attempt.id)
+    """Give one of the places for containers, in turn with other users, batches and programs."""
+    return parts.run_slots.hold(*job.attempt.lane, job.attempt.id)
 
 
 async def _journal(job: Job, parts: Parts, lease: Lease) -> None:

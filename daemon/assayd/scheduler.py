@@ -153,7 +153,7 @@ class Scheduler:
             self._reserved -= 1
         else:
             self._hold(attempt.peer.uid, size)
-        self._queue.put(attempt.peer.uid, attempt.batch_id or "", attempt.id, order)
+        self._queue.put(*attempt.lane, attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid)
         self._metrics.accepted.labels(attempt.kind).inc()
         told: dict[str, object] = {"state": State.QUEUED.value, "request_id": order.request_id}

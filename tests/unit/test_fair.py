@@ -70,6 +70,26 @@ async def test_slots_are_given_in_turn() -> None:
     assert order == ["a0", "a1", "b0", "a2"]
 
 
+async def test_last_of_four_slots_is_for_a_lane_that_has_none() -> None:
+    slots, inside, go_on = FairSlots(4), [], asyncio.Event()
+
+    async def work(lane: str, key: str) -> None:
+        async with slots.hold(1, lane, key):
+            inside.append(key)
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(work("batch", f"b{number}"))
+        await asyncio.sleep(0)
+        assert inside == ["b0", "b1", "b2"]
+        tasks.create_task(work("single", "s0"))
+        await asyncio.sleep(0)
+        assert inside == ["b0", "b1", "b2", "s0"]
+        go_on.set()
+    assert inside[4:] == ["b3", "b4"]
+
+
 async def test_slot_that_comes_with_a_cancellation_is_given_on() -> None:
     slots = FairSlots(1)
     first = slots.hold(1, "", "first")

@@ -93,3 +93,8 @@ class Attempt:
     bundle: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     error: Failure | None = None
+
+    @property
+    def lane(self) -> tuple[int, str]:
+        """Tell in whose turn it waits: its user's, and there its batch's or the sending program's."""
+        return self.peer.uid, self.batch_id or str(self.peer.pid)

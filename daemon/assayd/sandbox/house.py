@@ -105,7 +105,7 @@ class House:
         counts = {
             "idle": len(state.idle),
             "starting": sum(state.starting.values()),
-            "leased": state.leased,
+            "leased": len(state.leased),
             "removing": state.removing,
             "stuck": state.stuck,
         }
@@ -164,7 +164,7 @@ class House:
         state = self._pool.state()
         detail = (
             f"{len(state.idle)} idle, {sum(state.starting.values())} starting, "
-            f"{state.leased} leased, {state.removing} going"
+            f"{len(state.leased)} leased, {state.removing} going"
         )
         if self._pool.stuck:
             names = ", ".join(sorted(self._pool.stuck))

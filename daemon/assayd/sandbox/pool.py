@@ -50,6 +50,21 @@ class PoolLimits:
     max_idle_s: float = 600.0
 
 
+KEPT = 2
+"""How many ready containers of a key are left to newcomers. Of one, a quarter of them found it taken."""
+
+Lane = tuple[int, str]
+"""In whose turn a container is waited for: the user, and what of the user's sends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lessee:
+    """Somebody who waits for a container, or has one."""
+
+    key: PoolKey
+    lane: Lane
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
     """A container that waits to be leased."""
@@ -65,16 +80,16 @@ class Idle:
 class PoolState:
     """The pool at one moment.
 
-    `waiting` holds the keys of those who wait for a container, in turn; `idle` is oldest first.
-    `starting` counts creations under way, `leased` containers in use, `removing` those on their way out,
-    `stuck` those that would not go; `busy` counts attempts under way. Until `blocked_until` nothing is
-    created: the engine has just refused.
+    `waiting` holds those who wait for a container, in turn; `idle` is oldest first. `starting` counts
+    creations under way, `leased` holds those who have a container, `removing` counts those on their way out,
+    `stuck` those that would not go, `busy` attempts under way. Until `blocked_until` nothing is created: the
+    engine has just refused.
     """
 
-    waiting: tuple[PoolKey, ...] = ()
+    waiting: tuple[Lessee, ...] = ()
     idle: tuple[Idle, ...] = ()
     starting: Mapping[PoolKey, int] = field(default_factory=dict)
-    leased: int = 0
+    leased: tuple[Lessee, ...] = ()
     removing: int = 0
     stuck: int = 0
     busy: int = 0
@@ -85,7 +100,13 @@ class PoolState:
     @property
     def containers(self) -> int:
         """Count every container that exists or is about to."""
-        return len(self.idle) + sum(self.starting.values()) + self.leased + self.removing + self.stuck
+        coming = sum(self.starting.values())
+        return len(self.idle) + coming + len(self.leased) + self.removing + self.stuck
+
+    @property
+    def room(self) -> int:
+        """Count the containers that may still be created."""
+        return self.limits.max_containers - self.containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +145,8 @@ def decide(state: PoolState, now: float) -> list[Action]:
         idle=tuple(i for i in state.idle if i.ulid not in gone),
         removing=state.removing + len(gone),
     )
-    assigned = list(_assign(state))
-    taken = {a.ulid for a in assigned}
-    served = {a.waiter for a in assigned}
-    state = replace(
-        state,
-        idle=tuple(i for i in state.idle if i.ulid not in taken),
-        waiting=tuple(k for n, k in enumerate(state.waiting) if n not in served),
-        leased=state.leased + len(taken),
-    )
+    assigned = _assign(state, may_create=now >= state.blocked_until)
+    state = _after(state, assigned)
     evicted = list(_evict(state))
     creations = [] if now < state.blocked_until else list(_create(state))
     return [*unfit, *assigned, *evicted, *creations]
@@ -141,62 +155,88 @@ def decide(state: PoolState, now: float) -> list[Action]:
 def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
     """Name idle containers that must not be leased: dead, too old, too many, too heavy."""
     kept: Counter[PoolKey] = Counter()
-    memory = 0
+    waiting = Counter(waiter.key for waiter in state.waiting)
+    memory, most_memory = 0, state.limits.idle_memory_bytes
     for idle in reversed(state.idle):
-        wanted = max(state.targets.get(idle.key, 0), state.waiting.count(idle.key))
+        wanted = state.targets.get(idle.key, 0) + waiting[idle.key]
         if not idle.alive:
             yield Remove(ulid=idle.ulid, reason="died")
         elif now - idle.born_at > state.limits.max_idle_s:
             yield Remove(ulid=idle.ulid, reason="age")
         elif kept[idle.key] >= wanted:
             yield Remove(ulid=idle.ulid, reason="surplus")
-        elif memory + idle.memory_bytes > state.limits.idle_memory_bytes:
+        elif kept[idle.key] >= waiting[idle.key] and memory + idle.memory_bytes > most_memory:
             yield Remove(ulid=idle.ulid, reason="memory")
         else:
             kept[idle.key] += 1
             memory += idle.memory_bytes
 
 
-def _assign(state: PoolState) -> Iterator[Assign]:
-    """Give each waiter, in turn, the oldest idle container of its key."""
+def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
+    """Hand out idle containers in turn; the last of a key to newcomers only, while others can be made."""
+    sparingly = list(_hand_out(state, kept=KEPT))
+    if may_create and len(_unserved(_after(state, sparingly))) <= state.room:
+        return sparingly
+    return list(_hand_out(state, kept=0))
+
+
+def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
+    """Give each waiter, in turn, the oldest idle container of its key.
+
+    A lane with more than one attempt for a key leaves `kept` of it, if as many are to stand ready: who sends
+    much keeps nobody from finding a warm one who sends little.
+    """
     free = list(state.idle)
-    for place, key in enumerate(state.waiting):
-        match = next((idle for idle in free if idle.key == key), None)
-        if match is not None:
-            free.remove(match)
-            yield Assign(waiter=place, ulid=match.ulid)
+    sent = Counter((*state.leased, *state.waiting))
+    for place, waiter in enumerate(state.waiting):
+        fitting = [idle for idle in free if idle.key == waiter.key]
+        left = min(kept, state.targets.get(waiter.key, 0)) if sent[waiter] > 1 else 0
+        if len(fitting) > left:
+            free.remove(fitting[0])
+            yield Assign(waiter=place, ulid=fitting[0].ulid)
+
+
+def _after(state: PoolState, assigned: list[Assign]) -> PoolState:
+    """Give the state once these are handed out."""
+    taken = {assign.ulid for assign in assigned}
+    served = {assign.waiter for assign in assigned}
+    return replace(
+        state,
+        idle=tuple(idle for idle in state.idle if idle.ulid not in taken),
+        waiting=tuple(waiter for place, waiter in enumerate(state.waiting) if place not in served),
+        leased=(*state.leased, *(state.waiting[place] for place in served)),
+    )
 
 
 def _unserved(state: PoolState) -> list[PoolKey]:
     """Name the keys of waiters for whom nothing is being started yet, in turn."""
     starting = Counter(state.starting)
     unserved = []
-    for key in state.waiting:
-        if starting[key]:
-            starting[key] -= 1
+    for waiter in state.waiting:
+        if starting[waiter.key]:
+            starting[waiter.key] -= 1
         else:
-            unserved.append(key)
+            unserved.append(waiter.key)
     return unserved
 
 
 def _evict(state: PoolState) -> Iterator[Remove]:
     """Make room for waiters when idle containers of other keys fill the house."""
-    missing = len(_unserved(state)) - (state.limits.max_containers - state.containers) - state.removing
+    missing = len(_unserved(state)) - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
         yield Remove(ulid=idle.ulid, reason="room")
 
 
 def _create(state: PoolState) -> Iterator[Create]:
     """Start what waiters need; when nobody waits and the house is calm, refill."""
-    room = state.limits.max_containers - state.containers
     starting = sum(state.starting.values())
-    wanted = _unserved(state)[: max(min(room, state.limits.start_concurrency - starting), 0)]
+    wanted = _unserved(state)[: max(min(state.room, state.limits.start_concurrency - starting), 0)]
     yield from (Create(key=key, wanted=True) for key in wanted)
     if not state.waiting:
-        yield from _refill(state, room)
+        yield from _refill(state)
 
 
-def _refill(state: PoolState, room: int) -> Iterator[Create]:
+def _refill(state: PoolState) -> Iterator[Create]:
     """Start what is missing, few at a time; while attempts are under way only for keys that run low.
 
     One removal may go on beside a start: it takes the engine turns with both to keep up with a steady
@@ -205,7 +245,7 @@ def _refill(state: PoolState, room: int) -> Iterator[Create]:
     idle = Counter(i.key for i in state.idle)
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
-    room = min(room, at_once - sum(state.starting.values()) - max(state.removing - 1, 0))
+    room = min(state.room, at_once - sum(state.starting.values()) - max(state.removing - 1, 0))
     memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)
     due = [key for key in _missing(state) if not state.busy or key in low]
     for key in due[: max(room, 0)]:

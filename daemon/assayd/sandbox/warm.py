@@ -23,7 +23,17 @@ from assayd.ports.engine import Engine
 from assayd.sandbox.backoff import back_off_s
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, Origin, open_container
 from assayd.sandbox.demand import Demand
-from assayd.sandbox.pool import Assign, Create, Idle, PoolKey, PoolLimits, PoolState, Remove, decide
+from assayd.sandbox.pool import (
+    Assign,
+    Create,
+    Idle,
+    Lessee,
+    PoolKey,
+    PoolLimits,
+    PoolState,
+    Remove,
+    decide,
+)
 
 log = structlog.get_logger()
 
@@ -41,8 +51,8 @@ BREATH_S = 0.02
 @dataclass(slots=True)
 class _Waiter:
     name: str
-    key: PoolKey
-    future: asyncio.Future[tuple[Container, asyncio.Task[None] | None]]
+    lessee: Lessee
+    future: asyncio.Future[tuple[Container, asyncio.Task[None]]]
 
 
 class Pool:
@@ -64,7 +74,7 @@ class Pool:
         self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None]]] = {}
         self._starting: dict[PoolKey, int] = {}
         self._opening: set[str] = set()
-        self._leased: set[str] = set()
+        self._leased: dict[str, Lessee] = {}
         self._removing: set[str] = set()
         self.stuck: dict[str, Container] = {}
         self._stuck_again_at = 0.0
@@ -101,10 +111,10 @@ class Pool:
         """Give the pool as it is now, for deciding and for people."""
         now = self._clock.monotonic()
         return PoolState(
-            waiting=tuple(w.key for w in self._waiting.in_turn()),
+            waiting=tuple(w.lessee for w in self._waiting.in_turn()),
             idle=tuple(idle for _, idle, _ in self._idle.values()),
             starting=dict(self._starting),
-            leased=len(self._leased),
+            leased=tuple(self._leased.values()),
             removing=len(self._removing),
             stuck=len(self.stuck),
             busy=self._busy,
@@ -136,15 +146,15 @@ class Pool:
 
         Raises: EngineError when none can be had.
         """
-        waiter = _Waiter(self._ids.new(), key, asyncio.get_running_loop().create_future())
+        lessee = Lessee(key=key, lane=(owner, lane))
+        waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
         self._waiting.put(owner, lane, waiter.name, waiter)
         self.demand.asked(key, self._clock.monotonic())
         self._act()
         warm = waiter.future.done()
         try:
             container, watch = await waiter.future
-            if watch is not None:
-                await asyncio.wait({watch})  # two readers of one stream would be an error
+            await asyncio.wait({watch})  # two readers of one stream would be an error
         except asyncio.CancelledError:
             self._give_up(waiter)
             raise
@@ -159,7 +169,7 @@ class Pool:
 
     def release(self, container: Container) -> None:
         """Take a used container back: it is removed, out of the way of the caller."""
-        self._leased.discard(container.ref.ulid)
+        self._leased.pop(container.ref.ulid, None)
         self._retire(container)
         self._act()
 
@@ -203,13 +213,8 @@ class Pool:
     def _assign(self, waiter: _Waiter, ulid: str) -> None:
         container, _, watch = self._idle.pop(ulid)
         watch.cancel()
-        self._hand_over(waiter, container, watch)
-
-    def _hand_over(
-        self, waiter: _Waiter, container: Container, watch: asyncio.Task[None] | None = None
-    ) -> None:
         self._waiting.serve(waiter.name)
-        self._leased.add(container.ref.ulid)
+        self._leased[ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
 
     async def _create(self, key: PoolKey) -> None:
@@ -241,11 +246,7 @@ class Pool:
         self._act()
 
     def _welcome(self, container: Container) -> None:
-        """Give a fresh container to the first in turn who waits for its key, else let it wait."""
-        waiter = next((w for w in self._forget_the_gone() if w.key == container.key), None)
-        if waiter is not None:
-            self._hand_over(waiter, container)
-            return
+        """Let a fresh container wait; who waits for it gets it at the next look."""
         ulid = container.ref.ulid
         idle = Idle(
             ulid=ulid,
@@ -268,7 +269,7 @@ class Pool:
             self._act()
 
     def _failed(self, key: PoolKey, problem: EngineError) -> None:
-        """Back off, and tell those who wait for this key: they are not kept in the dark."""
+        """Back off, and tell those who wait for this key and for whom there is nothing left."""
         now = self._clock.monotonic()
         if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
             self.failures += 1
@@ -276,7 +277,8 @@ class Pool:
         if self.failures >= AILING_FAILURES:
             self.ailing.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
-        for waiter in [w for w in self._waiting.in_turn() if w.key == key]:
+        self._act()
+        for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
             self._waiting.remove(waiter.name)
             if not waiter.future.done():
                 waiter.future.set_exception(problem)

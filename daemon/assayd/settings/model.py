@@ -106,7 +106,9 @@ class Pool(_Section):
     """The pool of warm containers."""
 
     enabled: bool = Field(True, description="Keep containers started ahead of need.")
-    default_target: Zero = Field(4, description="Idle containers kept per kind of container in use.")
+    default_target: Zero = Field(
+        4, description="Idle containers kept per kind in use; who sends much leaves two of them to others."
+    )
     unused_target: Zero = Field(
         1, description="Idle containers kept per kind that was not asked for within the last hour."
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from assayd.model.attempt import TRANSITIONS, State
+from datetime import UTC, datetime
+
+from assayd.model.attempt import TRANSITIONS, Attempt, State
+from assayd.model.submission import Peer
 
 
 def test_every_state_but_the_last_leads_on_and_the_last_leads_nowhere():
@@ -22,3 +25,20 @@ def test_nothing_runs_without_having_been_checked_and_leased():
         State.LEASING,
         State.RUNNING,
     }
+
+
+def test_attempts_of_a_batch_take_turns_together_and_singles_with_those_of_their_program():
+    def sent(pid: int, batch_id: str | None = None) -> Attempt:
+        return Attempt(
+            id="01",
+            kind="extractor",
+            policy="default",
+            input_digest="",
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            peer=Peer(uid=1000, gid=1000, pid=pid),
+            batch_id=batch_id,
+        )
+
+    assert sent(7).lane == sent(7).lane
+    assert sent(7).lane != sent(8).lane
+    assert sent(7, "B").lane == sent(8, "B").lane != sent(7).lane

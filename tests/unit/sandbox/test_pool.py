@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from assayd.sandbox.pool import (
+    KEPT,
     Action,
     Assign,
     Create,
     Idle,
+    Lessee,
     PoolKey,
     PoolLimits,
     PoolState,
@@ -38,6 +41,7 @@ def key(image: str = "python", memory_mb: int = 100) -> PoolKey:
 
 
 A, B = key(), key("adapter")
+SMALL = PoolLimits(idle_memory_bytes=100 * MIB)
 
 
 def idle(
@@ -49,9 +53,10 @@ def idle(
 def decided(
     *,
     waiting: tuple[PoolKey, ...] = (),
+    lanes: tuple[str, ...] = tuple("abcdefgh"),
     idles: tuple[Idle, ...] = (),
     starting: Mapping[PoolKey, int] | None = None,
-    leased: int = 0,
+    leased: tuple[str, ...] = (),
     removing: int = 0,
     stuck: int = 0,
     busy: int = 0,
@@ -61,10 +66,10 @@ def decided(
     now: float = 1.0,
 ) -> list[Action]:
     state = PoolState(
-        waiting=waiting,
+        waiting=tuple(Lessee(key=key, lane=(1, lane)) for key, lane in zip(waiting, lanes, strict=False)),
         idle=idles,
         starting=starting or {},
-        leased=leased,
+        leased=tuple(Lessee(key=A, lane=(1, lane)) for lane in leased),
         removing=removing,
         stuck=stuck,
         busy=busy,
@@ -109,6 +114,70 @@ def test_waiters_are_served_in_order_when_containers_are_short():
     ]
 
 
+MUCH = ("batch", "batch")
+
+
+def test_who_sends_much_leaves_the_last_containers_of_a_key():
+    three = (idle("old"), idle("mid"), idle("new"))
+    assert decided(waiting=(A, A), lanes=MUCH, idles=three, targets={A: 4}) == [
+        Assign(waiter=0, ulid="old"),
+        Create(key=A, wanted=True),
+    ]
+    assert decided(waiting=(A,), lanes=("batch",), leased=("batch",), idles=(idle("last"),)) == [
+        Create(key=A, wanted=True)
+    ]
+
+
+def test_a_newcomer_gets_the_last_container_past_those_who_send_much():
+    assert decided(waiting=(A, A, A), lanes=(*MUCH, "single"), idles=(idle("last"),), starting={A: 2}) == [
+        Assign(waiter=2, ulid="last")
+    ]
+
+
+def test_the_last_container_is_handed_out_when_no_other_can_be_made():
+    full = PoolLimits(max_containers=2)
+    one = {"waiting": (A,), "lanes": ("batch",), "leased": ("batch",), "idles": (idle("last"),)}
+    assert decided(**one, limits=full) == [Assign(waiter=0, ulid="last")]
+    assert decided(**one, blocked_until=2.0, now=1.0) == [Assign(waiter=0, ulid="last")]
+
+
+def test_nothing_is_kept_back_of_a_key_that_need_not_stand_ready():
+    actions = decided(waiting=(A,), lanes=("batch",), leased=("batch",), idles=(idle("only"),), targets={})
+    assert actions == [Assign(waiter=0, ulid="only")]
+
+
+@pytest.mark.parametrize("targets", [{A: 1}, {A: 4}])
+def test_a_lane_that_waits_for_several_gets_them_and_none_is_thrown_away(targets: Mapping[PoolKey, int]):
+    lessees = tuple(Lessee(key=A, lane=(1, "batch")) for _ in range(3))
+    state = PoolState(waiting=lessees, targets=targets)
+    made = 0
+    while state.waiting:
+        for action in decide(state, now=0.0):
+            match action:
+                case Create():
+                    made += 1
+                    state = replace(state, starting={A: state.starting.get(A, 0) + 1})
+                case Assign(waiter=place, ulid=ulid):
+                    idles = tuple(i for i in state.idle if i.ulid != ulid)
+                    left = (*state.waiting[:place], *state.waiting[place + 1 :])
+                    state = replace(state, idle=idles, waiting=left, leased=(*state.leased, lessees[place]))
+                    break
+                case Remove():
+                    pytest.fail(f"{action} while somebody waits")
+        else:
+            assert state.starting[A]
+            ready = idle(f"c{made}-{state.starting[A]}")
+            state = replace(state, idle=(*state.idle, ready), starting={A: state.starting[A] - 1})
+    assert len(state.leased) == 3
+    assert made <= 3 + KEPT
+
+
+def test_a_container_that_somebody_waits_for_is_never_too_heavy():
+    assert decided(waiting=(A,), idles=(idle("big", memory_mb=200),), limits=SMALL, targets={}) == [
+        Assign(waiter=0, ulid="big")
+    ]
+
+
 def test_refill_waits_while_somebody_waits():
     actions = decided(waiting=(B,), starting={B: 1}, targets={A: 5})
     assert actions == []
@@ -143,7 +212,9 @@ def test_cold_starts_are_bounded():
 
 
 def test_a_full_house_creates_nothing_even_for_waiters():
-    assert decided(waiting=(A,), leased=3, targets={}, limits=PoolLimits(max_containers=3)) == []
+    assert (
+        decided(waiting=(A,), leased=("x", "y", "z"), targets={}, limits=PoolLimits(max_containers=3)) == []
+    )
 
 
 def test_idle_containers_of_other_keys_make_room_for_a_waiter():

@@ -246,6 +246,33 @@ async def test_lanes_get_fresh_containers_in_turn():
     assert len(served) == 6
 
 
+async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        await until(lambda: len(pool.state().idle) == 2)
+        release = engine.hang_next("create")
+        first = await pool.acquire(A, 1, "batch")
+        second = asyncio.ensure_future(pool.acquire(A, 1, "batch"))
+        single = await pool.acquire(A, 1, "single")
+        assert single[1]
+        assert not second.done()
+        release.set()
+        for container, _ in (first, single, await second):
+            pool.release(container)
+
+
+async def test_the_last_container_serves_who_waits_when_the_engine_fails():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        await until(lambda: len(pool.state().idle) == 2)
+        engine.fail_next("create", EngineError("engine.failed", "no", retryable=True))
+        first, _ = await pool.acquire(A, 1, "batch")
+        second, _ = await pool.acquire(A, 1, "batch")
+        assert first.ref != second.ref
+        pool.release(first)
+        pool.release(second)
+
+
 async def test_a_closed_pool_tells_those_who_wait():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     release = engine.hang_next("create")
