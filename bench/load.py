@@ -101,7 +101,10 @@ async def beside(
     attacker.start()
     try:
         await asyncio.sleep(UNDER_WAY_S)
-        return await one_by_one(daemon, submission, count, pause_s=pause_s)
+        answers = await one_by_one(daemon, submission, count, pause_s=pause_s)
+        if not attacker.is_alive():
+            raise RuntimeError("the hostile program ended early; nothing was measured beside it")
+        return answers
     finally:
         attacker.kill()
         attacker.join()

@@ -205,9 +205,9 @@ def hostility(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
     """Measure (h): a good job quiet, and beside hostile ones."""
     with daemon(folder / "hostile") as target:
         _in_use(target)
-        quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=0.5))
+        quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=1.0))
         yield "good_quiet", _scenario(quiet)
-        loud = asyncio.run(beside(target, extractor(), size.good, list(hostile().values()), pause_s=0.5))
+        loud = asyncio.run(beside(target, extractor(), size.good, list(hostile().values()), pause_s=1.0))
         yield "good_beside_hostile", _scenario(loud)
 
 

@@ -25,7 +25,7 @@ LOG = RUN / "assayd.log"
 STATE = RUN / "state"
 ARTIFACTS = STATE / "artifacts"
 READY_WITHIN_S = 90
-STOP_WITHIN_S = 45
+STOP_WITHIN_S = 90
 
 
 def main() -> int:

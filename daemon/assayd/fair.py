@@ -86,7 +86,11 @@ class _Waiter:
 
 
 class FairSlots:
-    """So many places, which those who wait get in turn; of four or more the last is for a lane with none."""
+    """So many places, which those who wait get in turn.
+
+    Of four or more, the last is for an owner who has none; while one owner has all others, for a lane of it
+    that has none.
+    """
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -124,11 +128,17 @@ class FairSlots:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        for waiter in self._waiting.in_turn() if self._free else ():
+        for waiter in self._waiting.in_turn():
+            if not self._free:
+                break
             if waiter.turn.done():  # its owner was cancelled, and is just about to notice
                 self._waiting.remove(waiter.key)
-            elif self._free > (self._kept if waiter.lane in self._held else 0):
+            elif self._free > (0 if self._is_new(waiter) else self._kept):
                 self._waiting.serve(waiter.key)
                 self._free -= 1
                 self._held[waiter.lane] += 1
                 waiter.turn.set_result(None)
+
+    def _is_new(self, waiter: _Waiter) -> bool:
+        owners = {owner for owner, _ in self._held}
+        return waiter.lane[0] not in owners or (len(owners) == 1 and waiter.lane not in self._held)

@@ -70,24 +70,44 @@ async def test_slots_are_given_in_turn() -> None:
     assert order == ["a0", "a1", "b0", "a2"]
 
 
-async def test_last_of_four_slots_is_for_a_lane_that_has_none() -> None:
-    slots, inside, go_on = FairSlots(4), [], asyncio.Event()
+@pytest.mark.parametrize(("count", "for_one_lane"), [(1, 1), (3, 3), (4, 3), (8, 7)])
+async def test_last_of_four_slots_or_more_is_for_newcomers(count: int, for_one_lane: int) -> None:
+    slots, inside, go_on = FairSlots(count), [], asyncio.Event()
+    async with slots.hold(1, "single", "s0"):
+        pass
 
-    async def work(lane: str, key: str) -> None:
-        async with slots.hold(1, lane, key):
+    async def work(owner: int, lane: str, key: str) -> None:
+        async with slots.hold(owner, lane, key):
             inside.append(key)
             await go_on.wait()
 
     async with asyncio.TaskGroup() as tasks:
-        for number in range(5):
-            tasks.create_task(work("batch", f"b{number}"))
+        for number in range(count + 1):
+            tasks.create_task(work(1, "batch", f"b{number}"))
         await asyncio.sleep(0)
-        assert inside == ["b0", "b1", "b2"]
-        tasks.create_task(work("single", "s0"))
+        assert len(inside) == for_one_lane
+        tasks.create_task(work(1, "single", "s1"))
         await asyncio.sleep(0)
-        assert inside == ["b0", "b1", "b2", "s0"]
+        assert ("s1" in inside) == (for_one_lane < count)
         go_on.set()
-    assert inside[4:] == ["b3", "b4"]
+    assert len(inside) == count + 2
+
+
+async def test_owner_of_many_lanes_does_not_get_what_is_left_to_other_owners() -> None:
+    slots, inside, go_on = FairSlots(4), [], asyncio.Event()
+
+    async def work(owner: int, lane: str) -> None:
+        async with slots.hold(owner, lane, f"{owner}{lane}"):
+            inside.append(f"{owner}{lane}")
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for owner, lane in ((1, "a"), (2, "a"), (2, "b"), (2, "c"), (3, "a")):
+            tasks.create_task(work(owner, lane))
+        await asyncio.sleep(0)
+        assert inside == ["1a", "2a", "2b", "3a"]
+        go_on.set()
+    assert inside[4:] == ["2c"]
 
 
 async def test_slot_that_comes_with_a_cancellation_is_given_on() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 
@@ -59,10 +59,11 @@ Lane = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """Somebody who waits for a container, or has one."""
+    """Somebody who waits for a container, or has one. One that is `owed` goes to those kept ready."""
 
     key: PoolKey
     lane: Lane
+    owed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +81,10 @@ class Idle:
 class PoolState:
     """The pool at one moment.
 
-    `waiting` holds those who wait for a container, in turn; `idle` is oldest first. `starting` counts
-    creations under way, `leased` holds those who have a container, `removing` counts those on their way out,
-    `stuck` those that would not go, `busy` attempts under way. Until `blocked_until` nothing is created: the
-    engine has just refused.
+    `waiting` holds those who wait for a container, and what is owed, in turn; `idle` is oldest first.
+    `starting` counts creations under way, `leased` holds those who have a container, `removing` counts those
+    on their way out, `stuck` those that would not go, `busy` attempts under way. Until `blocked_until`
+    nothing is created: the engine has just refused.
     """
 
     waiting: tuple[Lessee, ...] = ()
@@ -111,10 +112,11 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Hand the idle container to the waiter at this place of `waiting`."""
+    """Hand the idle container to the waiter at this place of `waiting`, whose lane may owe one for it."""
 
     waiter: int
     ulid: str
+    owes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,14 @@ class Create:
     wanted: bool
 
 
-Action = Assign | Remove | Create
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """Forget the debt at this place of `waiting`."""
+
+    waiter: int
+
+
+Action = Assign | Remove | Create | Settle
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
@@ -145,18 +154,19 @@ def decide(state: PoolState, now: float) -> list[Action]:
         idle=tuple(i for i in state.idle if i.ulid not in gone),
         removing=state.removing + len(gone),
     )
+    settled = list(_settled(state))
     assigned = _assign(state, may_create=now >= state.blocked_until)
-    state = _after(state, assigned)
+    state = _after(state, assigned, settled)
     evicted = list(_evict(state))
     creations = [] if now < state.blocked_until else list(_create(state))
-    return [*unfit, *assigned, *evicted, *creations]
+    return [*unfit, *settled, *assigned, *evicted, *creations]
 
 
 def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
     """Name idle containers that must not be leased: dead, too old, too many, too heavy."""
     kept: Counter[PoolKey] = Counter()
-    waiting = Counter(waiter.key for waiter in state.waiting)
-    memory, most_memory = 0, state.limits.idle_memory_bytes
+    waiting = Counter(lessee.key for lessee in state.waiting)
+    memory = 0
     for idle in reversed(state.idle):
         wanted = state.targets.get(idle.key, 0) + waiting[idle.key]
         if not idle.alive:
@@ -165,7 +175,7 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
             yield Remove(ulid=idle.ulid, reason="age")
         elif kept[idle.key] >= wanted:
             yield Remove(ulid=idle.ulid, reason="surplus")
-        elif kept[idle.key] >= waiting[idle.key] and memory + idle.memory_bytes > most_memory:
+        elif memory + idle.memory_bytes > state.limits.idle_memory_bytes:
             yield Remove(ulid=idle.ulid, reason="memory")
         else:
             kept[idle.key] += 1
@@ -181,42 +191,84 @@ def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
 
 
 def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
-    """Give each waiter, in turn, the oldest idle container of its key.
-
-    A lane with more than one attempt for a key leaves `kept` of it, if as many are to stand ready: who sends
-    much keeps nobody from finding a warm one who sends little.
-    """
+    """Give waiters, in turn, the oldest idle container of their key; of the last `kept`, newcomers alone."""
     free = list(state.idle)
-    sent = Counter((*state.leased, *state.waiting))
-    for place, waiter in enumerate(state.waiting):
-        fitting = [idle for idle in free if idle.key == waiter.key]
-        left = min(kept, state.targets.get(waiter.key, 0)) if sent[waiter] > 1 else 0
-        if len(fitting) > left:
+    for place, lessee in enumerate(state.waiting):
+        fitting = [idle for idle in free if idle.key == lessee.key]
+        left = 0 if _is_new(state, lessee) else min(kept, state.targets.get(lessee.key, 0))
+        if not lessee.owed and len(fitting) > left:
             free.remove(fitting[0])
-            yield Assign(waiter=place, ulid=fitting[0].ulid)
+            owes = kept > 0 and _owes(state, lessee, ready=len(fitting) - 1)
+            yield Assign(waiter=place, ulid=fitting[0].ulid, owes=owes)
 
 
-def _after(state: PoolState, assigned: list[Assign]) -> PoolState:
-    """Give the state once these are handed out."""
+def _is_new(state: PoolState, lessee: Lessee) -> bool:
+    """Tell whether its lane has no other attempt for the key, and does not owe all that is kept ready."""
+    sent = Counter((*state.leased, *state.waiting))
+    return sent[lessee] == 1 and sent[replace(lessee, owed=True)] < KEPT
+
+
+def _owes(state: PoolState, lessee: Lessee, *, ready: int) -> bool:
+    """Tell whether a lane that gets a container owes one: fewer are ready or owed than are left to newcomers.
+
+    One that is made in its turn is then kept ready instead. So nobody gets more than by turns alone, but who
+    comes again finds it made.
+    """
+    waiting = Counter(other for other in state.waiting if other.key == lessee.key)
+    owed = sum(count for other, count in waiting.items() if other.owed)
+    lacks = min(KEPT, state.targets.get(lessee.key, 0)) - ready - owed
+    return lacks > 0 and waiting.total() - owed > 1 and _is_new(state, lessee)
+
+
+def welcome(state: PoolState, key: PoolKey) -> Assign | Settle | None:
+    """Say what a container that was just made, and is among the idle, does: it serves who is first in turn.
+
+    Who that is gets the oldest; a debt comes after those who wait in its lane.
+    """
+    fitting = [place for place, lessee in enumerate(state.waiting) if lessee.key == key]
+    if not fitting:
+        return None
+    first = replace(state.waiting[fitting[0]], owed=False)
+    place = next((place for place in fitting if state.waiting[place] == first), None)
+    if place is None:
+        return Settle(waiter=fitting[0])
+    ready = [idle for idle in state.idle if idle.key == key and idle.alive]
+    return Assign(waiter=place, ulid=ready[0].ulid, owes=_owes(state, first, ready=len(ready) - 1))
+
+
+def _settled(state: PoolState) -> Iterator[Settle]:
+    """Name the debts that are made good without their turn, or for which there is no room."""
+    ready = Counter(idle.key for idle in state.idle)
+    full = sum(idle.memory_bytes for idle in state.idle) >= state.limits.idle_memory_bytes
+    nobody = all(lessee.owed for lessee in state.waiting)
+    for place, lessee in enumerate(state.waiting):
+        whole = ready[lessee.key] >= min(KEPT, state.targets.get(lessee.key, 0))
+        if lessee.owed and (whole or full or (nobody and state.room <= 0)):
+            yield Settle(waiter=place)
+
+
+def _after(state: PoolState, assigned: Sequence[Assign], settled: Sequence[Settle] = ()) -> PoolState:
+    """Give the state once these are handed out and those forgotten."""
     taken = {assign.ulid for assign in assigned}
     served = {assign.waiter for assign in assigned}
+    over = served | {settle.waiter for settle in settled}
     return replace(
         state,
         idle=tuple(idle for idle in state.idle if idle.ulid not in taken),
-        waiting=tuple(waiter for place, waiter in enumerate(state.waiting) if place not in served),
+        waiting=tuple(lessee for place, lessee in enumerate(state.waiting) if place not in over),
         leased=(*state.leased, *(state.waiting[place] for place in served)),
     )
 
 
-def _unserved(state: PoolState) -> list[PoolKey]:
-    """Name the keys of waiters for whom nothing is being started yet, in turn."""
+def _unserved(state: PoolState, *, debts: bool = False) -> list[PoolKey]:
+    """Name the keys of waiters for whom nothing is being started yet, in turn; of debts as well, if asked."""
     starting = Counter(state.starting)
     unserved = []
-    for waiter in state.waiting:
-        if starting[waiter.key]:
-            starting[waiter.key] -= 1
-        else:
-            unserved.append(waiter.key)
+    for lessee in state.waiting:
+        if starting[lessee.key]:
+            starting[lessee.key] -= 1
+        elif debts or not lessee.owed:
+            unserved.append(lessee.key)
     return unserved
 
 
@@ -230,7 +282,9 @@ def _evict(state: PoolState) -> Iterator[Remove]:
 def _create(state: PoolState) -> Iterator[Create]:
     """Start what waiters need; when nobody waits and the house is calm, refill."""
     starting = sum(state.starting.values())
-    wanted = _unserved(state)[: max(min(state.room, state.limits.start_concurrency - starting), 0)]
+    wanted = _unserved(state, debts=True)[
+        : max(min(state.room, state.limits.start_concurrency - starting), 0)
+    ]
     yield from (Create(key=key, wanted=True) for key in wanted)
     if not state.waiting:
         yield from _refill(state)

@@ -32,7 +32,9 @@ from assayd.sandbox.pool import (
     PoolLimits,
     PoolState,
     Remove,
+    Settle,
     decide,
+    welcome,
 )
 
 log = structlog.get_logger()
@@ -50,6 +52,8 @@ BREATH_S = 0.02
 
 @dataclass(slots=True)
 class _Waiter:
+    """Somebody who waits, or a debt: nobody waits for its future."""
+
     name: str
     lessee: Lessee
     future: asyncio.Future[tuple[Container, asyncio.Task[None]]]
@@ -102,7 +106,7 @@ class Pool:
         self._open = False
         self._calm.set()
         for waiter in self._waiting.clear():
-            if not waiter.future.done():
+            if not waiter.future.done() and not waiter.lessee.owed:
                 waiter.future.set_exception(EngineError("pool.closed", "the daemon is stopping"))
         for ulid in list(self._idle):
             self._retire_idle(ulid, "stop")
@@ -146,9 +150,7 @@ class Pool:
 
         Raises: EngineError when none can be had.
         """
-        lessee = Lessee(key=key, lane=(owner, lane))
-        waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
-        self._waiting.put(owner, lane, waiter.name, waiter)
+        waiter = self._enqueue(Lessee(key=key, lane=(owner, lane)))
         self.demand.asked(key, self._clock.monotonic())
         self._act()
         warm = waiter.future.done()
@@ -160,9 +162,15 @@ class Pool:
             raise
         return container, warm
 
+    def _enqueue(self, lessee: Lessee) -> _Waiter:
+        waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
+        self._waiting.put(*lessee.lane, waiter.name, waiter)
+        return waiter
+
     def _give_up(self, waiter: _Waiter) -> None:
         if waiter.name in self._waiting:
             self._waiting.remove(waiter.name)
+            self._act()  # another one of its lane may be a newcomer now
         elif not waiter.future.cancelled() and waiter.future.exception() is None:
             container, _ = waiter.future.result()
             self.release(container)
@@ -191,8 +199,8 @@ class Pool:
         waiting = self._forget_the_gone()
         for action in decide(self.state(), self._clock.monotonic()):
             match action:
-                case Assign(waiter=place, ulid=ulid):
-                    self._assign(waiting[place], ulid)
+                case Assign() | Settle():
+                    self._serve(waiting[action.waiter], action)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
                 case Create(key=key):
@@ -210,12 +218,17 @@ class Pool:
                 self._waiting.remove(waiter.name)
         return self._waiting.in_turn()
 
-    def _assign(self, waiter: _Waiter, ulid: str) -> None:
-        container, _, watch = self._idle.pop(ulid)
-        watch.cancel()
+    def _serve(self, waiter: _Waiter, action: Assign | Settle) -> None:
+        """Give a waiter its container; nothing is given for a debt, what is ready stays so."""
         self._waiting.serve(waiter.name)
-        self._leased[ulid] = waiter.lessee
+        if isinstance(action, Settle):
+            return
+        container, _, watch = self._idle.pop(action.ulid)
+        watch.cancel()
+        self._leased[action.ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
+        if action.owes:
+            self._enqueue(replace(waiter.lessee, owed=True))
 
     async def _create(self, key: PoolKey) -> None:
         began = self._clock.monotonic()
@@ -246,16 +259,20 @@ class Pool:
         self._act()
 
     def _welcome(self, container: Container) -> None:
-        """Let a fresh container wait; who waits for it gets it at the next look."""
-        ulid = container.ref.ulid
+        """Give a container to who is first in turn, while a fresh one takes its place, or let it wait."""
+        ulid, key = container.ref.ulid, container.key
         idle = Idle(
             ulid=ulid,
-            key=container.key,
+            key=key,
             born_at=self._clock.monotonic(),
             memory_bytes=container.ready.memory_bytes,
         )
         watch = self._spawn(self._watch(container), "pool-watch")
         self._idle[ulid] = (container, idle, watch)
+        waiting = self._forget_the_gone()
+        action = welcome(self.state(), key)
+        if action is not None:
+            self._serve(waiting[action.waiter], action)
 
     async def _watch(self, container: Container) -> None:
         """Notice that an idle container died, before it is leased."""
@@ -269,7 +286,7 @@ class Pool:
             self._act()
 
     def _failed(self, key: PoolKey, problem: EngineError) -> None:
-        """Back off, and tell those who wait for this key and for whom there is nothing left."""
+        """Back off, and tell those who wait for this key when what is ready is handed out."""
         now = self._clock.monotonic()
         if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
             self.failures += 1
@@ -280,7 +297,7 @@ class Pool:
         self._act()
         for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
             self._waiting.remove(waiter.name)
-            if not waiter.future.done():
+            if not waiter.future.done() and not waiter.lessee.owed:
                 waiter.future.set_exception(problem)
 
     def _retire_idle(self, ulid: str, reason: str) -> None:

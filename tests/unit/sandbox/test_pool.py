@@ -18,8 +18,10 @@ from assayd.sandbox.pool import (
     PoolLimits,
     PoolState,
     Remove,
+    Settle,
     decide,
     target,
+    welcome,
 )
 
 MIB = 2**20
@@ -41,7 +43,6 @@ def key(image: str = "python", memory_mb: int = 100) -> PoolKey:
 
 
 A, B = key(), key("adapter")
-SMALL = PoolLimits(idle_memory_bytes=100 * MIB)
 
 
 def idle(
@@ -108,7 +109,7 @@ def test_a_container_that_is_already_starting_serves_the_waiter():
 
 def test_waiters_are_served_in_order_when_containers_are_short():
     assert decided(waiting=(B, A, A), idles=(idle("one"),), targets={A: 1}) == [
-        Assign(waiter=1, ulid="one"),
+        Assign(waiter=1, ulid="one", owes=True),
         Create(key=B, wanted=True),
         Create(key=A, wanted=True),
     ]
@@ -130,7 +131,7 @@ def test_who_sends_much_leaves_the_last_containers_of_a_key():
 
 def test_a_newcomer_gets_the_last_container_past_those_who_send_much():
     assert decided(waiting=(A, A, A), lanes=(*MUCH, "single"), idles=(idle("last"),), starting={A: 2}) == [
-        Assign(waiter=2, ulid="last")
+        Assign(waiter=2, ulid="last", owes=True)
     ]
 
 
@@ -146,36 +147,57 @@ def test_nothing_is_kept_back_of_a_key_that_need_not_stand_ready():
     assert actions == [Assign(waiter=0, ulid="only")]
 
 
-@pytest.mark.parametrize("targets", [{A: 1}, {A: 4}])
-def test_a_lane_that_waits_for_several_gets_them_and_none_is_thrown_away(targets: Mapping[PoolKey, int]):
-    lessees = tuple(Lessee(key=A, lane=(1, "batch")) for _ in range(3))
-    state = PoolState(waiting=lessees, targets=targets)
-    made = 0
-    while state.waiting:
-        for action in decide(state, now=0.0):
-            match action:
-                case Create():
-                    made += 1
-                    state = replace(state, starting={A: state.starting.get(A, 0) + 1})
-                case Assign(waiter=place, ulid=ulid):
-                    idles = tuple(i for i in state.idle if i.ulid != ulid)
-                    left = (*state.waiting[:place], *state.waiting[place + 1 :])
-                    state = replace(state, idle=idles, waiting=left, leased=(*state.leased, lessees[place]))
-                    break
-                case Remove():
-                    pytest.fail(f"{action} while somebody waits")
-        else:
-            assert state.starting[A]
-            ready = idle(f"c{made}-{state.starting[A]}")
-            state = replace(state, idle=(*state.idle, ready), starting={A: state.starting[A] - 1})
-    assert len(state.leased) == 3
-    assert made <= 3 + KEPT
+BATCH, SINGLE = Lessee(key=A, lane=(1, "batch")), Lessee(key=A, lane=(1, "single"))
+DEBT = replace(SINGLE, owed=True)
 
 
-def test_a_container_that_somebody_waits_for_is_never_too_heavy():
-    assert decided(waiting=(A,), idles=(idle("big", memory_mb=200),), limits=SMALL, targets={}) == [
-        Assign(waiter=0, ulid="big")
-    ]
+def fresh(*waiting: Lessee, idles: tuple[str, ...] = ("new",), leased: tuple[Lessee, ...] = ()) -> object:
+    idle_ones = tuple(idle(name) for name in idles)
+    return welcome(PoolState(waiting=waiting, idle=idle_ones, leased=leased, targets={A: 4}), A)
+
+
+def test_a_fresh_container_serves_who_is_first_in_turn_with_the_oldest():
+    assert fresh(BATCH, BATCH, SINGLE, idles=("old", "new")) == Assign(waiter=0, ulid="old")
+    assert fresh() is None
+
+
+def test_a_container_made_in_the_turn_of_a_debt_is_kept_ready():
+    assert fresh(DEBT, BATCH) == Settle(waiter=0)
+    assert fresh(BATCH, DEBT, leased=(BATCH,)) == Assign(waiter=0, ulid="new")
+    assert fresh(DEBT, BATCH, SINGLE) == Assign(waiter=2, ulid="new", owes=True)
+
+
+def test_a_newcomer_that_is_served_beside_a_crowd_owes_what_is_to_be_ready_for_the_next():
+    assert fresh(SINGLE, BATCH) == Assign(waiter=0, ulid="new", owes=True)
+    assert fresh(SINGLE) == Assign(waiter=0, ulid="new")
+    assert fresh(SINGLE, BATCH, idles=("a", "b", "new")) == Assign(waiter=0, ulid="a")
+    assert fresh(SINGLE, SINGLE, BATCH) == Assign(waiter=0, ulid="new")
+
+
+def test_who_owes_all_that_is_left_to_newcomers_is_none_until_it_is_made_good():
+    state = PoolState(
+        waiting=(BATCH, *(DEBT,) * KEPT, SINGLE), idle=(idle("last"),), targets={A: 4}, leased=(BATCH,)
+    )
+    assert not [action for action in decide(state, 1.0) if isinstance(action, Assign)]
+    state = replace(state, waiting=(BATCH, DEBT, SINGLE))
+    assert decide(state, 1.0)[0] == Assign(waiter=2, ulid="last", owes=True)
+
+
+def test_a_debt_is_made_good_but_makes_nobody_go_for_it():
+    state = PoolState(waiting=(DEBT,), idle=(idle("b", B),), targets={A: 4, B: 1}, busy=1)
+    assert decide(state, 1.0) == [Create(key=A, wanted=True)]
+    assert decide(replace(state, limits=PoolLimits(max_containers=1)), 1.0) == [Settle(waiter=0)]
+
+
+def test_a_debt_is_forgotten_where_no_more_may_be_idle():
+    state = PoolState(waiting=(BATCH, DEBT), targets={A: 4}, limits=PoolLimits(idle_memory_bytes=0))
+    assert decide(state, 1.0) == [Settle(waiter=1), Create(key=A, wanted=True)]
+
+
+def test_a_debt_is_forgotten_when_as_many_are_ready_as_are_left_to_newcomers():
+    state = PoolState(waiting=(DEBT,), idle=(idle("a"), idle("b")), targets={A: 2})
+    assert decide(state, 1.0) == [Settle(waiter=0)]
+    assert decide(replace(state, idle=(), targets={}), 1.0) == [Settle(waiter=0)]
 
 
 def test_refill_waits_while_somebody_waits():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -246,10 +247,15 @@ async def test_lanes_get_fresh_containers_in_turn():
     assert len(served) == 6
 
 
+async def filled(pool: Pool, count: int) -> None:
+    pool.poke()
+    await until(lambda: len(pool.state().idle) == count)
+
+
 async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=2, keep=[A]) as pool:
-        await until(lambda: len(pool.state().idle) == 2)
+        await filled(pool, 2)
         release = engine.hang_next("create")
         first = await pool.acquire(A, 1, "batch")
         second = asyncio.ensure_future(pool.acquire(A, 1, "batch"))
@@ -261,16 +267,64 @@ async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
             pool.release(container)
 
 
-async def test_the_last_container_serves_who_waits_when_the_engine_fails():
+class Queueing(FakeEngine):
+    """Makes one container after the other."""
+
+    async def create(self, spec: ContainerSpec) -> ContainerRef:
+        async with self.one:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return await super().create(spec)
+
+    one = asyncio.Lock()
+
+
+async def test_who_sends_much_gets_its_turns_beside_who_asks_again_and_again():
+    served: Counter[str] = Counter()
+    async with running(Queueing(polite_guest, images=[IMAGE]), base=4, keep=[A]) as pool:
+        await filled(pool, 4)
+
+        async def ask(lane: str) -> None:
+            while served.total() < 60:
+                container, _ = await pool.acquire(A, 1, lane)
+                served[lane] += 1
+                pool.release(container)
+
+        await asyncio.gather(*(ask("batch") for _ in range(4)), ask("single"))
+    assert min(served["batch"], served["single"]) > 20
+
+
+async def test_what_is_left_to_newcomers_serves_who_waits_when_the_engine_fails():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=2, keep=[A]) as pool:
-        await until(lambda: len(pool.state().idle) == 2)
-        engine.fail_next("create", EngineError("engine.failed", "no", retryable=True))
+        await filled(pool, 2)
+        hanging = engine.hang_next("create")
         first, _ = await pool.acquire(A, 1, "batch")
-        second, _ = await pool.acquire(A, 1, "batch")
-        assert first.ref != second.ref
+        waiting = asyncio.ensure_future(pool.acquire(A, 1, "batch"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        engine.fail_next("start", EngineError("engine.failed", "no", retryable=True))
+        hanging.set()
+        second, _ = await waiting
         pool.release(first)
         pool.release(second)
+
+
+async def test_who_is_alone_in_its_lane_again_gets_what_is_left_to_newcomers():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        await filled(pool, 2)
+        hanging = [engine.hang_next("create") for _ in range(2)]
+        first, _ = await pool.acquire(A, 1, "batch")
+        second, third = (asyncio.ensure_future(pool.acquire(A, 1, "batch")) for _ in range(2))
+        await asyncio.sleep(0)
+        pool.release(first)
+        assert not second.done()
+        third.cancel()
+        container, _ = await second
+        for release in hanging:
+            release.set()
+        pool.release(container)
 
 
 async def test_a_closed_pool_tells_those_who_wait():
