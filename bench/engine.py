@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ import docker
 
 import assayd.guest
 from assayd.engines.docker import DockerEngine
+from assayd.errors import EngineError
 from assayd.ids import Ulids
 from assayd.ports.engine import ContainerSpec
 from assayd.sandbox.channel import Channel
@@ -63,11 +65,16 @@ class Ceiling:
         while time.perf_counter() < end:
             spec: ContainerSpec = container_spec(self._key, self._origin, self._ids.new())
             ref = await self._engine.create(spec)
-            channel = Channel(await self._engine.start(ref))
-            await greet(channel, PRELOAD)
-            await channel.close()
-            await self._engine.remove(ref)
-            count += 1
+            try:
+                channel = Channel(await self._engine.start(ref))
+                await greet(channel, PRELOAD)
+                await channel.close()
+                count += 1
+            except EngineError as problem:
+                # The daemon tries another one; so it costs time here as well, and counts for nothing.
+                print(f"a container of the bare engine was lost: {problem}", file=sys.stderr)
+            finally:
+                await self._engine.remove(ref)
         return count
 
 
