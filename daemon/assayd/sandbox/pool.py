@@ -40,7 +40,7 @@ class PoolLimits:
     """Bounds of the pool.
 
     `max_containers` counts every container that exists, from its creation to its verified removal.
-    `refill_concurrency` bounds creations that nobody waits for; `start_concurrency` all of them.
+    `refill_concurrency` bounds the creations of a refill; `start_concurrency` all of them.
     """
 
     max_containers: int = 32
@@ -51,7 +51,7 @@ class PoolLimits:
 
 
 KEPT = 2
-"""How many ready containers of a key are left to newcomers. Of one, a quarter of them found it taken."""
+"""How many ready containers of a key are left to newcomers; with one, a quarter of them found it taken."""
 
 Lane = tuple[int, str]
 """In whose turn a container is waited for: the user, and what of the user's sends it."""
@@ -59,7 +59,7 @@ Lane = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """Somebody who waits for a container, or has one. One that is `owed` goes to those kept ready."""
+    """Somebody who waits for a container, or has one; or, if `owed`, a debt of that lane."""
 
     key: PoolKey
     lane: Lane
@@ -129,10 +129,9 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create a container of this key. `wanted` tells that somebody waits for it."""
+    """Create a container of this key."""
 
     key: PoolKey
-    wanted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,55 +184,53 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
     """Hand out idle containers in turn; the last of a key to newcomers only, while others can be made."""
     sparingly = list(_hand_out(state, kept=KEPT))
-    if may_create and len(_unserved(_after(state, sparingly))) <= state.room:
+    if may_create and len(_startable(_after(state, sparingly))) <= state.room:
         return sparingly
     return list(_hand_out(state, kept=0))
 
 
 def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
     """Give waiters, in turn, the oldest idle container of their key; of the last `kept`, newcomers alone."""
-    free = list(state.idle)
+    free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
     for place, lessee in enumerate(state.waiting):
         fitting = [idle for idle in free if idle.key == lessee.key]
-        left = 0 if _is_new(state, lessee) else min(kept, state.targets.get(lessee.key, 0))
-        if not lessee.owed and len(fitting) > left:
+        if lessee.owed or not fitting:
+            continue
+        new = _is_new(sent, lessee)
+        if new or len(fitting) > min(kept, state.targets.get(lessee.key, 0)):
             free.remove(fitting[0])
-            owes = kept > 0 and _owes(state, lessee, ready=len(fitting) - 1)
+            owes = kept > 0 and new and _is_short(state, lessee.key, ready=len(fitting) - 1)
             yield Assign(waiter=place, ulid=fitting[0].ulid, owes=owes)
 
 
-def _is_new(state: PoolState, lessee: Lessee) -> bool:
-    """Tell whether its lane has no other attempt for the key, and does not owe all that is kept ready."""
-    sent = Counter((*state.leased, *state.waiting))
+def _is_new(sent: Counter[Lessee], lessee: Lessee) -> bool:
+    """Tell whether its lane has no other attempt for the key here, and few debts."""
     return sent[lessee] == 1 and sent[replace(lessee, owed=True)] < KEPT
 
 
-def _owes(state: PoolState, lessee: Lessee, *, ready: int) -> bool:
-    """Tell whether a lane that gets a container owes one: fewer are ready or owed than are left to newcomers.
-
-    One that is made in its turn is then kept ready instead. So nobody gets more than by turns alone, but who
-    comes again finds it made.
-    """
-    waiting = Counter(other for other in state.waiting if other.key == lessee.key)
-    owed = sum(count for other, count in waiting.items() if other.owed)
-    lacks = min(KEPT, state.targets.get(lessee.key, 0)) - ready - owed
-    return lacks > 0 and waiting.total() - owed > 1 and _is_new(state, lessee)
+def _is_short(state: PoolState, key: PoolKey, *, ready: int) -> bool:
+    """Tell whether several wait, while fewer are ready or owed than are left to newcomers."""
+    waiting = [lessee for lessee in state.waiting if lessee.key == key]
+    owed = sum(lessee.owed for lessee in waiting)
+    return len(waiting) - owed > 1 and ready + owed < min(KEPT, state.targets.get(key, 0))
 
 
 def welcome(state: PoolState, key: PoolKey) -> Assign | Settle | None:
-    """Say what a container that was just made, and is among the idle, does: it serves who is first in turn.
+    """Say what happens as a container of this key has come to the idle: who is first in turn gets the oldest.
 
-    Who that is gets the oldest; a debt comes after those who wait in its lane.
+    A newcomer owes one then, if they are short: made in its turn, that is kept ready. So nobody gets more
+    than by turns alone, but who comes again finds one.
     """
-    fitting = [place for place, lessee in enumerate(state.waiting) if lessee.key == key]
-    if not fitting:
-        return None
-    first = replace(state.waiting[fitting[0]], owed=False)
-    place = next((place for place in fitting if state.waiting[place] == first), None)
+    place = next((place for place, lessee in enumerate(state.waiting) if lessee.key == key), None)
     if place is None:
-        return Settle(waiter=fitting[0])
+        return None
+    first = state.waiting[place]
+    if first.owed:
+        return Settle(waiter=place)
     ready = [idle for idle in state.idle if idle.key == key and idle.alive]
-    return Assign(waiter=place, ulid=ready[0].ulid, owes=_owes(state, first, ready=len(ready) - 1))
+    new = _is_new(Counter((*state.leased, *state.waiting)), first)
+    owes = new and _is_short(state, key, ready=len(ready) - 1)
+    return Assign(waiter=place, ulid=ready[0].ulid, owes=owes)
 
 
 def _settled(state: PoolState) -> Iterator[Settle]:
@@ -260,33 +257,40 @@ def _after(state: PoolState, assigned: Sequence[Assign], settled: Sequence[Settl
     )
 
 
-def _unserved(state: PoolState, *, debts: bool = False) -> list[PoolKey]:
-    """Name the keys of waiters for whom nothing is being started yet, in turn; of debts as well, if asked."""
+def _unserved(state: PoolState, *, owed: bool = False) -> list[PoolKey]:
+    """Name the keys of waiters, or of debts, for which nothing is being started yet, in turn."""
     starting = Counter(state.starting)
     unserved = []
     for lessee in state.waiting:
         if starting[lessee.key]:
             starting[lessee.key] -= 1
-        elif debts or not lessee.owed:
+        elif lessee.owed == owed:
             unserved.append(lessee.key)
     return unserved
 
 
+def _startable(state: PoolState) -> list[PoolKey]:
+    """Name the keys of the waiters for whom a start would be made now, if there were room."""
+    starts = state.limits.start_concurrency - sum(state.starting.values())
+    return _unserved(state)[: max(starts, 0)]
+
+
 def _evict(state: PoolState) -> Iterator[Remove]:
     """Make room for waiters when idle containers of other keys fill the house."""
-    missing = len(_unserved(state)) - state.room - state.removing
+    missing = len(_startable(state)) - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
         yield Remove(ulid=idle.ulid, reason="room")
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Start what waiters need; when nobody waits and the house is calm, refill."""
-    starting = sum(state.starting.values())
-    wanted = _unserved(state, debts=True)[
-        : max(min(state.room, state.limits.start_concurrency - starting), 0)
-    ]
-    yield from (Create(key=key, wanted=True) for key in wanted)
-    if not state.waiting:
+    """Start what waiters need, then what is owed; when nobody waits and the house is calm, refill."""
+    wanted = _startable(state)[: max(state.room, 0)]
+    yield from (Create(key=key) for key in wanted)
+    starts = state.limits.start_concurrency - sum(state.starting.values())
+    left = min(state.room, starts) - len(wanted)
+    owed = list(_fitting(state, _unserved(state, owed=True)[: max(left, 0)]))
+    yield from owed
+    if not owed and all(lessee.owed for lessee in state.waiting):
         yield from _refill(state)
 
 
@@ -300,11 +304,16 @@ def _refill(state: PoolState) -> Iterator[Create]:
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
     room = min(state.room, at_once - sum(state.starting.values()) - max(state.removing - 1, 0))
-    memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)
     due = [key for key in _missing(state) if not state.busy or key in low]
-    for key in due[: max(room, 0)]:
+    yield from _fitting(state, due[: max(room, 0)])
+
+
+def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
+    """Start those for which the idle leave memory."""
+    memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)
+    for key in keys:
         if memory > max((i.memory_bytes for i in state.idle if i.key == key), default=0):
-            yield Create(key=key, wanted=False)
+            yield Create(key=key)
 
 
 def _missing(state: PoolState) -> list[PoolKey]:

@@ -135,7 +135,7 @@ class Pool:
     def attempt(self) -> Iterator[None]:
         """Say that an attempt is under way while the body runs: removing and refilling yield to it."""
         self._busy += 1
-        if not self._waiting:
+        if not self._somebody_waits():
             self._calm.clear()
         try:
             yield
@@ -186,11 +186,11 @@ class Pool:
         self._act()
 
     def _act(self) -> None:
-        """Carry out what the decision says, until it says nothing new."""
+        """Carry out what the decision says."""
         if self._open:
             self._carry_out()
         # Seen after the handing out: whoever got a warm container needs no room made.
-        if self._waiting or not self._busy or not self._open:
+        if self._somebody_waits() or not self._busy or not self._open:
             self._calm.set()
         else:
             self._calm.clear()
@@ -199,8 +199,10 @@ class Pool:
         waiting = self._forget_the_gone()
         for action in decide(self.state(), self._clock.monotonic()):
             match action:
-                case Assign() | Settle():
-                    self._serve(waiting[action.waiter], action)
+                case Assign(waiter=place):
+                    self._assign(waiting[place], action)
+                case Settle(waiter=place):
+                    self._waiting.remove(waiting[place].name)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
                 case Create(key=key):
@@ -212,19 +214,20 @@ class Pool:
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _forget_the_gone(self) -> list[_Waiter]:
-        """Drop those who were cancelled and could not say so yet; give who still waits, in turn."""
-        for waiter in self._waiting.in_turn():
+        """Drop those who were cancelled and could not say so yet; give the others, in turn."""
+        waiting = self._waiting.in_turn()
+        for waiter in waiting:
             if waiter.future.done():
                 self._waiting.remove(waiter.name)
-        return self._waiting.in_turn()
+        return [waiter for waiter in waiting if not waiter.future.done()]
 
-    def _serve(self, waiter: _Waiter, action: Assign | Settle) -> None:
-        """Give a waiter its container; nothing is given for a debt, what is ready stays so."""
-        self._waiting.serve(waiter.name)
-        if isinstance(action, Settle):
-            return
+    def _somebody_waits(self) -> bool:
+        return any(not waiter.lessee.owed for waiter in self._waiting.in_turn())
+
+    def _assign(self, waiter: _Waiter, action: Assign) -> None:
         container, _, watch = self._idle.pop(action.ulid)
         watch.cancel()
+        self._waiting.serve(waiter.name)
         self._leased[action.ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
         if action.owes:
@@ -259,7 +262,7 @@ class Pool:
         self._act()
 
     def _welcome(self, container: Container) -> None:
-        """Give a container to who is first in turn, while a fresh one takes its place, or let it wait."""
+        """Put a fresh container among the idle, and serve whose turn it is."""
         ulid, key = container.ref.ulid, container.key
         idle = Idle(
             ulid=ulid,
@@ -270,9 +273,11 @@ class Pool:
         watch = self._spawn(self._watch(container), "pool-watch")
         self._idle[ulid] = (container, idle, watch)
         waiting = self._forget_the_gone()
-        action = welcome(self.state(), key)
-        if action is not None:
-            self._serve(waiting[action.waiter], action)
+        match welcome(self.state(), key):
+            case Assign(waiter=place) as action:
+                self._assign(waiting[place], action)
+            case Settle(waiter=place):
+                self._waiting.serve(waiting[place].name)  # it was its turn
 
     async def _watch(self, container: Container) -> None:
         """Notice that an idle container died, before it is leased."""
@@ -286,7 +291,7 @@ class Pool:
             self._act()
 
     def _failed(self, key: PoolKey, problem: EngineError) -> None:
-        """Back off, and tell those who wait for this key when what is ready is handed out."""
+        """Back off, hand out what is ready, and tell the others who wait for this key."""
         now = self._clock.monotonic()
         if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
             self.failures += 1

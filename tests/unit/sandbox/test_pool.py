@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from assayd.fair import FairQueue
 from assayd.sandbox.pool import (
     KEPT,
     Action,
@@ -86,21 +91,21 @@ def test_a_full_and_quiet_pool_needs_nothing():
 
 
 def test_a_pool_is_refilled_to_its_target_one_at_a_time():
-    assert decided(idles=(idle("a"), idle("b")), targets={A: 4}) == [Create(key=A, wanted=False)]
+    assert decided(idles=(idle("a"), idle("b")), targets={A: 4}) == [Create(key=A)]
     assert decided(idles=(idle("a"), idle("b")), starting={A: 1}, targets={A: 4}) == []
 
 
 def test_a_pool_that_runs_low_is_refilled_two_at_a_time():
-    assert decided(targets={A: 3}) == [Create(key=A, wanted=False)] * 2
+    assert decided(targets={A: 3}) == [Create(key=A)] * 2
 
 
 def test_a_waiter_gets_the_oldest_idle_container_of_its_key():
     actions = decided(waiting=(A,), idles=(idle("b", B), idle("old"), idle("new")), targets={A: 2, B: 1})
-    assert actions == [Assign(waiter=0, ulid="old"), Create(key=A, wanted=False)]
+    assert actions == [Assign(waiter=0, ulid="old"), Create(key=A)]
 
 
 def test_a_waiter_without_an_idle_container_gets_a_cold_start():
-    assert decided(waiting=(A,), targets={}) == [Create(key=A, wanted=True)]
+    assert decided(waiting=(A,), targets={}) == [Create(key=A)]
 
 
 def test_a_container_that_is_already_starting_serves_the_waiter():
@@ -110,8 +115,8 @@ def test_a_container_that_is_already_starting_serves_the_waiter():
 def test_waiters_are_served_in_order_when_containers_are_short():
     assert decided(waiting=(B, A, A), idles=(idle("one"),), targets={A: 1}) == [
         Assign(waiter=1, ulid="one", owes=True),
-        Create(key=B, wanted=True),
-        Create(key=A, wanted=True),
+        Create(key=B),
+        Create(key=A),
     ]
 
 
@@ -122,10 +127,10 @@ def test_who_sends_much_leaves_the_last_containers_of_a_key():
     three = (idle("old"), idle("mid"), idle("new"))
     assert decided(waiting=(A, A), lanes=MUCH, idles=three, targets={A: 4}) == [
         Assign(waiter=0, ulid="old"),
-        Create(key=A, wanted=True),
+        Create(key=A),
     ]
     assert decided(waiting=(A,), lanes=("batch",), leased=("batch",), idles=(idle("last"),)) == [
-        Create(key=A, wanted=True)
+        Create(key=A)
     ]
 
 
@@ -164,7 +169,19 @@ def test_a_fresh_container_serves_who_is_first_in_turn_with_the_oldest():
 def test_a_container_made_in_the_turn_of_a_debt_is_kept_ready():
     assert fresh(DEBT, BATCH) == Settle(waiter=0)
     assert fresh(BATCH, DEBT, leased=(BATCH,)) == Assign(waiter=0, ulid="new")
-    assert fresh(DEBT, BATCH, SINGLE) == Assign(waiter=2, ulid="new", owes=True)
+    assert fresh(DEBT, SINGLE, SINGLE, BATCH) == Settle(waiter=0)
+
+
+def test_lanes_of_the_same_name_are_not_the_same_user():
+    other = Lessee(key=A, lane=(2, "batch"))
+    state = PoolState(waiting=(BATCH, other), leased=(BATCH,), idle=(idle("last"),), targets={A: 4})
+    assert decide(state, 1.0)[0] == Assign(waiter=1, ulid="last", owes=True)
+
+
+def test_what_is_left_to_newcomers_stays_while_there_is_room_for_the_next_starts():
+    many = (BATCH,) * 20
+    state = PoolState(waiting=many, leased=many[:10], idle=(idle("a"), idle("b", B)), targets={A: 4, B: 1})
+    assert decide(state, 1.0) == [Create(key=A)] * state.limits.start_concurrency
 
 
 def test_a_newcomer_that_is_served_beside_a_crowd_owes_what_is_to_be_ready_for_the_next():
@@ -185,19 +202,126 @@ def test_who_owes_all_that_is_left_to_newcomers_is_none_until_it_is_made_good():
 
 def test_a_debt_is_made_good_but_makes_nobody_go_for_it():
     state = PoolState(waiting=(DEBT,), idle=(idle("b", B),), targets={A: 4, B: 1}, busy=1)
-    assert decide(state, 1.0) == [Create(key=A, wanted=True)]
+    assert decide(state, 1.0) == [Create(key=A)]
     assert decide(replace(state, limits=PoolLimits(max_containers=1)), 1.0) == [Settle(waiter=0)]
 
 
 def test_a_debt_is_forgotten_where_no_more_may_be_idle():
     state = PoolState(waiting=(BATCH, DEBT), targets={A: 4}, limits=PoolLimits(idle_memory_bytes=0))
-    assert decide(state, 1.0) == [Settle(waiter=1), Create(key=A, wanted=True)]
+    assert decide(state, 1.0) == [Settle(waiter=1), Create(key=A)]
+
+
+def test_what_is_owed_is_made_after_what_is_waited_for():
+    state = PoolState(
+        waiting=(DEBT, Lessee(key=B, lane=(1, "x"))), targets={A: 4}, limits=PoolLimits(max_containers=1)
+    )
+    assert decide(state, 1.0) == [Create(key=B)]
 
 
 def test_a_debt_is_forgotten_when_as_many_are_ready_as_are_left_to_newcomers():
     state = PoolState(waiting=(DEBT,), idle=(idle("a"), idle("b")), targets={A: 2})
     assert decide(state, 1.0) == [Settle(waiter=0)]
     assert decide(replace(state, idle=(), targets={}), 1.0) == [Settle(waiter=0)]
+
+
+class House:
+    """Carries decisions out at once; a start ends, or else a lease, whenever nothing else is to be done."""
+
+    def __init__(self, targets: Mapping[PoolKey, int], limits: PoolLimits) -> None:
+        self.queue: FairQueue[tuple[str, Lessee]] = FairQueue()
+        self.state = PoolState(targets=targets, limits=limits)
+        self.names = (f"n{number}" for number in count())
+        self.served: list[Lessee] = []
+
+    def ask(self, lessee: Lessee) -> None:
+        name = next(self.names)
+        self.queue.put(*lessee.lane, name, (name, lessee))
+
+    def act(self) -> None:
+        for _ in range(100):
+            waiting = self._look()
+            actions = decide(self.state, 0.0)
+            if not actions:
+                return
+            for action in actions:
+                self._do(action, waiting)
+            self._look()
+            assert self.state.containers <= self.state.limits.max_containers
+        pytest.fail("it does not come to rest")
+
+    def go_on(self) -> bool:
+        if self.state.starting:
+            key, starting = next(iter(self.state.starting)), Counter(self.state.starting)
+            starting[key] -= 1
+            ready = (*self.state.idle, idle(next(self.names), key))
+            self.state = replace(self.state, starting=+starting, idle=ready)
+            waiting, action = self._look(), welcome(self.state, key)
+            if action is not None:
+                self._do(action, waiting)
+        elif self.state.leased:
+            self.state = replace(self.state, leased=self.state.leased[1:])
+        else:
+            return False
+        return True
+
+    def _look(self) -> list[tuple[str, Lessee]]:
+        waiting = self.queue.in_turn()
+        self.state = replace(self.state, waiting=tuple(lessee for _, lessee in waiting))
+        return waiting
+
+    def _do(self, action: Action, waiting: list[tuple[str, Lessee]]) -> None:
+        match action:
+            case Settle(waiter=place):
+                self.queue.serve(waiting[place][0])
+            case Assign(waiter=place, ulid=ulid, owes=owes):
+                name, lessee = waiting[place]
+                assert not lessee.owed
+                self.queue.serve(name)
+                self.served.append(lessee)
+                self._drop(ulid)
+                self.state = replace(self.state, leased=(*self.state.leased, lessee))
+                if owes:
+                    self.ask(replace(lessee, owed=True))
+            case Remove(ulid=ulid):
+                self._drop(ulid)
+            case Create(key=key):
+                self.state = replace(self.state, starting=Counter(self.state.starting) + Counter([key]))
+
+    def _drop(self, ulid: str) -> None:
+        left = tuple(one for one in self.state.idle if one.ulid != ulid)
+        assert len(left) == len(self.state.idle) - 1
+        self.state = replace(self.state, idle=left)
+
+
+LESSEES = st.builds(Lessee, key=st.sampled_from([A, B]), lane=st.sampled_from([(1, "a"), (1, "b"), (2, "a")]))
+
+
+@given(
+    asked=st.lists(LESSEES, min_size=1, max_size=20),
+    target_each=st.sampled_from([0, 1, 4]),
+    limits=st.builds(
+        PoolLimits,
+        max_containers=st.sampled_from([1, 2, 3, 8, 32]),
+        start_concurrency=st.sampled_from([1, 4]),
+        idle_memory_bytes=st.sampled_from([0, 10 * MIB, 30 * MIB, 1024 * MIB]),
+    ),
+    pauses=st.lists(st.integers(0, 4), min_size=20, max_size=20),
+)
+def test_everybody_is_served_in_the_end(
+    asked: list[Lessee], target_each: int, limits: PoolLimits, pauses: list[int]
+):
+    house = House({A: target_each, B: target_each}, limits)
+    for lessee, pause in zip(asked, pauses, strict=False):
+        house.ask(lessee)
+        house.act()
+        for _ in range(pause):
+            house.go_on()
+            house.act()
+    for _ in range(500):
+        if not house.go_on():
+            break
+        house.act()
+    assert Counter(house.served) == Counter(asked)
 
 
 def test_refill_waits_while_somebody_waits():
@@ -207,12 +331,12 @@ def test_refill_waits_while_somebody_waits():
 
 def test_refill_goes_on_beside_one_removal_and_waits_for_more():
     full_enough = (idle("a"), idle("b"))
-    assert decided(idles=full_enough, removing=1, targets={A: 3}) == [Create(key=A, wanted=False)]
+    assert decided(idles=full_enough, removing=1, targets={A: 3}) == [Create(key=A)]
     assert decided(idles=full_enough, removing=2, targets={A: 3}) == []
 
 
 def test_a_container_that_would_not_go_does_not_stop_the_refill():
-    assert decided(stuck=1, targets={A: 1}) == [Create(key=A, wanted=False)]
+    assert decided(stuck=1, targets={A: 1}) == [Create(key=A)]
 
 
 def test_a_container_that_would_not_go_keeps_its_place():
@@ -224,13 +348,13 @@ def test_refill_yields_to_attempts_under_way():
 
 
 def test_refill_goes_on_beside_attempts_when_the_pool_runs_low():
-    assert decided(busy=1, targets={A: 2})[0] == Create(key=A, wanted=False)
+    assert decided(busy=1, targets={A: 2})[0] == Create(key=A)
 
 
 def test_cold_starts_are_bounded():
     limits = PoolLimits(start_concurrency=2)
     actions = decided(waiting=(A,) * 5, targets={}, limits=limits)
-    assert actions == [Create(key=A, wanted=True)] * 2
+    assert actions == [Create(key=A)] * 2
 
 
 def test_a_full_house_creates_nothing_even_for_waiters():
@@ -259,7 +383,7 @@ def test_a_dead_container_is_removed_and_never_handed_out():
 
 def test_a_container_over_its_age_is_replaced():
     actions = decided(idles=(idle("old"),), limits=PoolLimits(max_idle_s=10), now=11)
-    assert actions == [Remove(ulid="old", reason="age"), Create(key=A, wanted=False)]
+    assert actions == [Remove(ulid="old", reason="age"), Create(key=A)]
 
 
 def test_what_exceeds_a_lowered_target_goes_oldest_first():
@@ -284,7 +408,7 @@ def test_nothing_is_created_while_the_engine_is_left_alone():
 
 def test_the_emptiest_key_is_refilled_first():
     actions = decided(idles=(idle("a"),), targets={A: 2, B: 2})
-    assert actions[0] == Create(key=B, wanted=False)
+    assert actions[0] == Create(key=B)
 
 
 def test_keys_differ_by_everything_that_is_fixed_at_creation():

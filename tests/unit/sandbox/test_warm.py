@@ -259,9 +259,10 @@ async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
         release = engine.hang_next("create")
         first = await pool.acquire(A, 1, "batch")
         second = asyncio.ensure_future(pool.acquire(A, 1, "batch"))
+        await asyncio.sleep(0)
+        assert not second.done()
         single = await pool.acquire(A, 1, "single")
         assert single[1]
-        assert not second.done()
         release.set()
         for container, _ in (first, single, await second):
             pool.release(container)
@@ -270,13 +271,13 @@ async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
 class Queueing(FakeEngine):
     """Makes one container after the other."""
 
+    one = asyncio.Lock()
+
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         async with self.one:
             for _ in range(20):
                 await asyncio.sleep(0)
             return await super().create(spec)
-
-    one = asyncio.Lock()
 
 
 async def test_who_sends_much_gets_its_turns_beside_who_asks_again_and_again():
@@ -310,21 +311,23 @@ async def test_what_is_left_to_newcomers_serves_who_waits_when_the_engine_fails(
         pool.release(second)
 
 
-async def test_who_is_alone_in_its_lane_again_gets_what_is_left_to_newcomers():
+async def test_who_is_alone_in_its_lane_again_gets_what_is_left_to_newcomers_at_once():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=2, keep=[A]) as pool:
         await filled(pool, 2)
-        hanging = [engine.hang_next("create") for _ in range(2)]
+        hanging = [engine.hang_next(call) for call in ("create", "create", "remove")]
         first, _ = await pool.acquire(A, 1, "batch")
         second, third = (asyncio.ensure_future(pool.acquire(A, 1, "batch")) for _ in range(2))
         await asyncio.sleep(0)
         pool.release(first)
         assert not second.done()
         third.cancel()
-        container, _ = await second
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert second.done()
+        pool.release(second.result()[0])
         for release in hanging:
             release.set()
-        pool.release(container)
 
 
 async def test_a_closed_pool_tells_those_who_wait():
