@@ -23,14 +23,14 @@ from assayd.ids import SystemClock, Ulids
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
+from assayd.package_data import share
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import Origin
-from assayd.sandbox.demand import Demand
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool import PoolLimits
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.warm import Pool
-from assayd.share import share
 
 MIB = 2**20
 SIZE, TIMES = 10_000_000, 5

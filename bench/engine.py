@@ -14,13 +14,13 @@ import assayd.guest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
 from assayd.ids import Ulids
+from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
-from assayd.sandbox.channel import Channel
 from assayd.sandbox.container import Origin, container_spec
 from assayd.sandbox.images import Images
-from assayd.sandbox.opening import greet
-from assayd.sandbox.pool import PoolKey
-from assayd.share import share
+from assayd.sandbox.pool.decide import PoolKey
+from assayd.sandbox.session.channel import Channel
+from assayd.sandbox.session.handshake import greet
 
 MIB = 2**20
 PRELOAD = ("json", "re", "pathlib")

@@ -52,8 +52,8 @@ def _run(chosen: argparse.Namespace) -> int:
         print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
         return 0
     if chosen.check_config:
-        from assayd import validators
-        from assayd.profiles import load_profiles
+        from assayd.kinds import registry as validators
+        from assayd.wiring.profiles import load_profiles
 
         validators.load(settings.validators)
         load_profiles(settings)

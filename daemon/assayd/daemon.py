@@ -29,14 +29,14 @@ import uvicorn
 import uvloop
 
 from assayd import __version__
-from assayd.assembly import Assembly, build
 from assayd.errors import ConfigError
-from assayd.listening import listen, listen_loopback, passed_by_systemd
 from assayd.log import configure
 from assayd.model.attempt import State
-from assayd.notifying import Notifier
 from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.sd_notify import Notifier
 from assayd.settings import Settings
+from assayd.sockets import listen, listen_loopback, passed_by_systemd
+from assayd.wiring import Assembly, build
 
 log = structlog.get_logger()
 

@@ -10,6 +10,7 @@ from assayd.engines.docker import DockerEngine
 from assayd.engines.fake import FakeEngine
 from assayd.errors import EngineError
 from assayd.ids import Ulids
+from assayd.package_data import share
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -22,7 +23,6 @@ from assayd.ports.engine import (
     Engine,
     ImageFacts,
 )
-from assayd.share import share
 from support import engine_image, podman_service
 from support.scripted_guest import PROGRAM, READY, play
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd import validators
 from assayd.analysis.shfmt import read_shell
-from assayd.checks.shell import reader
+from assayd.documents import canonical
+from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
 from assayd.ports.repairable import Repairable
 from assayd.ports.validator import Validator
-from assayd.wire import canonical
+from assayd.static.shell.parse import reader
 
 KINDS = list(validators.load(()).values())
 REPORT: dict[str, object] = {

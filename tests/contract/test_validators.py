@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
+from assayd.attempts.selftest import Rehearsal
+from assayd.attempts.service import limits_of
 from assayd.engines.docker import DockerEngine
+from assayd.kinds import registry as validators
 from assayd.model.run import Limits
 from assayd.model.submission import Sample
+from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.validator import Validator
-from assayd.rehearsal import Rehearsal
-from assayd.service import limits_of
-from assayd.share import share
 from support.sandboxes import sandbox_on
 
 KINDS = validators.load(())

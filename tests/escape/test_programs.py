@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from assayd.documents import canonical
+from assayd.documents.execution import execution_document
 from assayd.model.run import RunResult
-from assayd.wire import canonical
-from assayd.wire.execution import execution_document
 from support.hostile_program import HostileProgram, escapes, read_programs
 
 PROGRAMS = read_programs(Path(__file__).parent / "programs")

@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from assayd import validators
 from assayd.analysis.analyst import AnalysisLimits, Analyst
+from assayd.attempts.service import limits_of
+from assayd.documents import canonical
 from assayd.engines.docker import DockerEngine
+from assayd.kinds import registry as validators
 from assayd.model.finding import Finding
 from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport, StageStatus, Verdict
 from assayd.model.run import Limits, RunResult
+from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.validator import Narrowing
 from assayd.sandbox.sandbox import Sandbox
-from assayd.service import limits_of
-from assayd.share import share
-from assayd.wire import canonical
 from support import sandboxes
 
 CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)

@@ -12,8 +12,8 @@ from docker.utils.socket import frames_iter
 
 from assayd.engines.docker import document
 from assayd.engines.docker.host import host
+from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
-from assayd.share import share
 from support.engine_image import BASE, PYTHON
 
 MIB = 2**20

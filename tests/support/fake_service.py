@@ -12,6 +12,7 @@ from typing import cast
 
 from pydantic import BaseModel, ConfigDict
 
+from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
@@ -21,7 +22,6 @@ from assayd.ports.pipelines import PipelineQuery, StoredPipeline
 from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
-from assayd.wire import canonical
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from assayd.checks.fifth import STAGES, analyse
+from assayd.kinds.fifth.analysis import STAGES, analyse
 from assayd.model.finding import Finding, Severity
 
-CORPUS = Path(__file__).parents[1] / "unit/checks/fifth/corpus"
+CORPUS = Path(__file__).parents[1] / "unit/kinds/fifth/corpus"
 Place = tuple[str, int]
 """A rule and a line."""
 

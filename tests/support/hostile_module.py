@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import cache
 
 from assayd.analysis.worker import run_stages
-from assayd.checks.module_samples import ADAPTER, MANIFEST
+from assayd.attempts.service import limits_of
+from assayd.kinds.module.samples import ADAPTER, MANIFEST
+from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, RunResult, RunSpec
+from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.service import limits_of
-from assayd.share import share
-from assayd.validators.module import ModulePayload, validator
 
 HONEST = """
 from adapter import OpenMeteo

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.checks.guest_json import GuestJsonError
-from assayd.checks.guest_record import Raised, Record, Returned, read_record
+from assayd.guest_results.json_reader import GuestJsonError
+from assayd.guest_results.record import Raised, Record, Returned, read_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.share import share
 from support import hostile_module
 
 _MIB = 2**20

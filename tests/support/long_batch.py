@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from assayd import validators
+from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
 from support.daemon_process import BIN, DaemonProcess
 

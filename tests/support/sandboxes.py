@@ -13,17 +13,17 @@ from assayd.errors import EngineError
 from assayd.ids import SystemClock, Ulids
 from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
+from assayd.package_data import share
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import Origin
-from assayd.sandbox.demand import Demand
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool import PoolLimits
-from assayd.sandbox.reaper import Reaper
-from assayd.sandbox.runner import Observer
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.pool import Pool
+from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.warm import Pool
-from assayd.share import share
+from assayd.sandbox.session.conversation import Observer
 
 
 @asynccontextmanager

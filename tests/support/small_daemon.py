@@ -19,12 +19,19 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from assayd.analysis.analyst import Checked
-from assayd.batch import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
+from assayd.attempts.admission import Intake, Origin, Stock
+from assayd.attempts.events import EventHub
+from assayd.attempts.lifecycle import Parts
+from assayd.attempts.retention import Keep, Retention
+from assayd.attempts.scheduler import QueueLimits, Scheduler
+from assayd.attempts.service import DaemonService
+from assayd.attempts.service import Parts as ServiceParts
+from assayd.batches import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
+from assayd.documents import read_submission
 from assayd.errors import EngineError
-from assayd.fair import FairSlots
+from assayd.fair_queue import FairSlots
 from assayd.ids import Ulids
-from assayd.intake import Intake, Origin, Stock
-from assayd.lifecycle import Parts
+from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
@@ -32,25 +39,18 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
+from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.ports.validator import FileOptions, Stage
-from assayd.repair.desk import Desk
-from assayd.repair.loop import Means
-from assayd.repair.providers.rules import RulesProvider
-from assayd.repair.repairs import DaemonRepairs, RepairLimits
-from assayd.scheduler import QueueLimits, Scheduler
-from assayd.service import DaemonService
-from assayd.service import Parts as ServiceParts
-from assayd.share import share
+from assayd.repairs.desk import Desk
+from assayd.repairs.loop import Means
+from assayd.repairs.providers.rules import RulesProvider
+from assayd.repairs.repairs import DaemonRepairs, RepairLimits
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.events import EventHub
 from assayd.store.jobs import open_jobs
-from assayd.store.pipeline_reader import DatabasePipelines
 from assayd.store.repairs import DatabaseRepairStore
-from assayd.store.retention import Keep, Retention
-from assayd.wire import read_submission
 from support.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)

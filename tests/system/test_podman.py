@@ -13,6 +13,7 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
 from assayd.ids import Ulids
+from assayd.package_data import share
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -20,7 +21,6 @@ from assayd.ports.engine import (
     LABEL_POOL_KEY,
     ContainerSpec,
 )
-from assayd.share import share
 from support import podman_service
 from support.daemon_fixtures import MakeDaemon
 

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from assayd.checks.shell.reader import Reading
 from assayd.errors import AssaydError
+from assayd.static.shell.parse.reader import Reading
 
 TREE_BYTES = 64 * 2**20
 """A tree has about ninety bytes for each byte of an ordinary script."""

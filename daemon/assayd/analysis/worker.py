@@ -19,7 +19,6 @@ from typing import BinaryIO
 
 from pydantic import BaseModel
 
-from assayd import validators
 from assayd.analysis.messages import (
     ANSWER,
     DESCRIBED,
@@ -37,14 +36,15 @@ from assayd.analysis.messages import (
     remember,
 )
 from assayd.analysis.shfmt import read_shell
-from assayd.checks.shell import reader
 from assayd.guest import frames
+from assayd.kinds import registry as validators
 from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
 from assayd.ports.repairable import Repairable, Simplifiable, Taken
 from assayd.ports.validator import OnFail, Validator
+from assayd.static.shell.parse import reader
 
 _READ_BYTES = 1 << 16
 

@@ -17,11 +17,11 @@ from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
 from assayd.api.requests import RequestIds
+from assayd.documents import SubmissionBody
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
-from assayd.wire import SubmissionBody
 
 _USUAL = ApiLimits()
 

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from assayd.api.peer import Access, Caller
+from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -20,7 +21,6 @@ from assayd.model.repair import Repair
 from assayd.ports.batches import Batches
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
-from assayd.wire import PayloadCaps, attempt_body, compact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from assayd.documents import compact, error_document
 from assayd.errors import AssaydError, EngineError, RequestError, StoreError
-from assayd.wire import compact, error_document
 
 STATUS: Mapping[str, int] = {
     "malformed": 400,

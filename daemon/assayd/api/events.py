@@ -10,9 +10,9 @@ from typing import NoReturn
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from assayd.documents import compact, event_document, progress_document
 from assayd.ports.batches import Progress
 from assayd.ports.store import Event
-from assayd.wire import compact, event_document, progress_document
 
 Documents = AsyncGenerator[dict[str, object], None]
 

@@ -14,10 +14,10 @@ from assayd.api import answers
 from assayd.api.call import CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.api.repair_schemas import RepairBody
+from assayd.documents import read_json, repair_document
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
 from assayd.ports.repairs import RepairRequest
-from assayd.wire import read_json, repair_document
 
 MAX_BODY_BYTES = 2**21
 

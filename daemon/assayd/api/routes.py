@@ -14,12 +14,12 @@ from starlette.responses import Response, StreamingResponse
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
+from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
 from assayd.ports.store import Query as AttemptQuery
-from assayd.wire import artifact_document, attempt_document, read_event_id, read_submission
 
 MAX_WAIT_S = 600
 LARGE_BODY_BYTES = 64 * 2**10

@@ -26,7 +26,7 @@ def build_images(
     unless others are given.
     """
     from assayd.imaging import build, list_recipes
-    from assayd.share import share
+    from assayd.package_data import share
 
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library goes with the name of one image")
@@ -43,7 +43,7 @@ def build_images(
 def list_images() -> list[list[str]]:
     """Give a row per image: name, digest, size; an image that is missing says so."""
     from assayd.imaging import list_recipes
-    from assayd.share import share
+    from assayd.package_data import share
 
     return asyncio.run(_rows([recipe.name for recipe in list_recipes(share("images"))]))
 

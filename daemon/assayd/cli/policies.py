@@ -11,8 +11,8 @@ from assayd.egress.target import read_target
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode
 from assayd.policies import PolicySet
-from assayd.profiles import load_profiles
 from assayd.settings import load_settings
+from assayd.wiring.profiles import load_profiles
 
 HTTPS_PORT = 443
 

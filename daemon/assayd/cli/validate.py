@@ -37,7 +37,7 @@ def build_submission(request: Request) -> dict[str, object]:
 
     Raises: RequestError, naming the option or file at fault.
     """
-    from assayd.validators import load
+    from assayd.kinds.registry import load
 
     validators = load(())
     if request.kind not in validators:
@@ -132,7 +132,7 @@ def _read(path: Path) -> bytes:
 def _read_input(path: Path | None) -> Mapping[str, object] | None:
     if path is None:
         return None
-    from assayd.wire import read_json
+    from assayd.documents import read_json
 
     content = _read(path)
     try:

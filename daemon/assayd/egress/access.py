@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
-from assayd.checks.network_rules import NetworkRule, NetworkTrouble
 from assayd.egress.addresses import Public
 from assayd.egress.decision import Ask, Decision, decide
 from assayd.egress.ledger import Entry, Ledger
@@ -15,6 +14,7 @@ from assayd.egress.refusal import NotServed, failed, refused
 from assayd.egress.resolver import Resolver
 from assayd.egress.target import NoTarget, Target
 from assayd.egress.upstream import Upstream, connected
+from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.model.policy import NetworkPolicy
 
 LOOK_UPS = 2

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from assayd.checks.network_rules import WORDINGS, NetworkRule
 from assayd.egress.addresses import Public, is_public
 from assayd.egress.target import NoTarget, Target, same_place
+from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import fold
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 from assayd.model.run import Via

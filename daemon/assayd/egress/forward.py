@@ -14,12 +14,12 @@ from contextlib import suppress
 import h11
 
 from assayd.aio import together
-from assayd.checks.network_rules import NetworkRule, NetworkTrouble
 from assayd.egress.access import Access
 from assayd.egress.guest import Guest
 from assayd.egress.refusal import RULE_HEADER, NotServed, failed, refused_by
 from assayd.egress.target import HTTP_PORT, Target
 from assayd.egress.upstream import Upstream
+from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 
 Pairs = list[tuple[bytes, bytes]]
 

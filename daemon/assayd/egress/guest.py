@@ -13,8 +13,8 @@ from enum import Enum, auto
 
 import h11
 
-from assayd.checks.network_rules import NetworkRule, NetworkTrouble
 from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
+from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.ports.egress import EgressLimits, GuestStream
 
 HEAD_BYTES = 16 * 1024

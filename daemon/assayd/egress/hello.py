@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assayd.checks.network_rules import NetworkRule
+from assayd.findings.network_rules import NetworkRule
 
 MOST_BYTES = 16 * 1024
 """Of a ClientHello with all its record headers. Today's largest, with post-quantum keys, have under 4 KiB."""

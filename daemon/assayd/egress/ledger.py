@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import structlog
 
-from assayd.checks.network_rules import NetworkRule
 from assayd.egress.refusal import NotServed, refused_by
 from assayd.egress.target import NoTarget, Target
+from assayd.findings.network_rules import NetworkRule
 from assayd.guest.frames import LEAST_COST
 from assayd.metrics import Metrics
 from assayd.model.run import NetworkEvent, Via

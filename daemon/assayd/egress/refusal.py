@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assayd.checks.network_rules import TROUBLES, WORDINGS, NetworkRule, NetworkTrouble
 from assayd.egress.decision import Decision
+from assayd.findings.network_rules import TROUBLES, WORDINGS, NetworkRule, NetworkTrouble
 
 RULE_HEADER = b"X-Assayd-Rule"
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

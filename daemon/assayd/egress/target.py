@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from assayd.checks.network_rules import NetworkRule
+from assayd.findings.network_rules import NetworkRule
 from assayd.model.hosts import fold, is_address
 from assayd.model.run import Via
 

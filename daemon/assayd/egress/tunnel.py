@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from assayd.aio import together
-from assayd.checks.network_rules import NetworkRule, NetworkTrouble
 from assayd.egress.access import Access
 from assayd.egress.guest import Guest
 from assayd.egress.hello import HelloError, HelloReader
 from assayd.egress.refusal import failed, refused_by
 from assayd.egress.upstream import Upstream
+from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 
 
 async def serve_tunnel(guest: Guest, access: Access) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from assayd.checks.network_rules import NetworkTrouble
 from assayd.egress.ledger import Entry
 from assayd.egress.refusal import failed
+from assayd.findings.network_rules import NetworkTrouble
 
 READ_BYTES = 32 * 1024
 MOST_TRIES = 4

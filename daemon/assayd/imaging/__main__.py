@@ -7,7 +7,7 @@ from pathlib import Path
 import assayd
 from assayd.errors import AssaydError
 from assayd.imaging import build, list_recipes
-from assayd.share import share
+from assayd.package_data import share
 
 
 def main() -> int:

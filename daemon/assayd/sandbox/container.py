@@ -20,9 +20,9 @@ from assayd.ports.engine import (
     EndFacts,
     Engine,
 )
-from assayd.sandbox.channel import Channel, GuestFault, StreamEnded
-from assayd.sandbox.opening import LEAVE, Ready, greet
-from assayd.sandbox.pool import PoolKey
+from assayd.sandbox.pool.decide import PoolKey
+from assayd.sandbox.session.channel import Channel, GuestFault, StreamEnded
+from assayd.sandbox.session.handshake import LEAVE, Ready, greet
 
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0

@@ -21,9 +21,9 @@ from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
 from assayd.sandbox.images import LABEL_PYTHON, Images, baseline_bytes
 from assayd.sandbox.outcome import classify
-from assayd.sandbox.pool import PoolKey
-from assayd.sandbox.runner import Conversation, Observer
-from assayd.sandbox.warm import Pool
+from assayd.sandbox.pool.decide import PoolKey
+from assayd.sandbox.pool.pool import Pool
+from assayd.sandbox.session.conversation import Conversation, Observer
 
 RUNNER_PIDS = 1
 """What the runner needs of the process limit: itself."""

@@ -10,12 +10,12 @@ from typing import cast
 
 from sqlalchemy import RowMapping
 
+from assayd.documents import artifact_document
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import disk_bytes
 from assayd.ports.store import Event, Run
-from assayd.wire import artifact_document
 
 Values = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

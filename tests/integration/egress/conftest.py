@@ -10,18 +10,18 @@ import pytest
 import pytest_asyncio
 
 from assayd.aio import Deadline
-from assayd.checks.guest_record import Returned, read_record
 from assayd.egress import Relay
 from assayd.egress.addresses import is_public
 from assayd.engines.docker import DockerEngine
+from assayd.guest_results.record import Returned, read_record
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
 from assayd.ports.egress import EgressLimits
-from assayd.sandbox.runner import Observer
 from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.session.conversation import Observer
 from support import sandboxes
 from support.namespaces import HOST_4, HOST_6, cable, inside
 from support.upstream import TLS, Upstream, upstream

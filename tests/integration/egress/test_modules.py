@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assayd.checks.module_samples import MANIFEST
+from assayd.attempts.service import limits_of
+from assayd.kinds.module.samples import MANIFEST
+from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import RunResult
+from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.service import limits_of
-from assayd.share import share
-from assayd.validators.module import ModulePayload, validator
 from support.daemon_fixtures import needs_root
 
 from .conftest import AUTHORITY, LIMITS, LISTED, Guests

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from assayd.checks.guest_record import NotExecuted, Returned, read_record
 from assayd.engines.docker import DockerEngine
+from assayd.guest_results.record import NotExecuted, Returned, read_record
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.submission import JsonValue

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from assayd import validators
 from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
+from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
+from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.share import share
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -3,9 +3,9 @@ import json
 
 import pytest
 
+from assayd.documents import read_json
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.report import Verdict
-from assayd.wire import read_json
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1", "sample_paths": ["/a"]}}
 ULID = "01JTC8ZK5V7777777777777777"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd import record
+from assayd.attempts import conclusion as record
 from assayd.cli.backup import IDENTITY, back_up
 from assayd.errors import RequestError
 from assayd.ids import Ulids

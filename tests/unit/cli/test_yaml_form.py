@@ -119,7 +119,7 @@ def test_json_and_yaml_say_the_same(assay, service, tmp_path, capsys) -> None:
     file = tmp_path / "f.fs"
     file.write_text(": f ( -- ) cr ;\n")
     service.outcome = "broken"
-    from assayd.validators.fifth import validator
+    from assayd.kinds.fifth.validator import validator
 
     service.kinds = {"fifth": validator}
     assert assay("validate", "fifth", str(file), "--yaml") == 3

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from assayd.checks.network_rules import WORDINGS, NetworkRule
 from assayd.egress.decision import Ask, decide
 from assayd.egress.target import read_target
+from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import fold_entry
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 

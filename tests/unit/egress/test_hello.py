@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.checks.network_rules import NetworkRule
 from assayd.egress.hello import MOST_RECORDS, HelloError, HelloReader
+from assayd.findings.network_rules import NetworkRule
 from support.client_hello import (
     ENCRYPTED_HELLO,
     SERVER_NAME,

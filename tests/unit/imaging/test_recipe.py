@@ -6,7 +6,7 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import list_recipes, load_recipe
-from assayd.share import share
+from assayd.package_data import share
 
 GOOD = """
 packages = ["python3.11"]

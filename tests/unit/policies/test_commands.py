@@ -8,8 +8,8 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import CommandPolicy, ExecutionPolicy
+from assayd.package_data import share
 from assayd.policies import PolicySet, describe, load_policies, merge, tighten
-from assayd.share import share
 from assayd.tomlfile import FileError
 
 Load = Callable[..., PolicySet]

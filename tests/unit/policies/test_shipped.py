@@ -7,8 +7,8 @@ import json
 import pytest
 
 from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode
+from assayd.package_data import share
 from assayd.policies import PolicySet, describe, load_policies, require_enforceable
-from assayd.share import share
 
 MEGABYTE = 2**20
 

@@ -9,7 +9,7 @@ import pytest
 
 from assayd.guest import frames
 from assayd.guest.frames import Decoder, Header, encode
-from assayd.sandbox.channel import Channel
+from assayd.sandbox.session.channel import Channel
 
 Reply = Callable[[Header, bytes], Iterable[bytes]]
 

@@ -1,0 +1,1 @@
+"""How a submission becomes an attempt, runs, and is put on record."""

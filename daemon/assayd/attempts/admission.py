@@ -1,0 +1,236 @@
+"""How submissions become attempts: looked up, admitted, recorded, put into the queue. Once, whoever asks.
+
+Decides what is refused and why. What is accepted twice is one attempt, and is never refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+
+from assayd.attempts.conclusion import give_up
+from assayd.attempts.scheduler import Order, Scheduler
+from assayd.documents import read_submission
+from assayd.errors import AssaydError, RequestError
+from assayd.kinds.pipeline.reader import DatabasePipelines
+from assayd.log import request_id
+from assayd.model.attempt import Attempt, Failure
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.run import Limits
+from assayd.model.submission import Peer, RepairWish, Submission
+from assayd.policies import PolicySet, require_enforceable, tighten
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.store import Accepted, JobStore
+from assayd.ports.validator import Narrowing, Validator
+
+log = structlog.get_logger()
+
+LARGE_DOCUMENT_BYTES = 64 * 2**10
+ROOM_KNOWN_S = 1.0
+"""How long the answer to whether there is room on the disk holds good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What submissions are looked up in, and where they go."""
+
+    jobs: JobStore
+    pipelines: DatabasePipelines
+    artifacts: ArtifactStore
+    policies: PolicySet
+    kinds: Mapping[str, Validator]
+    clock: Clock
+    ids: Ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where an attempt comes from: who sent it, under which names, as part of what."""
+
+    peer: Peer
+    attempt_id: str | None = None
+    idempotency_key: str | None = None
+    batch_id: str | None = None
+    replay_of: str | None = None
+
+
+class Wishes(Protocol):
+    """Whoever repairs attempts whose submissions ask for it."""
+
+    def check(self, kind: str, wish: RepairWish) -> None:
+        """See that this can be done. Raises: RequestError."""
+        ...
+
+    async def watch(self, attempt: Attempt, wish: RepairWish) -> None:
+        """Have an attempt repaired if it fails. Asking twice is asking once."""
+        ...
+
+
+class Intake:
+    """The one way from a submission to an attempt in the queue."""
+
+    def __init__(
+        self,
+        stock: Stock,
+        scheduler: Scheduler,
+        *,
+        ready: Callable[[], tuple[bool, str]],
+        caps: Limits,
+        min_free_bytes: int,
+    ) -> None:
+        self._stock = stock
+        self._scheduler = scheduler
+        self._ready = ready
+        self._caps = caps
+        self._min_free_bytes = min_free_bytes
+        self.wishes: Wishes | None = None
+        self._has_room = True
+        self._room_known_until = 0.0
+
+    async def submit(self, submission: Submission, origin: Origin) -> Accepted:
+        """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
+        submission = await self._stock.pipelines.complete(submission, origin.peer.uid, self._stock.kinds)
+        if await self._is_known(origin):
+            accepted = await self._accept(submission, origin)
+            if not accepted.existing:  # it was removed just now, being old
+                order = self._order(accepted.attempt, submission, self.policy(submission))
+                self._scheduler.start(order, reserved=False)
+            return accepted
+        policy = self.policy(submission)
+        if submission.repair is not None and self.wishes is not None:
+            self.wishes.check(submission.kind, submission.repair)
+        self.require_ready()
+        await self.require_space()
+        uid, size = origin.peer.uid, len(submission.document)
+        self._scheduler.reserve(uid, size)
+        started = False
+        try:
+            accepted = await self._accept(submission, origin)
+            if not accepted.existing:
+                await self._watch(accepted.attempt, submission)
+                self._scheduler.start(self._order(accepted.attempt, submission, policy))
+                started = True
+        finally:
+            if not started:
+                self._scheduler.give_back(uid, size)
+        return accepted
+
+    async def _watch(self, attempt: Attempt, submission: Submission) -> None:
+        """Have an attempt repaired if it fails, where its submission asks for that."""
+        if submission.repair is not None and self.wishes is not None:
+            await self.wishes.watch(attempt, submission.repair)
+
+    async def _is_known(self, origin: Origin) -> bool:
+        """Tell whether the same sender has sent something under this id or key before."""
+        jobs, uid = self._stock.jobs, origin.peer.uid
+        if origin.attempt_id is not None:
+            known = await jobs.get(origin.attempt_id)
+            return known is not None and known.peer.uid == uid
+        key = origin.idempotency_key
+        return key is not None and await jobs.by_key(uid, key) is not None
+
+    async def _accept(self, submission: Submission, origin: Origin) -> Accepted:
+        parent = await self._stock.jobs.get(submission.parent_id) if submission.parent_id else None
+        attempt = Attempt(
+            id=origin.attempt_id or self._stock.ids.new(),
+            kind=submission.kind,
+            policy=submission.policy,
+            input_digest=submission.input_digest,
+            created_at=self._stock.clock.now(),
+            peer=origin.peer,
+            batch_id=origin.batch_id,
+            parent_id=submission.parent_id,
+            attempt_number=parent.attempt_number + 1 if parent is not None else 1,
+            replay_of=origin.replay_of,
+            labels=submission.labels,
+        )
+        key = origin.idempotency_key
+        return await self._stock.jobs.accept(attempt, submission.document, idempotency_key=key)
+
+    async def read(self, document: bytes) -> Submission:
+        """Read a submission as it was accepted; a large one in a thread, so that others are served."""
+        if len(document) > LARGE_DOCUMENT_BYTES:
+            return await asyncio.to_thread(read_submission, document, self._stock.kinds)
+        return read_submission(document, self._stock.kinds)
+
+    def require_ready(self) -> None:
+        """See that attempts can be run. Raises: RequestError ``not_ready``."""
+        ready, reason = self._ready()
+        if not ready:
+            raise RequestError("not_ready", reason, retryable=True)
+
+    async def require_space(self) -> None:
+        """See that there is room for a bundle; looks once a second at most.
+
+        Raises: RequestError ``not_ready``.
+        """
+        now = self._stock.clock.monotonic()
+        if now >= self._room_known_until:
+            self._has_room = await self._stock.artifacts.free_bytes() >= self._min_free_bytes
+            self._room_known_until = now + ROOM_KNOWN_S
+        if not self._has_room:
+            message = "there is too little room on the disk of the artifacts"
+            raise RequestError("not_ready", message, retryable=True)
+
+    def policy(self, submission: Submission) -> ExecutionPolicy:
+        """Give the profile, tightened by what the request overrides, and by what its payload asks for."""
+        policy = self._stock.policies.get(submission.policy)
+        if submission.overrides:
+            policy = tighten(policy, submission.overrides)
+        validator = self._stock.kinds[submission.kind]
+        if isinstance(validator, Narrowing):
+            policy = validator.narrow(submission.payload, policy)
+        require_enforceable(policy, egress=self._stock.policies.egress)
+        return policy
+
+    def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
+        return Order(
+            attempt=attempt,
+            submission=submission,
+            policy=policy,
+            limits=limits_of(policy, self._caps),
+            validator=self._stock.kinds[submission.kind],
+            request_id=request_id(),
+        )
+
+    async def left_over(self) -> Sequence[Attempt]:
+        """Give the attempts without a verdict; of an earlier life, when this one is not ready yet."""
+        return await self._stock.jobs.unfinished()
+
+    async def take_up(self, left: Sequence[Attempt]) -> None:
+        """Start attempts that an earlier life has left without a verdict."""
+        for attempt in left:
+            document = await self._stock.jobs.document(attempt.id)
+            try:
+                submission = await self.read(document)
+                order = self._order(attempt, submission, self.policy(submission))
+            except AssaydError as trouble:
+                await self._give_up(attempt, document, trouble)
+            else:
+                await self._watch(attempt, submission)
+                self._scheduler.start(order, reserved=False)
+        if left:
+            log.warning("attempts.recovered", count=len(left))
+
+    async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
+        """End an attempt that this daemon can no longer take up, e.g. for a profile that is gone."""
+        failure = Failure(code=trouble.code, message=trouble.message)
+        ended = await give_up(attempt, document, failure, self._stock.artifacts, self._stock.clock)
+        await self._stock.jobs.finish(ended)
+
+
+def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
+    """Give the limits of an attempt: the policy's resources within the daemon's caps."""
+    resources = policy.resources
+    return replace(
+        caps,
+        timeout_s=resources.timeout_s,
+        unit_timeout_s=min(resources.unit_timeout_s, resources.timeout_s),
+        memory_bytes=resources.memory_bytes,
+        max_processes=resources.max_processes,
+    )

@@ -1,0 +1,258 @@
+"""Puts on record what an attempt came to: merges its report and writes its bundle."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import structlog
+
+from assayd import __version__
+from assayd.attempts.attempt_run import Facts, Finished, Job
+from assayd.attempts.telemetry import facts_of
+from assayd.documents import canonical, execution_document, junit, limits_document, report_document
+from assayd.errors import AssaydError
+from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.finding import Finding
+from assayd.model.merge import Ran, merge_report, merge_stages, static_results
+from assayd.model.policy import NetworkMode
+from assayd.model.report import Report, StageReport, StageStatus, Verdict
+from assayd.model.run import RunResult
+from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
+from assayd.ports.clock import Clock
+from assayd.ports.validator import Rates
+
+log = structlog.get_logger()
+
+_RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
+
+POLICY_RULES = "policy."
+"""How rules begin that the runtime policy gives."""
+NETWORK_RULE = "policy.network"
+
+LARGE_BYTES = 256 * 2**10
+"""From here on a result is judged and written down in a thread, so that the event loop goes on."""
+
+MOST_RULES = 50
+"""Rules of errors that an attempt lists; its report has them all."""
+
+NOTHING = b"null"
+"""The document of what did not happen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What an attempt came to, written down: the two documents, and all files of the bundle by name."""
+
+    report: bytes
+    execution: bytes
+    files: dict[str, bytes]
+    facts: Facts = field(default_factory=Facts)
+
+
+def is_large(result: RunResult) -> bool:
+    """Tell whether a result takes long to work on."""
+    results = sum(len(record) for unit in result.units for record in unit.results)
+    return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
+
+
+async def conclude(
+    job: Job,
+    artifacts: ArtifactStore,
+    clock: Clock,
+    static: tuple[StageReport, ...],
+    ran: Ran | None,
+    failure: Failure | None,
+) -> Finished:
+    """Merge everything into the report and write the bundle."""
+    now = clock.now()
+    report = _report(job, static, ran, failure, now)
+    for stage in report.stages[len(static) :]:
+        job.tell_stage(stage)
+    attempt = replace(
+        job.attempt,
+        verdict=report.verdict,
+        finished_at=now,
+        cause=ran.result.outcome.cause.value if ran else None,
+        rules=report.rules[:MOST_RULES],
+        error=failure,
+    )
+    if ran is not None and is_large(ran.result):
+        words = await asyncio.to_thread(_words, job, report, ran)
+    else:
+        words = _words(job, report, ran)
+    words.files.update(await _enclosed(job, report.verdict))
+    attempt = await _write(attempt, artifacts, words, ran)
+    misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
+    return Finished(
+        attempt=attempt,
+        report=words.report,
+        execution=words.execution,
+        static_misses=misses,
+        cases=report.cases or (),
+        facts=words.facts,
+    )
+
+
+async def _enclosed(job: Job, verdict: Verdict) -> Mapping[str, bytes]:
+    """Give what the bundle of an attempt that follows another has beside its own; that is a copy."""
+    if job.attempt.parent_id is None:
+        return {}
+    try:
+        return (await job.enclosing(job.attempt))(verdict)
+    except AssaydError as trouble:
+        log.error("bundle.not_enclosed", attempt_id=job.attempt.id, code=trouble.code)
+        return {}
+
+
+def _is_miss(finding: Finding, job: Job) -> bool:
+    """Tell whether the static stages could have found this; which host is wanted, they cannot."""
+    listed = job.policy.network.mode is NetworkMode.ALLOWLIST
+    return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
+
+
+async def give_up(
+    attempt: Attempt, document: bytes, failure: Failure, artifacts: ArtifactStore, clock: Clock
+) -> Attempt:
+    """End an attempt that can't even be started: its kind or its profile is gone."""
+    now = clock.now()
+    report = Report(
+        attempt_id=attempt.id,
+        kind=attempt.kind,
+        verdict=Verdict.ERROR,
+        stage_reached="",
+        stages=(),
+        input_digest=attempt.input_digest,
+        validated_at=now,
+    )
+    ended = replace(
+        attempt, state=State.FINISHED, verdict=Verdict.ERROR, finished_at=now, cause=None, error=failure
+    )
+    written = canonical(report_document(report))
+    words = Words(report=written, execution=NOTHING, files=_files(attempt, document, written, NOTHING))
+    return await _write(ended, artifacts, words, None)
+
+
+async def _write(attempt: Attempt, artifacts: ArtifactStore, words: Words, ran: Ran | None) -> Attempt:
+    try:
+        written = await artifacts.write(_bundle(attempt, words.files, ran))
+    except AssaydError as trouble:
+        log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code)
+        # Without its record a pass is not a pass.
+        failure = Failure(code=trouble.code, message=trouble.message)
+        return replace(attempt, verdict=Verdict.ERROR, error=failure)
+    return replace(attempt, bundle=written.location, artifacts=written.artifacts)
+
+
+def _report(
+    job: Job,
+    static: tuple[StageReport, ...],
+    ran: Ran | None,
+    failure: Failure | None,
+    now: datetime,
+) -> Report:
+    stages = merge_stages(
+        static or _unreached(job), job.validator.runtime_stages, ran, most_findings=job.limits.findings
+    )
+    blank = Report(
+        attempt_id=job.attempt.id,
+        kind=job.attempt.kind,
+        verdict=Verdict.ERROR,
+        stage_reached="",
+        stages=stages,
+        static_results=static_results(static),
+        effective_limits=limits_document(job.limits, job.policy.network),
+        clamped=job.policy.clamped,
+        input_digest=job.submission.input_digest,
+        policy_digest=job.policy.digest,
+        validated_at=now,
+    )
+    report = merge_report(blank, stages, ran)
+    if failure is not None:
+        verdict = Verdict.CANCELLED if failure.code == "cancelled" else Verdict.ERROR
+        return replace(report, verdict=verdict)
+    if report.verdict is Verdict.FAILED:
+        failed = [stage for stage in stages if stage.status is StageStatus.FAILED]
+        found = [finding for stage in failed for finding in stage.findings]
+        context = job.validator.retry_context(found, failed[0].name)
+        report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+    return _rated(job, report)
+
+
+def _rated(job: Job, report: Report) -> Report:
+    """Add what a kind that rates its submissions says; only what was validated has confidence."""
+    if not isinstance(job.validator, Rates) or report.verdict not in _RATED:
+        return report
+    rating = job.validator.rate(job.submission.payload, report.findings)
+    confidence = rating.confidence if report.verdict is Verdict.VALIDATED else None
+    return replace(report, confidence=confidence, feedback=rating.feedback)
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    encoded = text.encode("utf-8", "replace")
+    return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
+
+
+def _unreached(job: Job) -> tuple[StageReport, ...]:
+    return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
+
+
+def _words(job: Job, report: Report, ran: Ran | None) -> Words:
+    said = report_document(report)
+    done = execution_document(ran.result, limits=job.limits, network=job.policy.network) if ran else None
+    written, execution = canonical(said), canonical(done)
+    files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
+    if report.cases is not None:
+        files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
+    return Words(report=written, execution=execution, files=files, facts=facts_of(said, done))
+
+
+def _files(
+    attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
+) -> dict[str, bytes]:
+    """Give the files of the bundle by name, as CONTRACT section 5 lists them."""
+    moment = stamp(attempt.created_at)
+    files = {
+        f"stdout_{moment}.log": _joined(result, "stdout"),
+        f"stderr_{moment}.log": _joined(result, "stderr"),
+        f"execution_{moment}.json": execution,
+        f"validation_{moment}.json": report,
+        f"submission_{moment}.json": document,
+    }
+    for output in result.outputs if result else ():
+        files[f"files/{output.name}"] = output.content
+    return files
+
+
+def _joined(result: RunResult | None, stream: str) -> bytes:
+    return "".join(getattr(unit, stream).text() for unit in result.units).encode() if result else b""
+
+
+def _bundle(attempt: Attempt, files: dict[str, bytes], ran: Ran | None) -> Bundle:
+    cut = {f"files/{o.name}" for o in ran.result.outputs if o.truncated} if ran else set()
+    for stream in ("stdout", "stderr"):
+        if ran and any(getattr(unit, stream).truncated for unit in ran.result.units):
+            cut |= {name for name in files if name.startswith(stream)}
+    return Bundle(
+        attempt_id=attempt.id,
+        run_number=max(attempt.run_number, 1),
+        created_at=attempt.created_at,
+        category=attempt.labels.get("category", attempt.kind),
+        platform=attempt.labels.get("platform", "default"),
+        files=files,
+        truncated=frozenset(cut),
+        manifest={
+            "assayd": __version__,
+            "attempt_id": attempt.id,
+            "input_digest": attempt.input_digest,
+            "image_digest": ran.result.container.image_digest if ran else None,
+            "python": {"daemon": platform.python_version(), "image": _image_python(ran)},
+        },
+    )
+
+
+def _image_python(ran: Ran | None) -> str | None:
+    return ran.result.container.python if ran else None

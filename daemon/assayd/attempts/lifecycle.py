@@ -1,0 +1,218 @@
+"""What happens to one attempt, from its submission to its bundle. Start reading here.
+
+    check ─> plan ─> lease ─> run ─> judge ─> merge ─> bundle ─> verdict
+
+Submitted code that fails is a value all the way down. Our own trouble is an exception up to
+`run_attempt`, which turns it into the verdict `error`: an attempt never ends without a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+from pydantic import BaseModel
+
+from assayd.analysis.analyst import Analyst, Checked
+from assayd.attempts.attempt_run import WAITING_S, Finished, Job, Teller
+from assayd.attempts.conclusion import conclude, is_large
+from assayd.errors import AssaydError, EngineError
+from assayd.fair_queue import FairSlots
+from assayd.model.attempt import MAX_RUNS, Failure, State
+from assayd.model.merge import Ran
+from assayd.model.report import StageReport
+from assayd.model.run import Cause, RunResult, RunSpec
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.checkpoint import Checkpoint, Step, unobserved
+from assayd.ports.clock import Clock
+from assayd.ports.store import JobStore, Run
+from assayd.sandbox.sandbox import Lease, Sandbox
+
+log = structlog.get_logger()
+
+LEASE_AGAIN_S = 0.5
+"""How long to leave an engine alone after a lease that could not be had."""
+LEASE_S = 300.0
+"""How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an attempt needs of the daemon."""
+
+    analyst: Analyst
+    sandbox: Sandbox
+    jobs: JobStore
+    artifacts: ArtifactStore
+    clock: Clock
+    run_slots: FairSlots
+    daemon_id: str
+    generation: str
+    patience_s: float = 60.0
+    checkpoint: Checkpoint = unobserved
+
+
+async def run_attempt(job: Job, parts: Parts) -> Finished:
+    """Take an attempt from its submission to its bundle; the verdict is recorded by the caller."""
+    static: tuple[StageReport, ...] = ()
+    ran: Ran | None = None
+    failure: Failure | None = None
+    try:
+        _refuse_a_third_run(job)
+        checked = await _check(job, parts)
+        static = checked.stages
+        parts.checkpoint(Step.CHECKED)
+        spec = _plan(job, checked)
+        ran = await _execute(job, parts, spec, checked.payload) if spec is not None else None
+        failure = _lost(ran)
+        parts.checkpoint(Step.JUDGED)
+    except TimeoutError:
+        failure = _overdue(job)
+    except AssaydError as trouble:
+        failure = Failure(code=trouble.code, message=trouble.message)
+    except Exception:
+        log.exception("attempt.broken", attempt_id=job.attempt.id)
+        failure = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
+    job.move(State.JUDGING)
+    with job.measured(parts.clock, "report"):
+        return await _conclude(job, parts, static, ran, failure)
+
+
+async def _conclude(
+    job: Job, parts: Parts, static: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None
+) -> Finished:
+    """Put the end on record; one that can't be put into words is our trouble, and leaves no words."""
+    try:
+        return await conclude(job, parts.artifacts, parts.clock, static, ran, failure)
+    except Exception:
+        log.exception("attempt.not_concluded", attempt_id=job.attempt.id)
+        broken = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
+        return await conclude(job, parts.artifacts, parts.clock, (), None, broken)
+
+
+def _refuse_a_third_run(job: Job) -> None:
+    if job.attempt.run_number >= MAX_RUNS:
+        message = "The attempt was interrupted twice through no fault of its own."
+        raise AssaydError("attempt.interrupted", message)
+
+
+async def _check(job: Job, parts: Parts) -> Checked:
+    """Run the static stages in an analysis worker."""
+    job.move(State.CHECKING)
+    with job.measured(parts.clock, "static"):
+        async with job.deadline.scope():
+            checked = await parts.analyst.check(job.validator, job.submission.payload, job.policy)
+    for stage in checked.stages:
+        job.tell_stage(stage)
+    return checked
+
+
+def _plan(job: Job, checked: Checked) -> RunSpec | None:
+    """Decide what is to run; nothing when a static stage failed."""
+    return None if checked.failed else job.validator.plan(checked.payload, job.policy, job.limits)
+
+
+async def _execute(job: Job, parts: Parts, spec: RunSpec, payload: BaseModel) -> Ran:
+    """Run the plan in a container, and once more when the first run was lost through our own trouble.
+
+    A lease that can't be had is no run. It is asked for again while the engine may come back.
+    """
+    failing_since: float | None = None
+    while True:
+        try:
+            result = await _run_once(job, parts, spec)
+        except EngineError as problem:
+            failing_since = failing_since or parts.clock.monotonic()
+            left_s = parts.patience_s - (parts.clock.monotonic() - failing_since)
+            if not problem.retryable or job.attempt.run_number >= MAX_RUNS or left_s <= 0:
+                raise
+            log.warning("lease.failed", code=problem.code)
+            await _wait_for_engine(job, parts, problem, left_s)
+            continue
+        if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= MAX_RUNS:
+            return await _judge(job, payload, result)
+        log.warning("run.lost", evidence=dict(result.outcome.evidence))
+        failing_since = None
+        job.deadline.restart(WAITING_S)
+
+
+async def _wait_for_engine(job: Job, parts: Parts, problem: EngineError, left_s: float) -> None:
+    """Wait until the sandbox can be used again. Raises: the problem, when that takes too long."""
+    async with job.deadline.scope():
+        await asyncio.sleep(LEASE_AGAIN_S)
+        try:
+            async with asyncio.timeout(left_s):
+                await parts.sandbox.usable.wait()
+        except TimeoutError:
+            raise problem from None
+
+
+async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
+    """Lease a container, journal who has it, and talk the units through."""
+    if job.attempt.state is not State.LEASING:
+        job.move(State.LEASING)
+    async with AsyncExitStack() as held:
+        with job.measured(parts.clock, "lease"):
+            async with job.deadline.scope():
+                await held.enter_async_context(_slot(job, parts))
+                lease = await held.enter_async_context(parts.sandbox.lease(spec, *job.attempt.lane))
+            parts.checkpoint(Step.LEASED)
+            await _journal(job, parts, lease)
+            parts.checkpoint(Step.JOURNALLED)
+        job.move(State.RUNNING)
+        job.deadline.restart(spec.limits.timeout_s)
+        with job.measured(parts.clock, "run"):
+            result = await parts.sandbox.run(lease, job.deadline, Teller(job, spec))
+        parts.checkpoint(Step.RAN)
+        return result
+
+
+def _slot(job: Job, parts: Parts) -> AbstractAsyncContextManager[None]:
+    """Give one of the places for containers, in turn with other users, batches and programs."""
+    return parts.run_slots.hold(*job.attempt.lane, job.attempt.id)
+
+
+async def _journal(job: Job, parts: Parts, lease: Lease) -> None:
+    """Record which container this run gets, before anything submitted is sent to it."""
+    number = job.attempt.run_number + 1
+    job.attempt = replace(job.attempt, run_number=number, warm=lease.warm)
+    now = parts.clock.now()
+    await parts.jobs.lease(
+        Run(
+            attempt_id=job.attempt.id,
+            kind=job.attempt.kind,
+            run_number=number,
+            daemon_id=parts.daemon_id,
+            generation=parts.generation,
+            container_ulid=lease.container.ref.ulid,
+            leased_at=now,
+            expires_at=now + timedelta(seconds=LEASE_S),
+        )
+    )
+
+
+async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
+    """Let the validator judge the raw record."""
+    arguments = (payload, job.policy, result)
+    if is_large(result):
+        judgement = await asyncio.to_thread(job.validator.judge, *arguments)
+    else:
+        judgement = job.validator.judge(*arguments)
+    return Ran(result=result, judgement=judgement)
+
+
+def _lost(ran: Ran | None) -> Failure | None:
+    """Name our own trouble when the last run was lost through it."""
+    if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
+        return None
+    message = "The run was lost, and so was the one before; the execution's evidence says how."
+    return Failure(code="run.lost", message=message)
+
+
+def _overdue(job: Job) -> Failure:
+    if job.deadline.cancelled:
+        return Failure(code="cancelled", message="The attempt was cancelled before it ran.")
+    return Failure(code="attempt.stalled", message="The attempt waited too long for its turn.")

@@ -1,0 +1,77 @@
+"""Runs a validator's own samples the way of any attempt, and says where the result is not the stated one.
+
+Nothing is recorded. `assay doctor` and tests/contract use it, so that a new kind proves itself without
+further wiring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assayd.aio import Deadline
+from assayd.analysis.analyst import Analyst
+from assayd.documents import canonical
+from assayd.errors import EngineError
+from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import StageReport
+from assayd.model.run import Limits, RunResult, RunSpec
+from assayd.model.submission import Sample
+from assayd.ports.validator import Validator
+from assayd.sandbox.sandbox import Sandbox
+
+TIMEOUT_RULE = "sandbox.timeout"
+UNIT_TIMEOUT_S = 1.0
+"""A sample that never ends should not take long to show it; others get what their policy gives."""
+
+
+class Rehearsal:
+    """Analysis workers and a sandbox, for running samples."""
+
+    def __init__(self, analyst: Analyst, sandbox: Sandbox) -> None:
+        self._analyst = analyst
+        self._sandbox = sandbox
+
+    async def complaints(
+        self, validator: Validator, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
+    ) -> list[str]:
+        """Run one sample; give a sentence for each thing that is not as the sample states.
+
+        Raises: AssaydError when it can't be run.
+        """
+        timeout_s = sample.unit_timeout_s
+        if timeout_s is None and TIMEOUT_RULE in sample.rules:
+            timeout_s = UNIT_TIMEOUT_S
+        if timeout_s is not None:
+            limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, timeout_s))
+        payload = validator.payload.model_validate_json(canonical(sample.payload))
+        checked = await self._analyst.check(validator, payload, policy)
+        ran = None
+        spec = None if checked.failed else validator.plan(checked.payload, policy, limits)
+        if spec is not None:
+            result = await self._run(spec, limits)
+            ran = Ran(result=result, judgement=validator.judge(checked.payload, policy, result))
+        return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
+
+    async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
+        """Run in a container; a lease that fails and may be had later is asked for twice, as for attempts."""
+        try:
+            async with self._sandbox.lease(spec) as lease:
+                return await self._sandbox.run(lease, Deadline(limits.timeout_s))
+        except EngineError as problem:
+            if not (problem.retryable and again):
+                raise
+        return await self._run(spec, limits, again=False)
+
+
+def _compare(sample: Sample, stages: tuple[StageReport, ...], ran: Ran | None) -> list[str]:
+    verdict = decide_verdict(stages, ran)
+    found = {finding.rule for report in stages for finding in report.findings}
+    complaints = []
+    if verdict != sample.verdict:
+        complaints.append(f"{verdict} instead of {sample.verdict}; found {sorted(found)}")
+    if missing := sample.rules - found:
+        complaints.append(f"without {', '.join(sorted(missing))}; found {sorted(found)}")
+    if (ran is not None) != sample.needs_container:
+        complaints.append("a container was used" if ran else "no container was used")
+    return complaints

@@ -1,0 +1,255 @@
+"""The daemon as its API sees it: policies, queue, store and bundles behind one face."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from assayd.attempts.admission import Intake, Origin, Stock, limits_of
+from assayd.attempts.attempt_run import Finished
+from assayd.attempts.conclusion import NOTHING
+from assayd.attempts.events import EventHub
+from assayd.attempts.retention import Retention
+from assayd.attempts.scheduler import Scheduler
+from assayd.attempts.selftest import Rehearsal
+from assayd.documents import read_event_id, replay_diff
+from assayd.errors import AssaydError, RequestError, StoreError
+from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt, State
+from assayd.model.run import Limits
+from assayd.model.submission import Peer, Submission
+from assayd.policies import describe
+from assayd.ports.artifacts import stamp
+from assayd.ports.service import Health, HealthRow, Swept
+from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.validator import Validator
+from assayd.sandbox.readiness import House
+
+RECENT = 256
+RECENT_BYTES = 64 * 2**20
+"""How many finished attempts are kept in memory with their documents, for those who wait for them."""
+
+UNDER_WAY = frozenset(State) - {State.QUEUED, State.FINISHED}
+"""The states that only memory knows."""
+
+Documents = tuple[bytes, bytes]
+"""Report and execution, as JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the service is the face of."""
+
+    stock: Stock
+    intake: Intake
+    scheduler: Scheduler
+    hub: EventHub
+    house: House
+    rehearsal: Rehearsal
+    retention: Retention
+    metrics: Metrics
+    caps: Limits
+
+
+class DaemonService:
+    """Implements `ports.service.Service`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._stock = parts.stock
+        self.kinds = parts.stock.kinds
+        self.pipelines = parts.stock.pipelines
+        self._intake = parts.intake
+        self._scheduler = parts.scheduler
+        self._hub = parts.hub
+        self._house = parts.house
+        self._rehearsal = parts.rehearsal
+        self._retention = parts.retention
+        self._metrics = parts.metrics
+        self._caps = parts.caps
+        self._recent: dict[str, Documents] = {}
+        self._recent_bytes = 0
+
+    def ready(self) -> tuple[bool, str]:
+        """Tell whether attempts can be run, and why not."""
+        return self._house.ready()
+
+    async def submit(
+        self,
+        submission: Submission,
+        *,
+        peer: Peer,
+        attempt_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Accepted:
+        """Accept a submission durably and put it into the queue."""
+        origin = Origin(peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key)
+        return await self._intake.submit(submission, origin)
+
+    async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
+        """Accept the submission of a finished attempt once more."""
+        if attempt.state is not State.FINISHED:
+            raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
+        submission = await self._intake.read(await self._stock.jobs.document(attempt.id))
+        accepted = await self._intake.submit(submission, Origin(peer=peer, replay_of=attempt.id))
+        return accepted.attempt
+
+    async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
+        """Tell how a finished replay differs from what it repeats; None when that is gone."""
+        first = await self.get(attempt.replay_of) if attempt.replay_of is not None else None
+        if first is None:
+            return None
+        try:
+            before = await self.read_documents(first)
+            after = await self.read_documents(attempt)
+        except StoreError:  # a bundle was removed, being old
+            return None
+        return await asyncio.to_thread(_compare, first, attempt, before, after)
+
+    async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
+        """Give the attempt as soon as it is finished, or as it is when the time is up."""
+        finished = await self._scheduler.wait(attempt_id, timeout_s)
+        if finished is not None:
+            self._remember(finished)
+            return finished.attempt
+        attempt = await self.get(attempt_id)
+        if attempt is None:
+            raise RequestError("not_found", f"there is no attempt {attempt_id}")
+        return attempt
+
+    def _remember(self, finished: Finished) -> None:
+        if finished.report is None or finished.execution is None:
+            return
+        self._forget(finished.attempt.id)
+        self._recent[finished.attempt.id] = (finished.report, finished.execution)
+        self._recent_bytes += len(finished.report) + len(finished.execution)
+        while len(self._recent) > RECENT or self._recent_bytes > RECENT_BYTES:
+            self._forget(next(iter(self._recent)))
+
+    def _forget(self, attempt_id: str) -> Documents | None:
+        documents = self._recent.pop(attempt_id, None)
+        if documents is not None:
+            self._recent_bytes -= sum(map(len, documents))
+        return documents
+
+    async def get(self, attempt_id: str) -> Attempt | None:
+        """Look an attempt up."""
+        return self._scheduler.current(attempt_id) or await self._stock.jobs.get(attempt_id)
+
+    async def list(self, query: Query) -> Page:
+        """List attempts, newest first; those under way with their present state."""
+        if query.state in UNDER_WAY:
+            return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
+        page = await self._stock.jobs.list(query)
+        fresh = tuple(self._scheduler.current(attempt.id) or attempt for attempt in page.attempts)
+        return replace(page, attempts=fresh)
+
+    async def cancel(self, attempt_id: str) -> None:
+        """Ask an attempt to end."""
+        if not self._scheduler.cancel(attempt_id):
+            raise RequestError("attempt.finished", "the attempt has finished already")
+
+    async def documents(self, attempt: Attempt) -> Documents:
+        """Give report and execution of a finished attempt, as its bundle has them."""
+        return self._forget(attempt.id) or await self.read_documents(attempt)
+
+    async def read_documents(self, attempt: Attempt) -> Documents:
+        """Give them from the bundle, whatever is in memory."""
+        if attempt.bundle is None:
+            return NOTHING, NOTHING
+        moment = stamp(attempt.created_at)
+        report = await self._stock.artifacts.read(attempt.bundle, f"validation_{moment}.json")
+        execution = await self._stock.artifacts.read(attempt.bundle, f"execution_{moment}.json")
+        return report, execution
+
+    async def artifact(self, attempt: Attempt, name: str) -> bytes:
+        """Give one file of the bundle."""
+        return await self._stock.artifacts.read(_bundle_of(attempt), name)
+
+    def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
+        """Give the whole bundle as a tar stream."""
+        return self._stock.artifacts.tar(_bundle_of(attempt))
+
+    async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
+        """Give the events of an attempt after the one with that id, up to ``finished``."""
+        position = read_event_id(after) if after else (0, 0)
+        if self._hub.knows(attempt_id):
+            async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
+                async for event in events:
+                    yield event
+            return
+        for event in await self._stock.jobs.events(attempt_id, after=position):
+            yield event
+
+    def all_events(
+        self, uid: int | None, *, after: str | None = None
+    ) -> AsyncGenerator[tuple[str, Event], None]:
+        """Give the events of all attempts of a user (of everybody: None), each with its place."""
+        return self._hub.follow_all(uid, after=after)
+
+    async def collect_garbage(self, *, dry_run: bool) -> Swept:
+        """Remove what is too old or too much, or only tell what that would be."""
+        return await self._retention.sweep(dry_run=dry_run)
+
+    def policies(self) -> Mapping[str, Mapping[str, object]]:
+        """Describe the profiles, by name, with effective values."""
+        policies = self._stock.policies
+        return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
+
+    def metrics(self) -> bytes:
+        """Give the metrics in Prometheus' text format."""
+        metrics = self._metrics
+        metrics.ready.set(self.ready()[0])
+        self._house.show(metrics)
+        return metrics.render()
+
+    async def image_digest(self, kind: str) -> str:
+        """Tell which image a kind runs in at present. Raises: EngineError."""
+        return (await self._house.sandbox.images.get(self.kinds[kind].image)).digest
+
+    async def health(self) -> Sequence[HealthRow]:
+        """Examine engine, images, canary, limits and permissions."""
+        rows = list(await self._house.examine())
+        rows.append(self._static_misses())
+        if all(row.status is not Health.FAIL for row in rows):
+            rows.extend([await self._rehearse(validator) for validator in self.kinds.values()])
+        return rows
+
+    def _static_misses(self) -> HealthRow:
+        """Tell what the runtime policy has caught that the static stages let through."""
+        misses = self._scheduler.static_misses
+        if not misses:
+            return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
+        listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
+        remedy = "look at these attempts' findings; the static rules may want a new case"
+        return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
+
+    async def _rehearse(self, validator: Validator) -> HealthRow:
+        """Run a validator's own samples."""
+        policy = self._stock.policies.get(validator.default_policy)
+        limits = limits_of(policy, self._caps)
+        complaints: list[str] = []
+        for sample in validator.samples:
+            try:
+                said = await self._rehearsal.complaints(validator, sample, policy=policy, limits=limits)
+            except AssaydError as trouble:
+                said = [trouble.message]
+            complaints.extend(f"{sample.name}: {sentence}" for sentence in said)
+        check = f"kind {validator.kind}"
+        if complaints:
+            return HealthRow(check=check, status=Health.FAIL, detail="; ".join(complaints))
+        detail = f"its {len(validator.samples)} samples get the verdicts that they must"
+        return HealthRow(check=check, status=Health.OK, detail=detail)
+
+
+def _bundle_of(attempt: Attempt) -> str:
+    if attempt.bundle is None:
+        raise RequestError("not_found", "the attempt has no bundle")
+    return attempt.bundle
+
+
+def _compare(first: Attempt, again: Attempt, before: Documents, after: Documents) -> Mapping[str, object]:
+    read = [{"report": json.loads(report), "execution": json.loads(run)} for report, run in (before, after)]
+    return replay_diff(first, again, *read)

@@ -1,0 +1,202 @@
+"""The batches of this daemon: which of them are fed, and how far each is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from assayd.aio import pause, task_group
+from assayd.batches.feeding import Belt, Feeder
+from assayd.batches.receiving import LineCaps, Receiver, Sources
+from assayd.batches.results import results
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
+from assayd.model.batch import Batch, BatchState, Item, Received
+from assayd.model.submission import Peer
+from assayd.ports.batches import BatchPage, Progress, Request
+
+log = structlog.get_logger()
+
+TOLD_EVERY_S = 1.0
+"""Followers are told no more often than this, except of the end."""
+
+ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What batches may be: how many of one user, how many attempts of each at once, how large."""
+
+    per_uid: int = 100
+    concurrency: int = 32
+    lines: LineCaps = LineCaps()
+    told_every_s: float = TOLD_EVERY_S
+
+
+class DaemonBatches:
+    """Implements `ports.batches.Batches`."""
+
+    def __init__(
+        self, sources: Sources, belt: Belt, limits: BatchLimits, *, documents: ReadDocuments
+    ) -> None:
+        self._sources = sources
+        self._store = sources.store
+        self._belt = belt
+        self._limits = limits
+        self._documents = documents
+        self._feeders: dict[str, Feeder] = {}
+        self._stopping = asyncio.Event()
+        self._tasks: asyncio.TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[DaemonBatches]:
+        """Feed batches while the body runs."""
+        async with task_group() as self._tasks:
+            feeding: set[asyncio.Task[None]] = set()
+            self._feeding = feeding
+            try:
+                yield self
+            finally:
+                self.stop()
+                for task in feeding:
+                    task.cancel()
+
+    def stop(self) -> None:
+        """Start nothing more, and send followers away; what is under way is the scheduler's."""
+        self._stopping.set()
+        for feeder in self._feeders.values():
+            feeder.stop()
+
+    async def take_up(self, left: Sequence[Attempt]) -> None:
+        """Go on with the batches of an earlier life, after the attempts that it has left were started."""
+        named = {attempt.batch_id for attempt in left if attempt.batch_id is not None}
+        stopped = await self._store.cancelled(sorted(named)) if named else frozenset()
+        for attempt in left:
+            if attempt.batch_id in stopped:
+                self._belt.scheduler.cancel(attempt.id)
+        unfinished = await self._store.unfinished()
+        for batch in unfinished:
+            self._feed(batch)
+        if unfinished:
+            log.warning("batches.recovered", count=len(unfinished))
+
+    def _feed(self, batch: Batch) -> None:
+        feeder = self._feeders.get(batch.id)
+        if feeder is not None and not feeder.stopped:
+            feeder.poke(batch)
+        elif not self._stopping.is_set():
+            feeder = self._feeders[batch.id] = Feeder(batch, self._belt)
+            task = self._tasks.create_task(self._run(feeder), name=f"batch-{batch.id}")
+            self._feeding.add(task)
+            task.add_done_callback(self._feeding.discard)
+
+    async def _run(self, feeder: Feeder) -> None:
+        await feeder.run()
+        if self._feeders.get(feeder.batch.id) is feeder:
+            del self._feeders[feeder.batch.id]
+        feeder.over.set()
+        feeder.changed.give()
+        log.info("batch.ended", batch_id=feeder.batch.id, name=feeder.batch.name, stopped=feeder.stopped)
+
+    async def open(self, request: Request, *, peer: Peer) -> Batch:
+        """Begin a batch, or go on with the one of that name."""
+        wanted = self._concurrency(request.concurrency)
+        known = await self._store.find(peer.uid, request.name) if request.name is not None else None
+        if known is None:
+            self._sources.intake.require_ready()
+            known = self._new(request.name, peer)
+        batch = replace(
+            known,
+            concurrency=wanted or known.concurrency,
+            dedupe=known.dedupe if request.dedupe is None else request.dedupe,
+        )
+        opened = await self._store.open(batch, most_unfinished=self._limits.per_uid)
+        if opened.state is not BatchState.FINISHED:
+            self._feed(opened)
+        return opened
+
+    def _concurrency(self, wanted: int | None) -> int | None:
+        most = self._limits.concurrency
+        if wanted is not None and wanted > most:
+            message = f"concurrency: this daemon allows up to {most}"
+            raise RequestError("invalid", message, field="concurrency")
+        return wanted
+
+    def _new(self, name: str | None, peer: Peer) -> Batch:
+        fresh = self._sources.ids.new()
+        return Batch(
+            id=fresh,
+            name=name or fresh,
+            peer=peer,
+            created_at=self._belt.clock.now(),
+            concurrency=self._limits.concurrency,
+        )
+
+    async def receive(
+        self, batch: Batch, body: AsyncIterator[bytes], *, sees: Callable[[Attempt], bool]
+    ) -> Received:
+        """Take lines in as they come. What was taken in stays, also when the sender goes away."""
+        total = Received()
+        receiver = Receiver(batch, self._sources, self._limits.lines, sees)
+        async for received in receiver.take(body):
+            total += received
+            if received.added:
+                self._feed(batch)
+        if not batch.complete:
+            await self._store.complete(batch.id)
+            self._feed(replace(batch, complete=True))
+        return total
+
+    async def find(self, name: str, *, uid: int) -> Batch | None:
+        """Look a batch up by its id, or by the name that this user gave it."""
+        return await self._store.get(name) or await self._store.find(uid, name)
+
+    async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
+        """List batches, newest first."""
+        return await self._store.list(uid=uid, cursor=cursor, limit=limit)
+
+    async def progress(self, batch_id: str) -> Progress:
+        """Tell how far a batch is."""
+        batch = await self._store.get(batch_id)
+        if batch is None:
+            raise RequestError("not_found", f"there is no batch {batch_id}")
+        feeder = self._feeders.get(batch_id)
+        return Progress(
+            batch=batch,
+            tally=await self._store.tally(batch_id),
+            running=feeder.running if feeder is not None else 0,
+            at=self._belt.clock.now(),
+        )
+
+    async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
+        """Give items in line order, from beyond a line."""
+        return await self._store.items(batch_id, after=after, limit=limit)
+
+    def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
+        """Give every item with its attempt and report, as lines of JSON, in line order."""
+        return results(batch_id, self._store, self._sources.jobs, self._documents)
+
+    async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
+        """Tell how far a batch is each time that something changed, up to its end."""
+        while not self._stopping.is_set():
+            feeder = self._feeders.get(batch_id)
+            changed = feeder.changed.next if feeder is not None else None
+            progress = await self.progress(batch_id)
+            yield progress
+            if progress.is_over or feeder is None or changed is None:
+                return
+            await changed.wait()
+            await pause(self._limits.told_every_s, unless=feeder.over)
+
+    async def cancel(self, batch: Batch) -> None:
+        """Start nothing more of a batch, and end what is under way."""
+        if batch.state is BatchState.FINISHED:
+            raise RequestError("batch.finished", "every item of the batch has its verdict")
+        await self._store.cancel(batch.id, self._belt.clock.now())
+        feeder = self._feeders.get(batch.id)
+        if feeder is not None:
+            feeder.cancel()

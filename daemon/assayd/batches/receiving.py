@@ -1,0 +1,122 @@
+"""Takes the lines of a batch in as they come, a few at a time. What was taken in stays."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from assayd.attempts.admission import Intake
+from assayd.batches.lines import LineCutter, RawLine, ReadLine, read_line
+from assayd.documents import PayloadCaps, digest, read_submission
+from assayd.errors import AssaydError, RequestError
+from assayd.model.attempt import Attempt, Failure
+from assayd.model.batch import Batch, Line, Received
+from assayd.model.submission import Submission
+from assayd.ports.batches import BatchStore
+from assayd.ports.clock import Ids
+from assayd.ports.store import JobStore
+from assayd.ports.validator import Validator
+
+AT_ONCE = 256
+"""Lines that are read in one go and recorded in one transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCaps:
+    """How long a line may be and what it may hold, and how many lines a batch may have."""
+
+    line_bytes: int = 16 * 2**20
+    payload: PayloadCaps = PayloadCaps()
+    lines: int = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What lines are looked up in. `image_digest` tells which image a kind runs in at present."""
+
+    store: BatchStore
+    jobs: JobStore
+    intake: Intake
+    kinds: Mapping[str, Validator]
+    ids: Ids
+    image_digest: Callable[[str], Awaitable[str]]
+
+
+class Receiver:
+    """Takes in the lines of one request."""
+
+    def __init__(
+        self, batch: Batch, sources: Sources, caps: LineCaps, sees: Callable[[Attempt], bool]
+    ) -> None:
+        self._batch = batch
+        self._sources = sources
+        self._caps = caps
+        self._sees = sees
+        self._images: dict[str, str] = {}
+
+    async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[Received]:
+        """Give what became of the lines, group by group; each is on record when it is given."""
+        cutter = LineCutter(self._caps.line_bytes)
+        async for data in body:
+            async for received in self._record(list(cutter.feed(data))):
+                yield received
+        async for received in self._record(list(cutter.end())):
+            yield received
+
+    async def _record(self, raw: Sequence[RawLine]) -> AsyncIterator[Received]:
+        for first in range(0, len(raw), AT_ONCE):
+            group = raw[first : first + AT_ONCE]
+            if group[-1].number > self._caps.lines:
+                message = f"a batch has at most {self._caps.lines} lines; send the rest as another one"
+                raise RequestError("too_large", message)
+            await self._sources.intake.require_space()
+            yield await self._sources.store.add(self._batch.id, await self._read(group))
+
+    async def _read(self, raw: Sequence[RawLine]) -> list[Line]:
+        """Read lines; in a thread, since reading takes as long for a group as for a large submission."""
+        read = partial(read_submission, kinds=self._sources.kinds, caps=self._caps.payload)
+        most_bytes = self._caps.line_bytes
+        found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
+        return [await self._line(line) for line in found]
+
+    async def _line(self, line: ReadLine) -> Line:
+        number, submission = line.raw.number, line.submission
+        try:
+            if submission is None:
+                raise line.refusal or RequestError("malformed", "the line cannot be read")
+            policy = self._sources.intake.policy(submission)
+            await self._check_parent(submission)
+        except RequestError as refusal:
+            failure = Failure(code=refusal.code, message=refusal.message)
+            known = submission.input_digest if submission is not None else line.raw.digest
+            return Line(number=number, input_digest=known, error=failure)
+        run_key = await self._run_key(submission, policy.digest) if self._batch.dedupe else None
+        return Line(
+            number=number,
+            input_digest=submission.input_digest,
+            document=submission.document,
+            attempt_id=self._sources.ids.new(),
+            run_key=run_key,
+        )
+
+    async def _check_parent(self, submission: Submission) -> None:
+        if submission.parent_id is not None:
+            parent = await self._sources.jobs.get(submission.parent_id)
+            if parent is None or not self._sees(parent):
+                raise RequestError("invalid", "parent_id: there is no such attempt", field="parent_id")
+
+    async def _run_key(self, submission: Submission, policy_digest: str) -> str:
+        """Tell what has to be equal for two lines to be one attempt: input, policy and image."""
+        if submission.kind not in self._images:
+            self._images[submission.kind] = await self._image(submission.kind)
+        parts = (submission.input_digest, policy_digest, self._images[submission.kind])
+        return digest(b"\n".join(part.encode() for part in parts))
+
+    async def _image(self, kind: str) -> str:
+        try:
+            return await self._sources.image_digest(kind)
+        except AssaydError:  # the engine is away: lines of this request are compared with each other
+            return hashlib.sha256(self._sources.ids.new().encode()).hexdigest()

@@ -1,1 +1,0 @@
-"""Checks: pure functions from source text, or from bytes of a guest, to findings."""

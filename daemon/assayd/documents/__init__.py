@@ -1,0 +1,55 @@
+"""Between the values inside and the JSON outside: the one place that knows the wire names.
+
+Decides what a request may look like and how results are written; milliseconds exist only here.
+"""
+
+from assayd.documents.attempts import (
+    artifact_document,
+    attempt_body,
+    attempt_document,
+    error_document,
+    event_document,
+    event_id,
+    limits_document,
+    read_event_id,
+    report_document,
+    timestamp,
+)
+from assayd.documents.batches import batch_document, item_document, progress_document
+from assayd.documents.changes import submission_diff
+from assayd.documents.execution import execution_document, joined_output
+from assayd.documents.junit import junit
+from assayd.documents.repairs import repair_document
+from assayd.documents.replay import replay_diff
+from assayd.documents.strict_json import canonical, compact, digest, read_json
+from assayd.documents.submission import MAX_SOURCE_BYTES, PayloadCaps, SubmissionBody, read_submission
+
+__all__ = [
+    "MAX_SOURCE_BYTES",
+    "PayloadCaps",
+    "SubmissionBody",
+    "artifact_document",
+    "attempt_body",
+    "attempt_document",
+    "batch_document",
+    "canonical",
+    "compact",
+    "digest",
+    "error_document",
+    "event_document",
+    "event_id",
+    "execution_document",
+    "item_document",
+    "joined_output",
+    "junit",
+    "limits_document",
+    "progress_document",
+    "read_event_id",
+    "read_json",
+    "read_submission",
+    "repair_document",
+    "replay_diff",
+    "report_document",
+    "submission_diff",
+    "timestamp",
+]

@@ -1,0 +1,102 @@
+"""Compare two runs of one submission, apart from what may differ: the volatile fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assayd.documents.attempts import Document
+from assayd.documents.strict_json import compact
+from assayd.model.attempt import Attempt
+
+# The marks in docs/result-contract.md; a test holds the two together.
+VOLATILE: Mapping[str, frozenset[str]] = {
+    "report": frozenset({"attempt_id", "validated_at"}),
+    "report.stages": frozenset({"duration_ms"}),
+    "report.runtime_results.cases": frozenset({"stdout", "stderr", "duration_ms"}),
+    "execution": frozenset(
+        {
+            "cause_evidence",
+            "stdout",
+            "stderr",
+            "stdout_bytes",
+            "stderr_bytes",
+            "stdout_truncated",
+            "stderr_truncated",
+            "execution_time_ms",
+            "cpu_ms",
+            "peak_memory_bytes",
+            "network_attempts",
+        }
+    ),
+    "execution.resource_usage": frozenset(
+        {"oom_kills", "pids_refused", "work_bytes_used", "work_files_used", "events_dropped"}
+    ),
+    "execution.container": frozenset({"id", "warm"}),
+}
+"""By the path of an object (indexes left out), the fields of it that may differ."""
+
+# They say the same once more: every finding is in `report.findings`.
+_REPEATED: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings"})}
+
+MOST_LISTED = 100
+MOST_BYTES = 2048
+"""Of a value that differs; a longer one is only said to be."""
+
+# Two documents of our own, as JSON was read.
+Json = Any
+
+
+def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Document:
+    """Tell how a replay differs from the attempt that it repeats.
+
+    Args:
+        first: the attempt that was replayed.
+        again: its replay, finished.
+        before: report and execution of the first, as an object with these two keys.
+        after: the same of the replay.
+    """
+    whole_before = {**_summary(first), **before}
+    whole_after = {**_summary(again), **after}
+    differences = [
+        {"field": field, "before": _shown(one), "after": _shown(other)}
+        for field, one, other in _differences("", "", whole_before, whole_after)
+    ]
+    return {
+        "of": first.id,
+        "same": not differences,
+        "verdict": {"before": first.verdict, "after": again.verdict},
+        "differences": differences[:MOST_LISTED],
+        "more": max(0, len(differences) - MOST_LISTED),
+    }
+
+
+def _summary(attempt: Attempt) -> Document:
+    failure = attempt.error
+    return {
+        "verdict": attempt.verdict,
+        "cause": attempt.cause,
+        "error": failure and {"code": failure.code, "message": failure.message},
+    }
+
+
+def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
+    """Walk both; `path` has the indexes, `place` leaves them out."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
+        for key in sorted(one.keys() | other.keys()):
+            if key not in passed_over:
+                dot = "." if path else ""
+                inside = f"{path}{dot}{key}", f"{place}{dot}{key}"
+                yield from _differences(inside[0], inside[1], one.get(key), other.get(key))
+    elif isinstance(one, list) and isinstance(other, list):
+        for index in range(max(len(one), len(other))):
+            pair = [each[index] if index < len(each) else None for each in (one, other)]
+            yield from _differences(f"{path}.{index}", place, pair[0], pair[1])
+    elif type(one) is not type(other) or one != other:
+        yield path, one, other
+
+
+def _shown(value: Json) -> Json:
+    size = len(compact(value))
+    return value if size <= MOST_BYTES else f"({size} bytes)"

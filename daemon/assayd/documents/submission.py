@@ -1,0 +1,211 @@
+"""Read a submission: from bytes of a stranger to a `Submission`, or a refusal that names the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, NoReturn, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from assayd.documents.strict_json import canonical, digest, read_json
+from assayd.errors import RequestError
+from assayd.model.submission import JsonValue, RepairWish, Submission
+from assayd.ports.validator import Labelling, Validator
+from assayd.tomlfile import nearest
+
+MAX_SOURCE_BYTES = 2**20
+"""The size of one source text; analysis is bounded by it."""
+
+_LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
+Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
+
+
+class Resources(BaseModel):
+    """Tighter limits for this attempt alone; a value that is wider than the policy's is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    timeout_s: float | None = Field(None, gt=0, description="Seconds for the whole attempt.")
+    unit_timeout_s: float | None = Field(None, gt=0, description="Seconds for one path, step, test or node.")
+    memory_mb: int | None = Field(None, gt=0, description="Memory for the code, in MiB.")
+    max_processes: int | None = Field(None, gt=0, description="Processes and threads of the code.")
+
+
+class Overrides(BaseModel):
+    """What a request changes of its policy; it can only tighten, which `policies` decides."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    resources: Resources | None = Field(None, description="Tighter limits.")
+    network: dict[str, object] | None = Field(None, description="A network that is more closed.")
+    imports: dict[str, object] | None = Field(None, description="Fewer imports, or stricter ones.")
+    commands: dict[str, object] | None = Field(None, description="Fewer commands for bash steps.")
+    sql: dict[str, object] | None = Field(None, description="Less SQL in a step, fewer rows kept.")
+
+
+class RepairRequest(BaseModel):
+    """A repair loop to start when the attempt fails."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    provider: str = Field(description="Name of a configured provider.")
+    max_attempts: int = Field(3, ge=1, le=10, description="Fixes that are tried at most.")
+
+
+class SubmissionBody(BaseModel):
+    """What is posted: one piece of code, and how to look at it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: str = Field(description="Which validator; `GET /v1/kinds` lists them.")
+    payload: dict[str, object] = Field(description="The code and its inputs, as the kind's schema says.")
+    policy: str | None = Field(None, description="Profile name; null takes the kind's own.")
+    overrides: Overrides = Field(default_factory=Overrides, description="Limits that tighten the profile.")
+    labels: dict[LabelText, LabelText] = Field(
+        default_factory=dict,
+        max_length=32,
+        description="Free marks; `category` and `platform` name the bundle's folder.",
+    )
+    repair: RepairRequest | None = Field(None, description="A repair loop to start when the attempt fails.")
+    parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadCaps:
+    """How large the parts of a payload may be, whatever its kind. Source: CONTRACT section 7."""
+
+    source_bytes: int = MAX_SOURCE_BYTES
+    inputs_bytes: int = 12 * 2**20
+    sample_paths: int = 100
+    steps: int = 100
+
+
+_USUAL = PayloadCaps()
+
+
+def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: PayloadCaps = _USUAL) -> Submission:
+    """Read a request body.
+
+    What this gives as `document`, read again, gives an equal submission.
+
+    Raises:
+        RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for what is over one of the
+            `caps`; ``kind.unknown``; ``invalid`` for all else, with
+            the path of the field.
+    """
+    raw = read_json(body)
+    if not isinstance(raw, dict):
+        raise RequestError("malformed", "a submission is a JSON object")
+    envelope = _read_envelope(raw)
+    validator = _find_kind(envelope.kind, kinds)
+    _refuse_large_parts(envelope.payload, caps)
+    payload_text = canonical(envelope.payload)
+    policy = envelope.policy or validator.default_policy
+    overrides = envelope.overrides.model_dump(exclude_none=True)
+    whole: dict[str, object] = {
+        "kind": envelope.kind,
+        "labels": envelope.labels,
+        "overrides": overrides,
+        "parent_id": envelope.parent_id,
+        "payload": envelope.payload,
+        "policy": policy,
+    }
+    payload = _read_payload(validator, payload_text)
+    if envelope.repair is not None:
+        whole["repair"] = envelope.repair.model_dump()
+    return Submission(
+        kind=envelope.kind,
+        policy=policy,
+        payload=payload,
+        input_digest=digest(b'{"kind":' + canonical(envelope.kind) + b',"payload":' + payload_text + b"}"),
+        document=canonical(whole),
+        overrides=overrides,
+        labels={**_implied_labels(validator, payload), **envelope.labels},
+        parent_id=envelope.parent_id,
+        repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
+    )
+
+
+def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
+    try:
+        return SubmissionBody.model_validate(raw)
+    except ValidationError as error:
+        _refuse(error, SubmissionBody, prefix=())
+
+
+def _read_payload(validator: Validator, text: bytes) -> BaseModel:
+    try:
+        # From text, not from objects: strict models then take an array for a tuple, and nothing else new.
+        return validator.payload.model_validate_json(text)
+    except ValidationError as error:
+        _refuse(error, validator.payload, prefix=("payload",))
+
+
+def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
+    """Give the labels that a payload brings along, as far as they have the form of one."""
+    implied = validator.labels(payload) if isinstance(validator, Labelling) else {}
+    return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
+
+
+def _find_kind(kind: str, kinds: Mapping[str, Validator]) -> Validator:
+    if kind not in kinds:
+        known = ", ".join(sorted(kinds))
+        raise RequestError("kind.unknown", f"there is no kind {kind[:64]!r}; there are {known}", field="kind")
+    return kinds[kind]
+
+
+def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]) -> NoReturn:
+    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+    field = ".".join(str(part) for part in (*prefix, *first["loc"])) or None
+    more = f" (and {len(others)} more)" if others else ""
+    said = first["msg"]
+    if first["type"] == "extra_forbidden":
+        *within, name = first["loc"]
+        said = f"there is no such field{nearest(str(name), _fields(model, within))}"
+    raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
+
+
+def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:
+    """Name the fields of a model, or of the one in it at a place; none where that is not a plain field."""
+    for part in within:
+        field = model.model_fields.get(str(part))
+        inner = (field.annotation, *get_args(field.annotation)) if field is not None else ()
+        models = [each for each in inner if isinstance(each, type) and issubclass(each, BaseModel)]
+        if not models:
+            return []
+        model = models[0]
+    return list(model.model_fields)
+
+
+def _refuse_large_parts(payload: Mapping[str, object], caps: PayloadCaps) -> None:
+    for field, source in _sources(payload):
+        if len(source) > caps.source_bytes or len(source.encode()) > caps.source_bytes:
+            raise _too_large(field, f"is larger than {caps.source_bytes} bytes")
+    for name, most in (("sample_paths", caps.sample_paths), ("steps", caps.steps)):
+        listed = payload.get(name)
+        if isinstance(listed, list) and len(listed) > most:
+            raise _too_large(f"payload.{name}", f"has more than {most} entries")
+    if "inputs" in payload and len(canonical(payload["inputs"])) > caps.inputs_bytes:
+        raise _too_large("payload.inputs", f"is larger than {caps.inputs_bytes} bytes")
+
+
+def _too_large(field: str, what: str) -> RequestError:
+    return RequestError("too_large", f"{field} {what}", field=field)
+
+
+def _sources(payload: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    code = payload.get("code")
+    if isinstance(code, str):
+        yield "payload.code", code
+    files = payload.get("files")
+    for name, text in files.items() if isinstance(files, dict) else ():
+        if isinstance(text, str):
+            yield f"payload.files.{name[:200]}", text
+    steps = payload.get("steps")
+    for number, step in enumerate(steps if isinstance(steps, list) else ()):
+        content = step.get("content") if isinstance(step, dict) else None
+        if isinstance(content, str):
+            yield f"payload.steps.{number}.content", content

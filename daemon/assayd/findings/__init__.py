@@ -1,0 +1,1 @@
+"""Findings from runs, the retry context, and places in texts that findings name."""

@@ -1,0 +1,102 @@
+"""Judges one `exec` unit: did the program start, and did it end well.
+
+Its wait status is its result; what it printed is shown and never believed. A record can only tell that it
+never started, since nothing of the program's is able to write one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from assayd.findings.call_unit import Tried, case_of
+from assayd.findings.runs import cause_finding
+from assayd.guest_results.json_reader import GuestJsonError
+from assayd.guest_results.record import NotExecuted, read_record
+from assayd.model.finding import Finding, Layer, Rule
+from assayd.model.report import Case, CaseStatus
+from assayd.model.run import Cause, UnitResult
+from assayd.model.text_limits import shorten
+
+NOT_EXECUTED_RULE = Rule(
+    id="sandbox.not_executed",
+    title="The program was never started",
+    help="Bad: argv ['no-such-program']. Good: a program of the image, by its name or its absolute path.",
+)
+
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "ENOENT": ("is not in the image", "Name a program that the image has."),
+    "EACCES": (
+        "cannot be executed",
+        "Nothing in the work directory can be: start an interpreter of the image with the file.",
+    ),
+    "EPERM": ("may not be executed", "Only kinds that start programs may; do without it."),
+    "ENOEXEC": (
+        "is not in a form that the kernel starts",
+        "Start an interpreter of the image with the file.",
+    ),
+    "E2BIG": ("was given more arguments than the kernel takes", "Pass long content as a file or on stdin."),
+}
+_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
+
+
+def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> Tried:
+    """Judge one unit that was to become `program`; None when it was never started.
+
+    Args:
+        name: the case's.
+        unit: what came back of it.
+        program: what it was to become.
+        offer: a sentence that says which programs the image has.
+    """
+    if unit is None:
+        return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
+    if unit.outcome.completed:
+        return Tried(case=_case(unit, CaseStatus.PASSED, None))
+    finding = _finding(unit, program)
+    if offer and finding.rule == NOT_EXECUTED_RULE.id:
+        finding = replace(finding, suggestion=f"{finding.suggestion} {offer}")
+    at_fault = unit.outcome.cause in _AT_FAULT
+    case = _case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, finding.message)
+    return Tried(case=case, findings=(finding,))
+
+
+def exit_code(unit: UnitResult) -> int | None:
+    """Give the status that the process gave when it ended by itself; None when it did not."""
+    status = unit.wait_status
+    return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
+
+
+def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
+    return replace(case_of(unit, status, message), exit_code=exit_code(unit))
+
+
+def _finding(unit: UnitResult, program: str) -> Finding:
+    cause = unit.outcome.cause
+    if cause is Cause.EXITED_NONZERO:
+        if unit.results:
+            return _not_executed(unit.results[0], program)
+        return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+    if cause is Cause.TIMEOUT:
+        return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.3g} s")
+    return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
+
+
+def _not_executed(body: bytes, program: str) -> Finding:
+    try:
+        record = read_record(body)
+    except GuestJsonError as problem:
+        return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", str(problem))
+    if not isinstance(record, NotExecuted):
+        return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", "not the record of a program")
+    why, remedy = _REASONS.get(
+        record.error, (f"was not started ({record.message})", "Start another program.")
+    )
+    return Finding(
+        rule=NOT_EXECUTED_RULE.id,
+        category="runtime",
+        message=f"{shorten(program, 200)!a} {why}.",
+        layer=Layer.RUNTIME,
+        suggestion=remedy,
+    )

@@ -1,0 +1,51 @@
+"""Reads from the exception of submitted code that it was after the network, and which host it wanted.
+
+    urllib3   HTTPSConnectionPool(host='api.example.com', port=443): …      api.example.com:443
+    aiohttp   Cannot connect to host api.example.com:443 ssl:default        api.example.com:443
+
+What an exception says is the guest's own word: it words a hint, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from assayd.findings.network_rules import WORDINGS, NetworkRule
+
+_TYPES = frozenset(
+    {
+        "ClientConnectorError", "ClientHttpProxyError", "ClientProxyConnectionError", "ConnectError",
+        "ConnectTimeout", "ConnectTimeoutError", "ConnectionError", "ConnectionRefusedError",
+        "ConnectionResetError", "MaxRetryError", "NameResolutionError", "NewConnectionError", "ProxyError",
+        "ReadTimeout", "RemoteDisconnected", "SSLError", "URLError", "gaierror",
+    }
+)  # fmt: skip
+_PLACES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"host='(?P<host>[^'\s]{1,253})', port=(?P<port>\d{1,5})",
+        r"[Cc]onnect to host (?P<host>[^\s:]{1,253}):(?P<port>\d{1,5})",
+        r"\('(?P<host>[^'\s]{1,253})', (?P<port>\d{1,5})\)",
+        r"https?://(?P<host>[^\s/:'\"\\]{1,253})(?::(?P<port>\d{1,5}))?",
+    )
+)
+_HINT = (
+    f"{WORDINGS[NetworkRule.BLOCKED].hint} Under such a profile ask for listed hosts only, "
+    "with a client that takes its proxy from HTTP_PROXY and HTTPS_PROXY."
+)
+
+
+def network_hint(error_type: str, message: str) -> str | None:
+    """Give what to do about an exception of the network's; None for any other."""
+    if error_type.rpartition(".")[2] not in _TYPES:
+        return None
+    place = _place(message)
+    return f"The code reaches for the network{f' ({place})' if place else ''}. {_HINT}"
+
+
+def _place(message: str) -> str | None:
+    for pattern in _PLACES:
+        if (match := pattern.search(message)) is not None:
+            port = match["port"]
+            return match["host"] + (f":{port}" if port else "")
+    return None

@@ -1,0 +1,222 @@
+"""Words exceptions of nodes and scripts: what is not defined, and what cannot be imported.
+
+The type and text of an exception are the guest's: they choose the words, and decide nothing. A text that is
+not the interpreter's own (a NameError raised by hand) is shown as it is.
+
+    total = sum(prices)               sandbox.name_undefined   'prices' is not defined
+    def f(): n += 1                   sandbox.name_unbound     'n' is read before it has a value
+    import pandas                     sandbox.module_missing   the image has no module 'pandas'
+    from json import loadz            sandbox.import_missing   'json' is there, and has no 'loadz'
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+import typing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from assayd.findings.runs import RAISED_RULE, raised_finding
+from assayd.guest_results.record import Raised
+from assayd.model.finding import Finding, Rule
+from assayd.model.text_limits import shorten
+
+RULES = (
+    RAISED_RULE,
+    Rule(
+        id="sandbox.name_undefined",
+        title="A name that nothing defines",
+        help="Bad: total = sum(prices), with no prices. Good: define, import or pass prices first.",
+    ),
+    Rule(
+        id="sandbox.name_unbound",
+        title="A local variable that is read before it has a value",
+        help="Bad: def f(): n += 1. Good: n = 0 before it, or take n as an argument.",
+    ),
+    Rule(
+        id="sandbox.module_missing",
+        title="A module that the image does not have",
+        help="Bad: import pandas. Good: import csv, statistics.",
+    ),
+    Rule(
+        id="sandbox.import_missing",
+        title="A name that an existing module does not have",
+        help="Bad: from json import loadz. Good: from json import loads.",
+    ),
+)
+
+_NOT_IN_THE_IMAGE = frozenset(
+    {
+        "ensurepip", "idlelib", "lib2to3", "msilib", "msvcrt", "nt", "tkinter", "turtle", "turtledemo",
+        "winreg", "winsound",
+    }
+)  # fmt: skip
+IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
+"""What the image `python` offers, by top name."""
+
+_INSTEAD: Mapping[str, str] = {
+    "aiohttp": "there is no network; pass the data in",
+    "arrow": "datetime and zoneinfo",
+    "bs4": "html.parser",
+    "dateutil": "datetime.fromisoformat and zoneinfo",
+    "httpx": "there is no network; pass the data in",
+    "lxml": "xml.etree.ElementTree",
+    "numpy": "statistics, math and lists",
+    "openpyxl": "csv",
+    "pandas": "csv, statistics, itertools and collections",
+    "polars": "csv, statistics, itertools and collections",
+    "pydantic": "dataclasses",
+    "pytz": "zoneinfo",
+    "regex": "re",
+    "requests": "there is no network; pass the data in",
+    "scipy": "statistics and math",
+    "simplejson": "json",
+    "ujson": "json",
+    "yaml": "json",
+}
+_MODULES: Mapping[str, str] = {
+    "beautifulsoup4": "bs4",
+    "opencv_python": "cv2",
+    "pillow": "PIL",
+    "python_dateutil": "dateutil",
+    "pyyaml": "yaml",
+    "scikit_learn": "sklearn",
+}
+"""Modules whose distributions are called otherwise."""
+_USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_SCANNED_CHARS = 100_000
+_COMPARED = 100
+_COMPARED_CHARS = 40
+_BUILTINS = frozenset(vars(builtins))
+_TYPING = frozenset(typing.__all__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an exception is explained with.
+
+    `offer` says what can be imported, in words; `required` is what the submission says that it needs,
+    `awaited` the names that it expects to be given and was not.
+    """
+
+    text: str
+    offer: str = "Python's standard library"
+    required: Collection[str] = ()
+    awaited: Collection[str] = ()
+
+
+def failure_finding(record: Raised, around: Surroundings) -> Finding:
+    """Give the finding for an exception that left the submitted code."""
+    plain = raised_finding(record, around.text)
+    for error_type, pattern, explain in _EXPLANATIONS:
+        found = pattern.fullmatch(record.message) if record.error_type == error_type else None
+        if found is not None:
+            rule, message, suggestion = explain(found, around)
+            return replace(plain, rule=rule, message=shorten(message), suggestion=shorten(suggestion))
+    return plain
+
+
+def _undefined(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+    name = found[1]
+    if name in around.awaited:
+        message = f"'{name}' is declared as an input, and no value was given for it."
+        return (
+            "sandbox.name_undefined",
+            message,
+            f"Give '{name}' among the inputs, or assign it before its use.",
+        )
+    return "sandbox.name_undefined", f"'{name}' is not defined.", _definition_of(name, around.text)
+
+
+def _definition_of(name: str, text: str) -> str:
+    """Say how an undefined name is most likely to be had."""
+    if name in IMAGE_MODULES:
+        return f"Put at the top: import {name}"
+    if name in _TYPING:
+        return f"Put at the top: from typing import {name}"
+    if name in _USUAL_ALIASES:
+        return f"The image has no {_USUAL_ALIASES[name]}; use {instead_of(_USUAL_ALIASES[name])}."
+    close = _close_to(name, text)
+    if close is not None:
+        return f"Did you mean '{close}'? Otherwise define '{name}' before it is used."
+    return f"Define or import '{name}' before it is used."
+
+
+def _close_to(name: str, text: str) -> str | None:
+    """Find a name in the text that may have been meant. Comparing takes time, so only a few are compared."""
+    near = range(len(name) - 3, len(name) + 4)
+    found = dict.fromkeys((*_IDENTIFIER.findall(text[:_SCANNED_CHARS]), *sorted(_BUILTINS)))
+    like = [other for other in found if len(other) in near and other[0].lower() == name[0].lower()]
+    compared = [other for other in like if other != name][:_COMPARED]
+    close = get_close_matches(name, compared, n=1, cutoff=0.75) if len(name) <= _COMPARED_CHARS else []
+    return close[0] if close else None
+
+
+def _unbound(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+    name = found[1]
+    message = f"The local variable '{name}' is read before it has a value."
+    remedy = f"Give '{name}' a value on every way to its use, or take it as an argument."
+    return "sandbox.name_unbound", message, remedy
+
+
+def _free(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+    name = found[1]
+    message = f"'{name}' of the enclosing function is read before it has a value."
+    return "sandbox.name_unbound", message, f"Give '{name}' a value before the inner function is called."
+
+
+def _no_module(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+    module = found[1]
+    top = module.partition(".")[0]
+    if top in IMAGE_MODULES and top != module:
+        message = f"'{top}' is there, and has no module '{module}'."
+        return (
+            "sandbox.import_missing",
+            message,
+            f"Look up what '{top}' has; import the name from where it is.",
+        )
+    asked = "it is in requires" if top in map(module_of, around.required) else "it is not in requires either"
+    known = f" ({asked})" if around.required else ""
+    message = f"The image has no module '{top}'{known}; it offers {around.offer}."
+    return "sandbox.module_missing", message, f"Do without '{top}': use {instead_of(top)}."
+
+
+def module_of(distribution: str) -> str:
+    """Give the module that a distribution's name most likely means."""
+    name = distribution.partition(".")[0].replace("-", "_")
+    return _MODULES.get(name.lower(), name)
+
+
+def instead_of(module: str) -> str:
+    """Say what the image has in place of a module that it does not have."""
+    if module in _INSTEAD:
+        return _INSTEAD[module]
+    public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
+    close = get_close_matches(module, public, n=1, cutoff=0.8)
+    return f"'{close[0]}', if that was meant" if close else "what the standard library has for it"
+
+
+def _no_such_name(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+    name, module = found[1], found[2]
+    message = f"The module '{module}' is there, and has no '{name}'."
+    remedy = f"Check the spelling of '{name}', or import it from the module that has it."
+    return "sandbox.import_missing", message, remedy
+
+
+_NAME = r"'([^']{1,200})'"
+_Explain = Callable[[re.Match[str], Surroundings], tuple[str, str, str]]
+_EXPLANATIONS: tuple[tuple[str, re.Pattern[str], _Explain], ...] = (
+    ("NameError", re.compile(rf"name {_NAME} is not defined"), _undefined),
+    ("NameError", re.compile(rf"cannot access free variable {_NAME} where .* in enclosing scope"), _free),
+    (
+        "UnboundLocalError",
+        re.compile(rf"cannot access local variable {_NAME} where it is not associated with a value"),
+        _unbound,
+    ),
+    ("ModuleNotFoundError", re.compile(rf"No module named {_NAME}(?:; .* is not a package)?"), _no_module),
+    ("ImportError", re.compile(rf"cannot import name {_NAME} from {_NAME}(?: \(.*\))?"), _no_such_name),
+)

@@ -1,0 +1,91 @@
+"""Judges one `python` unit that did not end well: reads what it says of itself, and words it.
+
+What a record says chooses words only. Whether the unit ended well was decided from its status, its limits
+and the form of its record, elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assayd.findings.call_unit import Tried, case_of
+from assayd.findings.exec_unit import exit_code
+from assayd.findings.python_failures import Surroundings, failure_finding
+from assayd.findings.runs import cause_finding, event_findings, not_compiled_finding
+from assayd.guest_results.json_reader import GuestJsonError
+from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
+from assayd.model.finding import Finding, has_errors
+from assayd.model.report import Case, CaseStatus
+from assayd.model.run import Cause, UnitResult
+
+_TELLING = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLATION})
+
+
+def never_started(name: str) -> Tried:
+    """Give what there is to say of a unit that was never reached."""
+    return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
+
+
+def read(unit: UnitResult) -> Record | None:
+    """Read the one record of a unit, where its end leaves room for one.
+
+    Raises: GuestJsonError when it is not a record of the protocol.
+    """
+    if unit.outcome.cause not in _TELLING or len(unit.results) != 1 or unit.malformed is not None:
+        return None
+    return read_record(unit.results[0])
+
+
+def judge_end(unit: UnitResult, around: Surroundings, *, what: str) -> Tried:
+    """Judge how a unit ended: passed when that was well, and the policy refused nothing.
+
+    Args:
+        unit: what came back of it.
+        around: what an exception is explained with.
+        what: the subject of the sentences, e.g. ``The script``.
+    """
+    events = tuple(event_findings(unit.events, around.text))
+    if unit.outcome.completed and not has_errors(events):
+        return Tried(case=_case(unit, CaseStatus.PASSED, None), findings=events)
+    if has_errors(events) and unit.outcome.cause in _TELLING:
+        refused = next(event for event in events if event.is_error)
+        return Tried(case=_case(unit, CaseStatus.FAILED, refused.message), findings=events)
+    try:
+        record = read(unit)
+    except GuestJsonError:
+        record = None
+    finding = _failure(unit, record, around, what)
+    status = CaseStatus.FAILED if unit.outcome.cause in _AT_FAULT else CaseStatus.ERROR
+    return Tried(case=_explained(_case(unit, status, finding.message), record), findings=(*events, finding))
+
+
+def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
+    return replace(case_of(unit, status, message), exit_code=exit_code(unit))
+
+
+def _failure(unit: UnitResult, record: Record | None, around: Surroundings, what: str) -> Finding:
+    cause = unit.outcome.cause
+    match record:
+        case Raised():
+            return failure_finding(record, around)
+        case NotCompiled():
+            return not_compiled_finding(record, around.text)
+        case _ if cause is Cause.EXITED_NONZERO:
+            return cause_finding(cause, what, f"exit code {exit_code(unit)}")
+        case _ if cause is Cause.TIMEOUT:
+            return cause_finding(cause, what, f"after {unit.usage.wall_s:.3g} s")
+        case _:
+            return cause_finding(cause, what, str(unit.outcome.evidence.get("signal", "")))
+
+
+def _explained(case: Case, record: Record | None) -> Case:
+    if not isinstance(record, Raised):
+        return case
+    return replace(
+        case,
+        error_type=record.error_type,
+        message=record.message,
+        traceback=record.traceback,
+        line=record.line,
+    )

@@ -1,0 +1,226 @@
+"""Words what went wrong in a run: causes, policy events, exceptions. For every kind that runs code.
+
+Decides nothing: the cause comes from the sandbox. What a guest says of itself (type and message of an
+exception) is shown, cut to size, and never believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from assayd.findings.network_errors import network_hint
+from assayd.findings.network_rules import WORDINGS, NetworkRule
+from assayd.findings.source_text import snippet
+from assayd.guest_results.record import NotCompiled, Raised
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.run import Cause, PolicyEvent
+from assayd.model.text_limits import shorten
+
+_CAUSES: Mapping[Cause, tuple[str, str]] = {
+    Cause.EXITED_NONZERO: ("ended with an exit code other than 0", "Let the code end by itself."),
+    Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
+    Cause.OUT_OF_MEMORY: ("ran out of memory", "Build less at once; do not multiply strings or lists."),
+    Cause.PROCESS_LIMIT: ("started more processes or threads than it may", "Do the work in one thread."),
+    Cause.OUTPUT_LIMIT: ("wrote more output than is read", "Print less; return less."),
+    Cause.DISK_LIMIT: ("filled its work directory", "Write less."),
+    Cause.SIGNALLED: ("was ended by a signal", "Look for unbounded recursion or a crash in native code."),
+    Cause.POLICY_VIOLATION: ("did something that the policy refuses", "Do without it."),
+    Cause.LEFT_PROCESSES: ("left processes behind", "End every process that is started."),
+    Cause.PROTOCOL_VIOLATION: (
+        "gave no proper result",
+        "Let it come to its end: no os._exit, and nothing written to descriptors that are not yours.",
+    ),
+    Cause.CANCELLED: ("was cancelled", "Submit it again."),
+    Cause.INFRASTRUCTURE: ("was lost through trouble of the service", "Submit it again."),
+}
+
+CAUSE_RULES = tuple(
+    Rule(id=f"sandbox.{cause}", title=f"The code {words}", help=hint)
+    for cause, (words, hint) in _CAUSES.items()
+)
+POLICY_RULES = (
+    Rule(id="policy.import", title="An import that the policy refuses, seen at run time"),
+    Rule(id="policy.network", title="A network access that the policy refuses, seen at run time"),
+    Rule(id="policy.operation", title="An operation that the policy refuses, seen at run time"),
+)
+LIMIT_RULE = Rule(
+    id="sandbox.limit_met", title="A limit was met beside a good result", severity=Severity.WARNING
+)
+RAISED_RULE = Rule(id="sandbox.raised", title="The code raised an exception")
+NOT_COMPILED_RULE = Rule(
+    id="syntax.guest_disagrees", title="The Python in the container refuses what was accepted outside"
+)
+
+NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The function was not there when the file had run")
+
+_HINTS: Mapping[str, str] = {
+    "AttributeError": "Check that the value is what it is taken for; a match that fails is None.",
+    "EOFError": "There is nothing to read; take the value as an input, or check for the end.",
+    "Error": "The text is not what the decoder expects: check it before, or handle the error.",
+    "ImportError": "Use only the modules that the policy allows.",
+    "IndexError": "Check how many parts there are before taking one.",
+    "JSONDecodeError": "The text is not JSON: check it before, or handle the error.",
+    "KeyError": "Use .get() or check that the key is there.",
+    "MemoryError": "Build less at once.",
+    "ModuleNotFoundError": "Use only the modules that the policy allows.",
+    "NameError": "Define or import the name before it is used.",
+    "PermissionError": "The policy refuses this operation; do without it.",
+    "RecursionError": "Replace the recursion by a loop, or give it an end.",
+    "SystemExit": "Return a value instead of ending the process.",
+    "TypeError": "Check the types of the values: None, or text where a number is expected.",
+    "UnboundLocalError": "Give the variable a value on every way to its use.",
+    "UnicodeDecodeError": "Decode with errors='replace', or check the bytes before.",
+    "UnicodeEncodeError": "Encode with errors='replace'.",
+    "ValueError": "Check the text before converting it: match a pattern and use its group.",
+    "ZeroDivisionError": "Check the divisor.",
+    "error": "Check the pattern, or escape what is taken from data with re.escape().",
+}
+_EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
+LEAVING = "os._exit"
+"""The event of an attempt to end the process at once."""
+_NO_HINT = "Handle this case in the code."
+
+
+def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
+    """Give the finding for an end that is not a good one; `what` is the subject of the sentence.
+
+    Not for the one good end, `completed`.
+    """
+    words, hint = _CAUSES[cause]
+    return Finding(
+        rule=f"sandbox.{cause}",
+        category="runtime",
+        message=shorten(f"{what} {words}{f' ({details})' if details else ''}."),
+        layer=Layer.RUNTIME,
+        suggestion=hint,
+    )
+
+
+def raised_finding(record: Raised, text: str) -> Finding:
+    """Give the finding for an exception, with the submitted line that it came from."""
+    message = f"{record.error_type}: {record.message}".removesuffix(": ")
+    return Finding(
+        rule=RAISED_RULE.id,
+        category="runtime",
+        message=shorten(message + (" (while the file was imported)" if record.phase == "import" else "")),
+        layer=Layer.RUNTIME,
+        line=record.line if snippet(text, record.line) is not None else None,
+        snippet=snippet(text, record.line),
+        suggestion=network_hint(record.error_type, record.message) or hint_for(record.error_type),
+    )
+
+
+def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
+    """Give the finding for a text that only the container's Python refuses."""
+    return Finding(
+        rule=NOT_COMPILED_RULE.id,
+        category="syntax",
+        message=shorten(f"{record.error_type} in the container: {record.message}"),
+        layer=Layer.RUNTIME,
+        line=record.line if snippet(text, record.line) is not None else None,
+        column=record.column,
+        snippet=snippet(text, record.line),
+        suggestion="Use syntax that the Python of the image knows.",
+    )
+
+
+def no_function_finding(function: str) -> Finding:
+    """Give the finding for a text that ran and did not define the function."""
+    return Finding(
+        rule=NO_FUNCTION_RULE.id,
+        category="runtime",
+        message=f"When the file had run, it had no function {function}().",
+        layer=Layer.RUNTIME,
+        suggestion=f"Define {function} at the top level, whatever happens.",
+    )
+
+
+def hint_for(error_type: str) -> str:
+    """Say what helps against an exception of this type."""
+    return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
+
+
+def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
+    """Give a finding for every refused event; one that was only observed is for information.
+
+    Args:
+        events: what the runtime policy saw.
+        texts: the one submitted text, or the texts of several files by their names.
+    """
+    for event in events:
+        if event.allowed:
+            continue
+        file = None if isinstance(texts, str) else event.file
+        text = texts if isinstance(texts, str) else texts.get(event.file or "", "")
+        known = event.kind in {"import", "network"}
+        place = snippet(text, event.line)
+        yield Finding(
+            rule=f"policy.{event.kind}" if known else "policy.operation",
+            category="policy",
+            message=shorten(_told(event), 400),
+            severity=Severity.ERROR if event.enforced else Severity.INFO,
+            layer=Layer.RUNTIME,
+            file=file if place is not None else None,
+            line=event.line if place is not None else None,
+            snippet=place,
+            suggestion=_instead(event),
+        )
+
+
+def file_events(
+    file: str, events: Iterable[PolicyEvent], texts: Mapping[str, str]
+) -> Iterator[tuple[PolicyEvent, Finding]]:
+    """Give every refused event with its finding, for kinds of several files.
+
+    Args:
+        file: the file that was run; named where the event has no place of its own.
+        events: what the runtime policy saw.
+        texts: the submitted texts by the names of their files.
+    """
+    for event in events:
+        for finding in event_findings([event], texts):
+            category = _EVENT_CATEGORIES.get(event.kind, finding.category)
+            yield event, replace(finding, category=category, file=finding.file or file)
+
+
+def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
+    """Fold findings of the same kind at the same line into the first, which then counts the other cases.
+
+    What follows a colon (the text of an exception) often differs from case to case and does not part them.
+    """
+    first: dict[tuple[object, ...], Finding] = {}
+    names: dict[tuple[object, ...], list[str]] = {}
+    for name, finding in found:
+        key = (finding.rule, finding.file, finding.line, finding.message.partition(":")[0])
+        first.setdefault(key, finding)
+        names.setdefault(key, []).append(name)
+    return tuple(replace(finding, context=_among(names[key])) for key, finding in first.items())
+
+
+def _among(cases: list[str]) -> str:
+    distinct = list(dict.fromkeys(cases))
+    more = len(distinct) - 1
+    return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
+
+
+def _told(event: PolicyEvent) -> str:
+    if event.kind == "network":
+        # Whatever the policy only records, the container lets nothing through.
+        why = f" ({event.rule}: {event.reason})" if event.rule else ""
+        return f"The policy refused access to the network: {shorten(event.detail, 300)}{why}."
+    what = (
+        f"import of {event.detail}"
+        if event.kind == "import"
+        else f"{shorten(event.kind, 60)}: {event.detail}"
+    )
+    if event.enforced:
+        return f"The policy refused {what}."
+    return f"Recorded only: {what}; the policy does not list it."
+
+
+def _instead(event: PolicyEvent) -> str | None:
+    """Say what to do instead; rules of the network have words of their own."""
+    if event.rule is not None:
+        return WORDINGS[NetworkRule(event.rule)].hint
+    return "Do without it; it was found only when the code ran." if event.enforced else None

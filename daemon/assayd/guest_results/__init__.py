@@ -1,0 +1,1 @@
+"""What came out of a container, read with exact types."""

@@ -1,0 +1,205 @@
+"""Reads the result record that a unit wrote, with exact types.
+
+A record is a guest's claim. That it was written at all, by whom, and how its process ended is decided
+elsewhere; a field of the wrong type is as good as no record. Form: docs/guest-protocol.md, "Unit programs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from assayd.guest_results.json_reader import DEFAULT_CAPS, GuestJsonError, JsonCaps, decode
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
+
+MAX_LINE = 10**7
+_NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A place in a value where something was not plain JSON and got a safe rendering."""
+
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """One value with the exact name of its type in the guest.
+
+    `complete` tells that nothing was left out of it for its size.
+    """
+
+    value: JsonValue
+    type_name: str
+    notes: tuple[Note, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """A `call` that came back."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A `python` text that ran to its end, with the names that it was to bind."""
+
+    values: Mapping[str, Value]
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which."""
+
+    error_type: str
+    message: str
+    line: int | None
+    traceback: str
+    where: str | None
+    phase: str
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCompiled:
+    """The compiler in the container refused the text."""
+
+    error_type: str
+    message: str
+    line: int | None
+    column: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoFunction:
+    """The text ran and defined no callable of the name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotExecuted:
+    """The program was never started. `error` is the name of the kernel's reason, e.g. ENOENT."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """A script that ended itself by ``sys.exit()``; its wait status says with what."""
+
+
+Record = Returned | Bound | Raised | NotCompiled | NoFunction | NotExecuted | Exited
+
+
+def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
+    """Read one record.
+
+    Raises: GuestJsonError when it is not a record of the protocol.
+    """
+    fields = decode(body, caps)
+    if not isinstance(fields, dict):
+        raise GuestJsonError("the record is not an object")
+    status = fields.get("status")
+    if not isinstance(status, str) or status not in _READERS:
+        raise GuestJsonError("the record has no known status")
+    return _READERS[status](fields)
+
+
+def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound:
+    return _bound(fields) if "values" in fields else Returned(value=_value(fields))
+
+
+def _read_raised(fields: Mapping[str, JsonValue]) -> Raised:
+    return read_raised(fields, _text(fields, "phase", _NAME_CHARS))
+
+
+def _bound(fields: Mapping[str, JsonValue]) -> Bound:
+    values, missing = fields["values"], fields.get("missing", [])
+    if not isinstance(values, dict) or not isinstance(missing, list):
+        raise GuestJsonError("values is not an object, or missing is not a list")
+    return Bound(
+        values={name: _value(_object(value)) for name, value in values.items()},
+        missing=tuple(str(name) for name in missing),
+    )
+
+
+def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
+    """Read what the guest tells of an exception. Raises: GuestJsonError."""
+    where, file = fields.get("where"), fields.get("file")
+    return Raised(
+        error_type=_text(fields, "error_type", _NAME_CHARS),
+        message=_text(fields, "message"),
+        line=_position(fields, "line"),
+        traceback=_text(fields, "traceback", TRACEBACK_CHARS),
+        where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
+        phase=phase,
+        file=shorten(file, _NAME_CHARS) if isinstance(file, str) else None,
+    )
+
+
+def _not_compiled(fields: Mapping[str, JsonValue]) -> NotCompiled:
+    return NotCompiled(
+        error_type=_text(fields, "error_type", _NAME_CHARS),
+        message=_text(fields, "message"),
+        line=_position(fields, "line"),
+        column=_position(fields, "column"),
+    )
+
+
+def _not_executed(fields: Mapping[str, JsonValue]) -> NotExecuted:
+    return NotExecuted(error=_text(fields, "error", _NAME_CHARS), message=_text(fields, "message"))
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
+    "returned": _returned,
+    "raised": _read_raised,
+    "not_compiled": _not_compiled,
+    "no_function": lambda _: NoFunction(),
+    "not_executed": _not_executed,
+    "exited": lambda _: Exited(),
+}
+
+
+def _value(fields: Mapping[str, JsonValue]) -> Value:
+    if "value" not in fields:
+        raise GuestJsonError("a value is missing")
+    notes = fields.get("notes", [])
+    if not isinstance(notes, Sequence) or isinstance(notes, str):
+        raise GuestJsonError("notes is not a list")
+    return Value(
+        value=fields["value"],
+        type_name=_text(fields, "value_type", _NAME_CHARS),
+        notes=tuple(
+            Note(path=_text(note, "path"), problem=_text(note, "problem")) for note in map(_object, notes)
+        ),
+        complete=fields.get("complete", True) is True,
+    )
+
+
+def _object(value: JsonValue) -> Mapping[str, JsonValue]:
+    if not isinstance(value, dict):
+        raise GuestJsonError("an entry is not an object")
+    return value
+
+
+def _text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE_CHARS) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise GuestJsonError(f"{name} is not a string")
+    return shorten(value, chars)
+
+
+def _position(fields: Mapping[str, JsonValue], name: str) -> int | None:
+    """Give a line or column; None when the guest does not know it or says nonsense."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not int:
+        raise GuestJsonError(f"{name} is not a number")
+    return value if 0 < value < MAX_LINE else None

@@ -1,0 +1,1 @@
+"""The kinds of submission, a folder each; `registry` finds them."""

@@ -1,0 +1,1 @@
+"""The kind `code`: a node with typed inputs and one typed result."""

@@ -1,0 +1,208 @@
+"""Judges what a code node declares: its inputs and its result, as annotations at module level.
+
+    inputs {"data": …}, no annotation          annotations.missing_input    edit: data: list
+    result = sorted(data)                      annotations.missing_result   edit: result: list = sorted(data)
+    result: int = 1 … result: str = "a"        annotations.conflicting
+    data: [int]                                annotations.unreadable
+    data: Frame                                annotations.unchecked        (info)
+
+Names in annotations are judged in `code_type_names`. Only annotations of the module itself declare; those of
+functions and classes are their own. Source: seed 004.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from assayd.findings.source_text import line_at, snippet
+from assayd.kinds.code import type_names as code_type_names
+from assayd.kinds.code import types as code_types
+from assayd.kinds.code.type_names import Declaration, check_names, finding_at
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.annotations import alternatives, module_aliases
+from assayd.static.python.module_scope import annotated, insertion_line, is_variable, module_statements
+
+RESULT = "result"
+_MOST_READ = 300
+_MOST_ALIASES = 1000
+
+RULES = (
+    Rule(
+        id="annotations.missing_input",
+        title="An input that the code does not declare",
+        help="Bad: result: int = len(data). Good: data: list, on a line of its own before it.",
+    ),
+    Rule(
+        id="annotations.missing_result",
+        title="A result that is not declared",
+        help="Bad: result = len(data). Good: result: int = len(data).",
+    ),
+    Rule(
+        id="annotations.conflicting",
+        title="Two declarations of one name that differ",
+        help="Bad: result: int = 0 and result: str = ''. Good: result: int | str, once.",
+    ),
+    *code_type_names.RULES,
+    Rule(
+        id="annotations.unreadable",
+        title="An annotation that is no type",
+        help="Bad: data: [int]. Good: data: list[int].",
+    ),
+    Rule(
+        id="annotations.unchecked",
+        title="A type that is not checked",
+        severity=Severity.INFO,
+        help="Checked: None, bool, int, float, str, bytes, list, dict, set, tuple, Decimal, dates and times.",
+    ),
+)
+
+
+def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
+    """Give what the module declares of the wanted names, in order; the first few hundred.
+
+    Reading one follows all of the module's aliases at worst, so very many are not followed.
+    """
+    aliases = module_aliases(tree)
+    if len(aliases) > _MOST_ALIASES:
+        aliases = {}
+    found = islice(((name, node) for name, node in annotated(tree) if name in wanted), _MOST_READ)
+    return [
+        Declaration(name=name, node=node, names=alternatives(node.annotation, aliases))
+        for name, node in found
+    ]
+
+
+def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object]) -> Iterator[Finding]:
+    """Judge the declarations against the inputs that are given."""
+    known = {name for name, _ in annotated(tree)}
+    wanted = declarations(tree, {*inputs, RESULT})
+    for name in inputs:
+        if name not in known and is_variable(name):
+            yield _missing_input(name, inputs[name], text, tree)
+    if RESULT not in known:
+        yield _missing_result(text, tree)
+    yield from check_names(tree, text)
+    for declaration in wanted:
+        yield from _check_meaning(declaration, text)
+    yield from _conflicts(wanted, text)
+
+
+def _missing_input(name: str, value: object, text: str, tree: ast.Module) -> Finding:
+    kind = code_types.type_of(value)  # type: ignore[arg-type]  # it came as JSON
+    declaration = f"{name}: {'object' if kind == code_types.ANYTHING else kind}"
+    line = insertion_line(tree)
+    inner = any(
+        isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
+        for node in ast.walk(tree)
+    )
+    where = " at module level; one inside a function or class does not count" if inner else ""
+    return Finding(
+        rule="annotations.missing_input",
+        category="annotations",
+        message=f"The input '{name}' is not declared{where}.",
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=f"Put a line of its own at the top: {declaration}",
+        edit=Edit(start_line=line, end_line=line - 1, replacement=declaration),
+    )
+
+
+def _missing_result(text: str, tree: ast.Module) -> Finding:
+    assigned = [node for node in module_statements(tree) if RESULT in _targets(node)]
+    if not assigned:
+        return Finding(
+            rule="annotations.missing_result",
+            category="annotations",
+            message="Nothing is assigned to 'result', which is what a node gives.",
+            suggestion="Assign it with its type, e.g.: result: dict = {…}",
+        )
+    node = assigned[-1]
+    kind = _kind_of(node)
+    return Finding(
+        rule="annotations.missing_result",
+        category="annotations",
+        message="'result' is assigned, and its type is not declared.",
+        line=node.lineno,
+        snippet=snippet(text, node.lineno),
+        suggestion=f"Declare its type where it is assigned: result: {kind or 'list'} = …",
+        edit=_annotated(node, kind, text) if kind and len(assigned) == 1 else None,
+    )
+
+
+def _targets(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case _:
+            return set()
+
+
+_LITERALS: Mapping[type[ast.expr], str] = {
+    ast.List: "list",
+    ast.ListComp: "list",
+    ast.Dict: "dict",
+    ast.DictComp: "dict",
+    ast.Set: "set",
+    ast.SetComp: "set",
+    ast.Tuple: "tuple",
+    ast.JoinedStr: "str",
+    ast.Compare: "bool",
+}
+_CONSTRUCTORS = {
+    "sorted": "list",
+    "len": "int",
+    **{name: name for name in ("list", "dict", "set", "str", "int")},
+}
+
+
+def _kind_of(node: ast.stmt) -> str | None:
+    """Give the type of what a plain assignment assigns, where that is plain to see."""
+    if not isinstance(node, ast.Assign):
+        return None
+    match node.value:
+        case ast.Constant(value=value):
+            return "None" if value is None else type(value).__name__
+        case ast.Call(func=ast.Name(id=name)):
+            return _CONSTRUCTORS.get(name)
+        case value:
+            return _LITERALS.get(type(value))
+
+
+def _annotated(node: ast.stmt, kind: str, text: str) -> Edit | None:
+    """Give the line with the annotation in it, for an assignment that starts its line."""
+    line = line_at(text, node.lineno) or ""
+    head, equals, rest = line.partition("=")
+    if not equals or head.strip() != RESULT:
+        return None
+    replaced = f"{head.rstrip()}: {kind} ={rest}"
+    return Edit(start_line=node.lineno, end_line=node.lineno, replacement=replaced)
+
+
+def _check_meaning(declaration: Declaration, text: str) -> Iterator[Finding]:
+    odd = [name for name in code_types.unknown(declaration.names) if not name.isidentifier()]
+    other = [name for name in code_types.unknown(declaration.names) if name.isidentifier() and name != "any"]
+    if odd:
+        message = f"The annotation of '{declaration.name}' is no type: {declaration.shown(text)}"
+        remedy = f"Write a type, e.g. {declaration.name}: list[int], or T | None for one that may be None."
+        yield finding_at(declaration, text, "annotations.unreadable", message, remedy)
+    elif other:
+        message = f"The type of '{declaration.name}' is not checked: {', '.join(other)} is not known here."
+        yield replace(
+            finding_at(declaration, text, "annotations.unchecked", message, None), severity=Severity.INFO
+        )
+
+
+def _conflicts(wanted: Sequence[Declaration], text: str) -> Iterator[Finding]:
+    first: dict[str, Declaration] = {}
+    for declaration in wanted:
+        before = first.setdefault(declaration.name, declaration)
+        if before.names != declaration.names:
+            here, there = declaration.shown(text), before.shown(text)
+            message = f"'{declaration.name}' is {here} here, and {there} on line {before.node.lineno}."
+            remedy = (
+                f"Declare it once: {declaration.name}: {code_types.written(before.types | declaration.types)}"
+            )
+            yield finding_at(declaration, text, "annotations.conflicting", message, remedy)

@@ -1,0 +1,168 @@
+"""Judges the values that a code node is given against what it declares.
+
+    {"my-data": []}                            inputs.name          not a name
+    {"at": {"$py": "datetime", "value": 1}}    inputs.encoding      a tag with a value that is not its own
+    data: list, and a dict is given            inputs.type
+    data: list = [1], and data is given        inputs.overwritten   (a warning)
+    count: int, and nothing is given           inputs.not_given     (a warning)
+    requires ["pandas"]                        inputs.requires      (a warning)
+
+Source: seed 004.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from assayd.findings.python_failures import IMAGE_MODULES, instead_of, module_of
+from assayd.guest.tagged import TAGS, restore
+from assayd.kinds.code import types as code_types
+from assayd.kinds.code.annotations import RESULT, declarations
+from assayd.kinds.code.type_names import Declaration, finding_at
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import shorten
+from assayd.static.python.module_scope import annotated, bound_names, is_variable
+
+_MOST_AWAITED = 100
+
+RULES = (
+    Rule(
+        id="inputs.name",
+        title="An input that no variable can be called",
+        help="Bad: my-data, class, result. Good: my_data.",
+    ),
+    Rule(
+        id="inputs.encoding",
+        title="A tagged value that cannot be read",
+        help='Bad: {"$py": "set", "value": "ab"}. Good: {"$py": "set", "value": ["a", "b"]}.',
+    ),
+    Rule(
+        id="inputs.type",
+        title="An input of another type than is declared",
+        help="Bad: data: list, given {}. Good: data: dict, or give [].",
+    ),
+    Rule(
+        id="inputs.overwritten",
+        title="An input that the code replaces at once",
+        severity=Severity.WARNING,
+        help="Bad: data: list = []. Good: data: list.",
+    ),
+    Rule(
+        id="inputs.not_given",
+        title="A declared name without a value",
+        severity=Severity.WARNING,
+        help="Bad: count: int, with nothing given and nothing assigned.",
+    ),
+    Rule(
+        id="inputs.requires",
+        title="A required module that the image does not have",
+        severity=Severity.WARNING,
+        help="Bad: requires ['pandas']. Good: modules of the standard library.",
+    ),
+)
+
+
+def check_inputs(
+    text: str, tree: ast.Module, inputs: Mapping[str, JsonValue], requires: Sequence[str]
+) -> Iterator[Finding]:
+    """Judge names, forms and types of the inputs, and what is asked of the image."""
+    missing = awaited(tree, inputs)
+    declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
+    for name, value in inputs.items():
+        wrong = _name(name) or _encoding(name, value)
+        if wrong is not None:
+            yield wrong
+        elif name in declared:
+            yield from _type(declared[name], value, text)
+    for name in missing:
+        yield _not_given(declared[name], text)
+    for module in requires:
+        if module_of(module) not in IMAGE_MODULES:
+            yield _requires(module)
+
+
+def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
+    """Give the names that are declared, and neither given nor bound by the text; a hundred at most."""
+    bare = [node.target for _, node in annotated(tree) if node.value is None]
+    bound = bound_names(tree, leaving_out=bare)
+    if bound is None:
+        return ()
+    declared = {target.id for target in bare if isinstance(target, ast.Name)}
+    return tuple(sorted(declared - bound - {*inputs, RESULT}))[:_MOST_AWAITED]
+
+
+def _name(name: str) -> Finding | None:
+    if name == RESULT:
+        remedy = "Give the input another name; result is what the node gives."
+    elif not is_variable(name):
+        remedy = "Use letters, digits and '_', no word of Python's own, nothing that begins with '__'."
+    else:
+        return None
+    return _finding("inputs.name", f"The input {shorten(name, 80)!a} is no name for a variable.", remedy)
+
+
+def _encoding(name: str, value: JsonValue) -> Finding | None:
+    """Read a value as the container will; a plain scalar needs no reading."""
+    if not isinstance(value, list | dict):
+        return None
+    try:
+        restore(value)
+    except (ValueError, TypeError, OverflowError) as problem:
+        why = shorten(str(problem), 200)
+    except RecursionError:
+        why = "it is nested too deeply"
+    else:
+        return None
+    remedy = f"Tags are {', '.join(TAGS)}; each has its form in the result contract."
+    return _finding("inputs.encoding", f"The input '{name}' cannot be read: {why}.", remedy)
+
+
+def _type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Finding]:
+    name, actual = declaration.name, code_types.type_of(value)
+    if not code_types.fits(actual, declaration.types):
+        message = f"The input '{name}' is declared as {declaration.shown(text)}, and is given as {actual}."
+        yield finding_at(declaration, text, "inputs.type", message, _remedy(declaration, actual))
+    elif declaration.has_value:
+        message = f"The input '{name}' is given, and the code replaces it where it is declared."
+        remedy = f"Declare it without a value: {name}: {declaration.shown(text)}"
+        yield _warning(finding_at(declaration, text, "inputs.overwritten", message, remedy))
+
+
+def _remedy(declaration: Declaration, actual: str) -> str:
+    """Say both ways out: change the declaration, or the value."""
+    name = declaration.name
+    if actual == "None":
+        optional = code_types.written({*declaration.types, "None"})
+        return f"Declare that it may be missing, and handle that: {name}: {optional}"
+    way = code_types.conversion(actual, declaration.types, name)
+    by_code = f", and convert it in the code: {way}" if way else ""
+    return (
+        f"Declare what is given: {name}: {actual}{by_code}. Or give {code_types.written(declaration.types)}."
+    )
+
+
+def _not_given(declaration: Declaration, text: str) -> Finding:
+    message = f"'{declaration.name}' is declared, and neither given nor assigned."
+    remedy = f"Give '{declaration.name}' among the inputs, or remove the line."
+    return _warning(finding_at(declaration, text, "inputs.not_given", message, remedy))
+
+
+def _requires(module: str) -> Finding:
+    return _warning(
+        _finding(
+            "inputs.requires",
+            f"The image does not have {module!a}, which is required; it has Python's standard library.",
+            f"Do without it: use {instead_of(module_of(module))}.",
+        )
+    )
+
+
+def _warning(finding: Finding) -> Finding:
+    return replace(finding, severity=Severity.WARNING)
+
+
+def _finding(rule: str, message: str, suggestion: str) -> Finding:
+    return Finding(rule=rule, category="inputs", message=message, suggestion=suggestion)

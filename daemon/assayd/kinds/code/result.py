@@ -1,0 +1,125 @@
+"""Judges what a code node gave: that `result` is there, whole, and of the type that is declared.
+
+    result: int, and never assigned            result.missing
+    result: list = {}                          result.type
+    result: list = list(range(10**7))          result.cut
+    result: int = 10**1000                     result.cut
+    result: object = object()                  result.not_plain     (a warning)
+
+Source: seed 004.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from assayd.findings.source_text import snippet
+from assayd.guest_results.record import Value
+from assayd.kinds.code import types as code_types
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.text_limits import shorten
+
+_NOTES_SHOWN = 3
+_PLAIN = "Give plain values: numbers, text, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
+_PLAIN_FORMS = {
+    **dict.fromkeys(
+        (
+            "array", "deque", "dict_items", "dict_keys", "dict_values", "enumerate", "filter", "generator",
+            "islice", "map", "range", "reversed", "zip",
+        ),
+        "Make a list of it: result: list = list(…)",
+    ),
+    **dict.fromkeys(("function", "method", "builtin_function_or_method"), "Call it: …()"),
+    "coroutine": "Let it run: result: … = asyncio.run(…)",
+    "module": "Give what is wanted of the module, not the module.",
+}  # fmt: skip
+"""What to do about values that have no form, by the name of their type."""
+
+RULES = (
+    Rule(
+        id="result.missing",
+        title="No result when the code had run",
+        help="Bad: if data: result: int = 1. Good: a value on every way through the code.",
+    ),
+    Rule(
+        id="result.type",
+        title="A result of another type than is declared",
+        help="Bad: result: list = {}. Good: result: dict = {}.",
+    ),
+    Rule(
+        id="result.cut",
+        title="A result that is too large",
+        help="Good: sums, samples and counts; large data as few long strings.",
+    ),
+    Rule(
+        id="result.not_plain",
+        title="A result that does not come back as it was",
+        severity=Severity.WARNING,
+        help="Bad: result: object = Point(1, 2). Good: result: dict = {'x': 1, 'y': 2}.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the code declares of its result: the types as they count, the annotation as it is written."""
+
+    types: Collection[str]
+    annotation: str
+    line: int | None
+    text: str
+
+
+def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
+    """Judge the value; None when the code ended without one."""
+    if value is None:
+        message = "The code ran to its end, and 'result' had no value."
+        remedy = f"Assign it on every way through the code: result: {wanted.annotation} = …"
+        yield _finding("result.missing", message, remedy, wanted)
+        return
+    actual = code_types.type_of(value.value)
+    unseen = actual == code_types.ANYTHING and not value.complete
+    if not unseen and not code_types.fits(actual, wanted.types):
+        name = shorten(value.type_name, 60) if actual == code_types.ANYTHING else actual
+        message = f"The result is declared as {wanted.annotation}, and is of type {name}."
+        yield _finding("result.type", message, _remedy(actual, name, wanted), wanted)
+    if not value.complete:
+        message = f"The result is too large to be given whole: {_noted(value)}"
+        remedy = "Give less: aggregate, filter, or join values to text; give numbers of 900 digits as text."
+        yield _finding("result.cut", message, remedy, wanted)
+    elif value.notes:
+        message = f"The result does not come back as it was: {_noted(value)}"
+        yield _finding("result.not_plain", message, _PLAIN, wanted, Severity.WARNING)
+
+
+def _remedy(actual: str, name: str, wanted: Wanted) -> str:
+    if actual == "None":
+        optional = code_types.written({*wanted.types, "None"})
+        return f"Give a value on every way through the code, or declare: result: {optional}"
+    if actual == code_types.ANYTHING:
+        return _PLAIN_FORMS.get(name, _PLAIN)
+    way = code_types.conversion(actual, wanted.types, "…")
+    by_code = f" Or convert it: result: {wanted.annotation} = {way}" if way else ""
+    return f"Declare what is given: result: {name}.{by_code}"
+
+
+def _noted(value: Value) -> str:
+    shown = "; ".join(f"{note.path}: {note.problem}" for note in value.notes[:_NOTES_SHOWN])
+    more = len(value.notes) - _NOTES_SHOWN
+    return shorten(shown, 600) + (f"; and {more} more" if more > 0 else "")
+
+
+def _finding(
+    rule: str, message: str, suggestion: str, wanted: Wanted, severity: Severity = Severity.ERROR
+) -> Finding:
+    return Finding(
+        rule=rule,
+        category="result",
+        message=message,
+        severity=severity,
+        layer=Layer.RUNTIME,
+        line=wanted.line,
+        snippet=snippet(wanted.text, wanted.line),
+        suggestion=suggestion,
+    )

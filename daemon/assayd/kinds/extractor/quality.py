@@ -1,0 +1,65 @@
+"""Looks at the dicts that an extractor gave: are they of any use. Source: seed 000, section 5.3.
+
+every result is {}                quality.all_empty
+one of several is {}              quality.some_empty  (a warning)
+{"Q1": 1, "start date": 2}        quality.key         (a warning on 'start date')
+{"when": datetime(...)}           quality.not_json    (a warning)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assayd.findings.call_unit import Tried
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.text_limits import shorten
+
+RULES = (
+    Rule(id="quality.all_empty", title="Every path gave an empty dict"),
+    Rule(id="quality.some_empty", title="Some paths gave an empty dict", severity=Severity.WARNING),
+    Rule(id="quality.key", title="A field name is no identifier", severity=Severity.WARNING),
+    Rule(id="quality.not_json", title="A value is not plain JSON", severity=Severity.WARNING),
+)
+_MAX_EACH = 20
+
+
+def judge_quality(tries: Sequence[Tried]) -> Iterator[Finding]:
+    """Look at the dicts: all empty, some empty, odd field names, values that are not JSON."""
+    empty = [one.case.name for one in tries if one.case.result == {}]
+    if len(empty) == len(tries):
+        message = f"All {len(tries)} paths gave an empty dict."
+        hint = "Check the pattern against the sample paths; nothing of them was recognised."
+        yield _quality("all_empty", Severity.ERROR, message, hint)
+        return
+    if empty:
+        message = f"{len(empty)} of {len(tries)} paths gave an empty dict."
+        yield _quality("some_empty", Severity.WARNING, message, "This may be meant.", context=empty[0])
+    for key in list(_odd_keys(tries))[:_MAX_EACH]:
+        message = f"The field name {shorten(key, 60)!r} is not an identifier."
+        yield _quality("key", Severity.WARNING, message, "Use letters, digits and _ only.")
+    notes = dict.fromkeys((note.path, note.problem) for one in tries if one.value for note in one.value.notes)
+    for path, problem in list(notes)[:_MAX_EACH]:
+        message = f"The value at {shorten(path, 60)} is not plain JSON: {shorten(problem, 200)}."
+        yield _quality("not_json", _weight(problem), message, "Return text, numbers, lists and dicts.")
+
+
+def _odd_keys(tries: Sequence[Tried]) -> dict[str, None]:
+    results = (one.case.result for one in tries)
+    return {key: None for r in results if isinstance(r, dict) for key in r if not key.isidentifier()}
+
+
+def _weight(problem: str) -> Severity:
+    """A tuple is an array in JSON without any loss."""
+    return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
+
+
+def _quality(name: str, severity: Severity, message: str, hint: str, context: str | None = None) -> Finding:
+    return Finding(
+        rule=f"quality.{name}",
+        category="quality",
+        message=message,
+        severity=severity,
+        layer=Layer.RUNTIME,
+        suggestion=hint,
+        context=context,
+    )

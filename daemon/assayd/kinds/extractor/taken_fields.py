@@ -1,0 +1,187 @@
+"""Reads of an extractor which fields it gives, and whether a field is a part of the path or computed of it.
+
+    return {"year": int(parts[-3])}           year: a part
+    return {"start_month": 3 * quarter - 2}   start_month: computed
+    result["month"] = MONTHS[parts[-2]]       month: computed
+
+Decides by form alone; a form that it does not know counts as computed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from assayd.ports.repairable import TakenField
+from assayd.static.python.source import parse
+
+MOST_FIELDS = 100
+NAME_CHARS = 64
+MOST_STEPS = 100
+"""How far a value is followed."""
+
+_WHOLE = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
+_CUTTING = frozenset({
+    "group", "groups", "groupdict", "match", "search", "fullmatch", "findall", "split", "rsplit", "partition",
+    "rpartition", "splitext", "basename", "dirname", "strip", "lstrip", "rstrip", "removeprefix",
+    "removesuffix", "get",
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Function:
+    """What a function assigns: to plain names, and which of these it returns."""
+
+    values: dict[str, list[ast.expr]] = field(default_factory=dict)
+    results: set[str] = field(default_factory=set)
+    arguments: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    judged: dict[str, bool] = field(default_factory=dict)
+    """Whether a name's value is computed: each is looked at once, however often it is used."""
+
+
+def taken_fields(text: str, function: str) -> tuple[TakenField, ...]:
+    """Give the fields of the dict that a function returns, in their order; none of a text that is none."""
+    tree = parse(text).tree
+    found = next((n for n in ast.walk(tree) if _is_named(n, function)), None) if tree is not None else None
+    if not isinstance(found, ast.FunctionDef):
+        return ()
+    known = _read(found)
+    fields: dict[str, bool] = {}
+    for name, value in _items(found, known):
+        if name.isprintable() and 0 < len(name) <= NAME_CHARS and len(fields) < MOST_FIELDS:
+            fields[name] = fields.get(name, False) or _computed(value, known, 0)
+    return tuple(TakenField(name=name, computed=computed) for name, computed in fields.items())
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
+
+
+def _read(function: ast.FunctionDef) -> _Function:
+    known = _Function(arguments={a.arg for a in (*function.args.posonlyargs, *function.args.args)})
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    _assign(target, value, known)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                known.values.setdefault(name, []).append(value)
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                known.values.setdefault(name, []).append(value)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                known.changed.add(name)
+            case ast.For(target=target, iter=value):
+                _assign(target, value, known)
+            case ast.Return(value=ast.Name(id=name)):
+                known.results.add(name)
+    return known
+
+
+def _assign(target: ast.expr, value: ast.expr, known: _Function) -> None:
+    if isinstance(target, ast.Name):
+        known.values.setdefault(target.id, []).append(value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            _assign(part.value if isinstance(part, ast.Starred) else part, value, known)
+
+
+def _items(function: ast.FunctionDef, known: _Function) -> Iterator[tuple[str, ast.expr]]:
+    """Give every key of the result with the value that it gets."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Return(value=ast.expr() as value):
+                yield from _keys(value)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in known.results:
+                yield from _keys(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name in known.results:
+                yield from _keys(value)
+            case ast.Assign(
+                targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key))],
+                value=value,
+            ) if name in known.results:
+                yield key, value
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=args, keywords=more
+            ):
+                if name in known.results:
+                    yield from (item for one in args for item in _keys(one))
+                    yield from _named(more)
+
+
+def _keys(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    match value:
+        case ast.Dict(keys=keys, values=values):
+            for key, one in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, one
+        case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
+            yield from _named(keywords)
+
+
+def _named(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
+    yield from ((one.arg, one.value) for one in keywords if one.arg is not None)
+
+
+def _computed(value: ast.expr, known: _Function, step: int) -> bool:
+    """Tell whether a value is more than a part of what the function was given."""
+    if not isinstance(value, ast.Name):
+        return _made(value, known, step)
+    if value.id not in known.judged:
+        known.judged[value.id] = False  # what it comes of may lead back to it
+        known.judged[value.id] = _made(value, known, step)
+    return known.judged[value.id]
+
+
+def _made(value: ast.expr, known: _Function, step: int) -> bool:
+    comes_of = _comes_of(value, known) if step <= MOST_STEPS else None
+    if comes_of is None:
+        return True
+    return any(_computed(one, known, step + 1) for one in comes_of if not _is_none(one))
+
+
+def _comes_of(value: ast.expr, known: _Function) -> Sequence[ast.expr] | None:
+    """Give the values that one is a part of, or a choice between; None where it is made of them."""
+    found: Sequence[ast.expr] | None = None
+    match value:
+        case ast.Name(id=name) if name not in known.changed:
+            found = known.values.get(name, [])
+        case ast.Attribute(value=inner):
+            found = [inner]
+        case ast.Subscript(value=inner) if not _is_table(inner, known):
+            found = [inner]
+        case ast.Call():
+            found = _call_comes_of(value, known)
+        case ast.IfExp(body=first, orelse=second):
+            found = [first, second]
+        case ast.BoolOp(values=values):
+            found = values
+    return found
+
+
+def _call_comes_of(call: ast.Call, known: _Function) -> Sequence[ast.expr] | None:
+    given = [one for one in call.args if not isinstance(one, ast.Constant)]
+    match call.func:
+        case ast.Name(id=name) if name in _WHOLE:
+            return given
+        case ast.Attribute(value=ast.Name(id="pathlib"), attr=name) if name in _WHOLE:
+            return given
+        case ast.Attribute(value=base, attr=method) if method in _CUTTING:
+            return None if method == "get" and _is_table(base, known) else [base, *given]
+        case _:
+            return None
+
+
+def _is_table(value: ast.expr, known: _Function) -> bool:
+    """Tell whether a value is looked up in something that does not come of the argument."""
+    if isinstance(value, ast.Dict):
+        return True
+    if not isinstance(value, ast.Name) or value.id in known.arguments:
+        return False
+    given = known.values.get(value.id)
+    return given is None or any(isinstance(one, ast.Dict) for one in given)
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None

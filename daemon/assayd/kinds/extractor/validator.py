@@ -1,0 +1,350 @@
+"""Path extractors: a function that takes a file path as text and gives a dict of what it says.
+
+Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
+container, each in a process of its own; all must give a dict. Source: seed 000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.errors import RequestError
+from assayd.findings import runs as run_findings
+from assayd.findings.call_unit import Tried, judge_call
+from assayd.findings.repair_context import context_of
+from assayd.findings.retry_context import retry_context
+from assayd.findings.runs import cause_finding, grouped
+from assayd.kinds.extractor import quality as extraction_quality
+from assayd.kinds.extractor.quality import judge_quality
+from assayd.kinds.extractor.taken_fields import taken_fields
+from assayd.model.finding import Finding, Layer, Rule, has_errors
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Case, CaseStatus, Judgement
+from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.submission import Sample
+from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
+from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
+from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.static.python import inferred_names as python_meant
+from assayd.static.python import model_answer
+from assayd.static.python import normal_form as python_normal
+from assayd.static.python import security as python_security
+from assayd.static.python import signature as python_signature
+from assayd.static.python import source as python_source
+from assayd.static.python.import_edits import with_import_edits
+from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.signature import Expected, check_signature
+from assayd.static.python.source import PythonSource
+from assayd.static.submitted_file import only_text
+
+FILENAME = "extractor.py"
+
+EXPECTED = Expected(
+    function="extract",
+    parameter="path",
+    parameter_types=frozenset({"str", "Any", "AnyStr", "LiteralString", "Text", "object"}),
+    return_types=frozenset({"dict", "Dict", "TypedDict", "Mapping", "MutableMapping", "Any"}),
+    template="def extract(path: str) -> dict:",
+)
+
+_PRELOAD = (
+    "base64", "collections", "collections.abc", "dataclasses", "datetime", "enum", "fnmatch", "hashlib",
+    "json", "math", "os.path", "pathlib", "re", "string", "time", "typing", "urllib.parse", "uuid",
+)  # fmt: skip
+"""What the default policy allows. Never what a request names: the runner itself imports this."""
+
+_PATHS_TOLD = 20
+"""How many sample paths a request for a fix shows."""
+
+_HEADLINES = {
+    "syntax": "The code is not valid Python:",
+    "security": "The code does what an extractor may not do:",
+    "signature": "The function extract() does not have the form that is called:",
+    "sandbox": "The extractor failed on sample paths:",
+    "quality": "The extractor ran, but its results are of no use:",
+}
+_REMINDERS = (
+    f"Write one file of Python that defines: {EXPECTED.template}",
+    "Its argument is the path as text; there is no file to open.",
+    "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
+    "Import only: pathlib, os.path, re, string, fnmatch, datetime, time, typing, collections, "
+    "collections.abc, dataclasses, enum, json, math, uuid, base64, urllib.parse, hashlib.",
+)
+
+_RULES = (
+    *model_answer.RULES,
+    *python_source.RULES,
+    *python_meant.NAME_RULES,
+    *python_security.RULES,
+    *python_signature.RULES,
+    *run_findings.CAUSE_RULES,
+    *run_findings.POLICY_RULES,
+    run_findings.LIMIT_RULE,
+    run_findings.RAISED_RULE,
+    run_findings.NOT_COMPILED_RULE,
+    run_findings.NO_FUNCTION_RULE,
+    Rule(id="result.not_dict", title="extract() returned no plain dict", help="Bad: return None."),
+    *extraction_quality.RULES,
+)
+
+
+_PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2024/Q2/data.csv")
+_GOOD = """
+import re
+from pathlib import PurePosixPath
+
+
+def extract(path: str) -> dict:
+    found = re.search(r"CLIENT-(?P<client>[A-Z]+)/(?P<year>[0-9]{4})/Q(?P<quarter>[1-4])/", path)
+    if found is None:
+        return {}
+    quarter = int(found["quarter"])
+    return {
+        "client_id": found["client"],
+        "year": int(found["year"]),
+        "quarter": quarter,
+        "start_month": 3 * quarter - 2,
+        "filename": PurePosixPath(path).name,
+    }
+"""
+
+
+def _sample(name: str, code: str, *rules: str, runs: bool = False, verdict: str = "failed") -> Sample:
+    paths = _PATHS[:1] if "sandbox.timeout" in rules else _PATHS  # each takes all of its time
+    payload = {"code": code, "sample_paths": list(paths)}
+    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
+
+
+_SAMPLES = (
+    _sample("good", _GOOD, runs=True, verdict="validated"),
+    _sample(
+        "good_answer",
+        f"Here is the function:\n\n```python{_GOOD}```\nIt gives {{}} for other paths.",
+        "answer.block_taken",
+        runs=True,
+        verdict="validated",
+    ),
+    _sample(
+        "some_empty",
+        'def extract(path: str) -> dict:\n    return {"client": "ABC"} if "ABC" in path else {}\n',
+        "quality.some_empty",
+        runs=True,
+        verdict="validated",
+    ),
+    _sample("syntax", "def extract(path: str) -> dict\n    return {}\n", "syntax.missing_colon"),
+    _sample("import", "import os\ndef extract(path): return dict(os.environ)\n", "import.not_allowed"),
+    _sample(
+        "module_name", "import re\ndef extract(path): return {'x': re.enum.sys}\n", "attribute.not_allowed"
+    ),
+    _sample("builtin", "def extract(path): return {'x': open(path).read()}\n", "builtin.not_allowed"),
+    _sample("dunder", "def extract(path): return {'x': path.__class__.__mro__}\n", "attribute.dunder"),
+    _sample("missing", "def parse(path: str) -> dict:\n    return {}\n", "signature.missing"),
+    _sample("async", "async def extract(path: str) -> dict:\n    return {}\n", "signature.async"),
+    _sample(
+        "raised",
+        "def extract(path): return {'quarter': int(path.split('/')[4])}\n",
+        "sandbox.raised",
+        runs=True,
+    ),
+    _sample(
+        "endless", "def extract(path):\n    while True: pass\n    return {}\n", "sandbox.timeout", runs=True
+    ),
+    _sample("list", "def extract(path): return [path]\n", "result.not_dict", runs=True),
+    _sample("empty", "def extract(path): return {}\n", "quality.all_empty", runs=True),
+)
+
+
+class ExtractorPayload(BaseModel):
+    """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    code: str
+    sample_paths: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)], ...],
+        Field(min_length=1, max_length=SAMPLE_PATHS),
+    ]
+
+
+class Extractor:
+    """The kind `extractor`."""
+
+    kind: str = "extractor"
+    payload: type[BaseModel] = ExtractorPayload
+    default_policy: str = "extractor"
+    image: str = "python"
+    rules: Sequence[Rule] = _RULES
+    runtime_stages: Sequence[str] = ("sandbox", "quality")
+    samples: Sequence[Sample] = _SAMPLES
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """The static stages, in order."""
+        return (
+            Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
+            Stage(name="security", check=_check_security, on_fail=OnFail.STOP),
+            Stage(name="signature", check=_check_signature, on_fail=OnFail.STOP),
+        )
+
+    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+        """Build a payload of one file and the sample paths."""
+        code = only_text(files, what="an extractor")
+        if options.input is not None or options.extra:
+            raise RequestError("request.options", "an extractor takes neither --input nor --option")
+        if not options.sample_paths:
+            message = "an extractor needs at least one --sample-path"
+            raise RequestError("request.sample_paths", message, field="payload.sample_paths")
+        return {"code": code, "sample_paths": list(options.sample_paths)}
+
+    def prepare(self, payload: BaseModel) -> BaseModel:
+        """Give the payload with the code that the answer means, and nothing else of it."""
+        return payload.model_copy(update={"code": _source(payload).text})
+
+    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+        """Plan one call per sample path."""
+        submitted = _extractor(payload)
+        text = submitted.code
+        units = (_unit(path, text, limits) for path in submitted.sample_paths)
+        return RunSpec(
+            image=self.image,
+            limits=limits,
+            units=tuple(units),
+            network=policy.network,
+            imports=policy.imports,
+            preload=_PRELOAD,
+        )
+
+    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+        """Judge every path; look at the quality of the results only when all paths gave one."""
+        submitted = _extractor(payload)
+        text, paths = submitted.code, submitted.sample_paths
+        tries = [_judge_path(path, unit, text) for path, unit in _by_path(paths, result)]
+        cases = tuple(one.case for one in tries)
+        found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
+        disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
+        if disagreeing:
+            return Judgement(stage_findings={"syntax": disagreeing}, cases=cases)
+        if not has_errors(found) and any(case.status is not CaseStatus.PASSED for case in cases):
+            found = (*found, _incomplete(cases, result))
+        if has_errors(found):
+            return Judgement(stage_findings={"sandbox": found}, cases=cases)
+        quality = tuple(judge_quality(tries))
+        return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
+
+    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+        """Word a failed stage for a model."""
+        headline = _HEADLINES.get(stage, "The extractor was refused:")
+        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the whole function again, with what its report says and the paths that it is tried on."""
+        paths = "\n".join(_extractor(payload).sample_paths[:_PATHS_TOLD])
+        return context_of(
+            Passage(name=FILENAME, language="python", text=_source(payload).text),
+            report,
+            instructions=_REMINDERS,
+            runtime_stages=self.runtime_stages,
+            surroundings=(Surrounding(title="sample paths", text=paths),),
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of the code."""
+        return {**payload.model_dump(mode="json"), "code": code}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax tree of the code."""
+        return python_normal.normal_form(_source(payload).text)
+
+    def taken(self, payload: BaseModel) -> Taken:
+        """Give the sample paths, and the fields of the dict that extract() returns."""
+        fields = taken_fields(_source(payload).text, EXPECTED.function)
+        return Taken(texts=_extractor(payload).sample_paths, fields=fields)
+
+
+def _extractor(payload: BaseModel) -> ExtractorPayload:
+    if not isinstance(payload, ExtractorPayload):
+        raise TypeError(f"not an extractor's payload: {type(payload).__name__}")
+    return payload
+
+
+def _source(payload: BaseModel) -> model_answer.Answer:
+    return model_answer.clean(_extractor(payload).code)
+
+
+def _parsed(payload: BaseModel) -> PythonSource:
+    return python_source.parse(_source(payload).text)
+
+
+def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+    """``def extract(path`` -> syntax.unclosed_bracket."""
+    source = _parsed(payload)
+    meant = check_meant(source, policy.imports)
+    return (*_source(payload).findings, *source.findings, *meant)
+
+
+def _check_security(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+    """``import os`` -> import.not_allowed."""
+    source = _parsed(payload)
+    found = python_security.scan(source, policy.imports)
+    paths = policy.imports.allows("os.path")
+    return tuple(with_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
+
+
+def _check_signature(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``def extract(): …`` -> signature.no_parameter."""
+    return check_signature(_parsed(payload), EXPECTED)
+
+
+def _unit(path: str, text: str, limits: Limits) -> Unit:
+    return Unit(
+        name=path,
+        program=Program.CALL,
+        arguments={
+            "source": text,
+            "filename": FILENAME,
+            "function": EXPECTED.function,
+            "args": [path],
+            "kwargs": {},
+            "builtins": "safe",
+        },
+        deadline_s=limits.unit_timeout_s,
+    )
+
+
+def _by_path(paths: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
+    """Pair every path with the unit in its place; one of another name is none."""
+    for index, path in enumerate(paths):
+        unit = result.units[index] if index < len(result.units) else None
+        yield path, unit if unit is not None and unit.name == path else None
+
+
+def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
+    """Judge one call; what comes back must be a dict and nothing derived from it."""
+    tried = judge_call(path, unit, text=text, function=EXPECTED.function)
+    if unit is None or tried.value is None:
+        return tried
+    if tried.value.type_name == "dict" and isinstance(tried.value.value, dict):
+        return tried
+    finding = Finding(
+        rule="result.not_dict",
+        category="result",
+        message=f"extract() returned {tried.value.type_name}, not dict.",
+        layer=Layer.RUNTIME,
+        suggestion="Return a plain dict on every way through the function; {} when there is nothing.",
+    )
+    case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
+    return Tried(case=case, findings=(*tried.findings, finding))
+
+
+def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
+    """Give the finding for paths without a result that nothing else explains."""
+    missing = sum(case.status is not CaseStatus.PASSED for case in cases)
+    cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
+    return cause_finding(cause, "The run", f"{missing} of {len(cases)} paths have no result")
+
+
+validator = Extractor()

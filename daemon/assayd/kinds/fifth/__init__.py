@@ -1,0 +1,1 @@
+"""The kind `fifth`: programs of Fifth, a Forth dialect, under declarative rules."""

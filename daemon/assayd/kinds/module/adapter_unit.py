@@ -1,0 +1,158 @@
+"""Judges the `python` unit in which the daemon's own text imports the adapter and looks at what it registers.
+
+Apart from the module's own tests, in a process of its own. It sees what reading cannot: what an import really
+does, and what a class really has by then.
+
+    raise RuntimeError at the top      contract.import_failed
+    if False: @register_adapter …      contract.not_registered
+    get_schema = None                  contract.not_callable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, hint_for
+from assayd.findings.source_text import snippet
+from assayd.guest_results.json_reader import GuestJsonError
+from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
+from assayd.model.finding import Finding, Layer, Rule, has_errors
+from assayd.model.policy import AdapterContract
+from assayd.model.run import Cause, UnitResult
+from assayd.model.text_limits import shorten
+
+RULES = (
+    Rule(id="contract.import_failed", title="The adapter cannot be imported"),
+    Rule(id="contract.not_registered", title="Importing the adapter registers no class of it"),
+    Rule(id="contract.not_callable", title="A method of the registered class is none when it is asked for"),
+)
+
+FILENAME = "contract.py"
+RESULT = "found"
+_CATEGORY = "missing_method"
+_MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+
+_PROBE = """
+from {provided} import registered as _registered
+import {adapter}
+
+
+def _form(value):
+    inner = getattr(value, "__func__", value)
+    return "missing" if value is None else "callable" if callable(inner) else type(value).__name__
+
+
+{result} = [
+    {{
+        "name": kind.__name__,
+        "module": kind.__module__,
+        "methods": {{name: _form(vars(kind).get(name)) for name in methods}},
+    }}
+    for kind in _registered()
+]
+"""
+
+
+def probe(adapter: str, contract: AdapterContract) -> str:
+    """Give the text that imports the adapter's module and says what it registered."""
+    return _PROBE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
+
+
+def judge_adapter(
+    file: str, unit: UnitResult | None, texts: Mapping[str, str], contract: AdapterContract
+) -> tuple[Finding, ...]:
+    """Judge the unit that ran the probe; None when it was never started."""
+    if unit is None:
+        return ()
+    events = tuple(_events(file, unit, texts))
+    try:
+        record = _record(unit)
+    except GuestJsonError as problem:
+        return (
+            *events,
+            replace(cause_finding(Cause.PROTOCOL_VIOLATION, "The adapter", str(problem)), file=file),
+        )
+    if isinstance(record, Raised):
+        return (*events, _raised(file, record, texts))
+    if isinstance(record, NotCompiled) or not isinstance(record, Bound) or not unit.outcome.completed:
+        return events if has_errors(events) else (*events, _ended_badly(file, unit))
+    return (*events, *_compared(file, record, contract))
+
+
+def _record(unit: UnitResult) -> Record | None:
+    if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
+        return None
+    return read_record(unit.results[0])
+
+
+def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
+    for event, finding in file_events(file, unit.events, texts):
+        if event.kind == LEAVING:
+            message = "Importing the adapter was to end the process."
+            yield replace(finding, rule="contract.import_failed", category=_CATEGORY, message=message)
+        else:
+            yield finding
+
+
+def _ended_badly(file: str, unit: UnitResult) -> Finding:
+    cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
+    return replace(cause_finding(cause, f"Importing {file}"), file=file)
+
+
+def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
+    place = snippet(texts.get(record.file or "", ""), record.line)
+    told = f"{record.error_type}: {record.message}".removesuffix(": ")
+    syntax = record.error_type in {"SyntaxError", "IndentationError", "TabError"}
+    return Finding(
+        rule=NOT_COMPILED_RULE.id if syntax else "contract.import_failed",
+        category="syntax" if syntax else _CATEGORY,
+        message=shorten(f"{file} cannot be imported: {told}"),
+        layer=Layer.RUNTIME,
+        file=record.file if place is not None else file,
+        line=record.line if place is not None else None,
+        snippet=place,
+        suggestion=hint_for(record.error_type),
+    )
+
+
+def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:
+    """Compare what is registered with what the contract asks for."""
+    value = record.values.get(RESULT)
+    classes = value.value if value is not None and isinstance(value.value, list) else []
+    module = file.removesuffix(".py")
+    own = [one for one in classes if isinstance(one, dict) and one.get("module") == module]
+    if not own:
+        how = " or ".join(f"@{name}" for name in contract.decorators)
+        message = f"When {file} had been imported, no class of it was registered."
+        yield _finding(
+            "contract.not_registered", file, message, f"Put {how} above the class, at the top level."
+        )
+    for one in own:
+        methods = one.get("methods")
+        forms = methods if isinstance(methods, dict) else {}
+        yield from _judged_methods(file, str(one.get("name")), forms, contract.methods)
+
+
+def _judged_methods(
+    file: str, name: str, forms: Mapping[str, object], wanted: Sequence[str]
+) -> Iterator[Finding]:
+    for method in wanted:
+        form = forms.get(method)
+        if form != "callable":
+            what = "is missing" if form in {None, "missing"} else f"is {form}, and no function"
+            message = shorten(f"When {file} had been imported, {name}.{method} {what}.")
+            yield _finding(
+                "contract.not_callable", file, message, f"Define it in the class: def {method}(self, …):"
+            )
+
+
+def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
+    return Finding(
+        rule=rule,
+        category=_CATEGORY,
+        message=message,
+        layer=Layer.RUNTIME,
+        file=file,
+        suggestion=suggestion,
+    )

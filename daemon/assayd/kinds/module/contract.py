@@ -1,0 +1,186 @@
+"""The contract of an adapter, as far as its text tells: a registered class that has the methods itself.
+
+    class Weather: …                  contract.no_decorator     (nothing registers it)
+    @register_adapter on a function   contract.not_a_class
+    no get_schema in the class        contract.missing_method
+    def transform(): …                contract.method_form      (takes no self)
+
+Decorators count bare, called and dotted, under whatever name they were imported. Source: seed 002.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from assayd.model.finding import Edit, Finding, Rule
+from assayd.model.policy import AdapterContract
+from assayd.model.text_limits import shorten
+from assayd.static.python.imports import finding_at
+from assayd.static.python.scopes import Scope, ScopedTree, ScopeKind, Site, resolve
+
+RULES = (
+    Rule(
+        id="contract.no_file",
+        title="No file can be the adapter's",
+        help="Good: adapter.py, or the name that the manifest's entrypoint has.",
+    ),
+    Rule(
+        id="contract.no_decorator",
+        title="No class is registered",
+        help="Bad: class Weather: …. Good: @register_adapter above it.",
+    ),
+    Rule(
+        id="contract.not_a_class",
+        title="What is registered is no class at the top level",
+        help="Bad: @register_adapter above a function. Good: above a class.",
+    ),
+    Rule(
+        id="contract.missing_method",
+        title="A method that an adapter has to have",
+        help="Bad: a class without get_schema. Good: def get_schema(self): ….",
+    ),
+    Rule(
+        id="contract.method_form",
+        title="A method that takes no self",
+        help="Bad: def transform(): …. Good: def transform(self, raw): ….",
+    ),
+)
+
+_CATEGORY = "missing_method"
+
+
+def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
+    """Judge the adapter's file."""
+    for finding in _check(text, tree, contract):
+        yield replace(finding, file=file)
+
+
+def no_file(files: list[str]) -> Finding:
+    """Give the finding for a module none of whose files can be the adapter's."""
+    among = f"; there are {shorten(', '.join(files), 200)}" if files else ""
+    return Finding(
+        rule="contract.no_file",
+        category=_CATEGORY,
+        message=f"There is no adapter.py{among}.",
+        suggestion="Call the adapter's file adapter.py.",
+    )
+
+
+def registered_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
+    """Give the classes at the top level that a decorator of the contract registers."""
+    marked = (site.node for site in _registered(tree, contract) if site.scope.kind is ScopeKind.MODULE)
+    return [node for node in marked if isinstance(node, ast.ClassDef)]
+
+
+def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
+    classes = registered_classes(tree, contract)
+    for site in _registered(tree, contract):
+        if site.node not in classes:
+            message = "What is registered is no class at the top level."
+            yield finding_at(
+                site.node,
+                text,
+                "contract.not_a_class",
+                message,
+                suggestion="Register a class at the top level.",
+            )
+    meant = classes or _candidates(tree, contract)
+    if not classes:
+        yield _no_decorator(text, tree, contract, meant)
+    for node in meant if len(meant) == 1 else classes:
+        methods = {
+            one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        for name in contract.methods:
+            if name not in methods:
+                yield _missing(node, name, list(methods), text)
+            elif _takes_nothing(methods[name]):
+                message = f"{node.name}.{name} takes no self."
+                suggestion = f"Write: def {name}(self, …):"
+                yield _categorised(
+                    finding_at(methods[name], text, "contract.method_form", message, suggestion=suggestion)
+                )
+
+
+def _registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[Site]:
+    for site in tree.sites:
+        node = site.node
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if any(_registers(one, site.scope, contract) for one in node.decorator_list):
+                yield site
+
+
+def _registers(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> bool:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if isinstance(target, ast.Attribute):
+        return target.attr in contract.decorators
+    if not isinstance(target, ast.Name):
+        return False
+    imported = {origin.name for origin in resolve(target.id, scope).origins}
+    return target.id in contract.decorators or bool(imported & set(contract.decorators))
+
+
+def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
+    """Give the classes at the top level that have some of the methods."""
+    top = (site.node for site in tree.sites if site.scope.kind is ScopeKind.MODULE)
+    return [node for node in top if isinstance(node, ast.ClassDef) and _has(node, set(contract.methods))]
+
+
+def _no_decorator(
+    text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
+) -> Finding:
+    """Give the finding for an adapter that nothing registers; an edit where one class must be meant."""
+    name = _bound_decorator(tree, contract)
+    how = f"@{name or contract.decorators[0]}"
+    where = "it" if meant else "the adapter's class"
+    node: ast.AST = meant[0] if meant else tree.sites[0].node
+    found = finding_at(
+        node,
+        text,
+        "contract.no_decorator",
+        f"No class is registered with {how}.",
+        suggestion=f"Write {how} above {where}; from {contract.modules[0]} import {how[1:]}.",
+    )
+    if name is None or len(meant) != 1:
+        return _categorised(found)
+    first = min([meant[0].lineno, *(one.lineno for one in meant[0].decorator_list)])
+    edit = Edit(start_line=first, end_line=first - 1, replacement=f"@{name}\n")
+    return _categorised(replace(found, edit=edit))
+
+
+def _bound_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
+    """Give the name that a decorator of the contract was imported by."""
+    for site in tree.sites:
+        if isinstance(site.node, ast.ImportFrom) and site.scope.kind is ScopeKind.MODULE:
+            for alias in site.node.names:
+                if alias.name in contract.decorators:
+                    return alias.asname or alias.name
+    return None
+
+
+def _has(node: ast.ClassDef, methods: set[str]) -> bool:
+    defined = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return bool(defined & methods)
+
+
+def _missing(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
+    close = difflib.get_close_matches(name, defined, n=1)
+    message = f"{node.name} has no method {name}" + (f"; it has {close[0]}." if close else ".")
+    suggestion = (
+        f"Rename {close[0]} to {name}." if close else f"Define it in the class itself: def {name}(self, …):"
+    )
+    return _categorised(finding_at(node, text, "contract.missing_method", message, suggestion=suggestion))
+
+
+def _takes_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    spec = node.args
+    bare = not (spec.posonlyargs or spec.args or spec.vararg)
+    static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
+    return bare and not static
+
+
+def _categorised(finding: Finding) -> Finding:
+    return replace(finding, category=_CATEGORY)

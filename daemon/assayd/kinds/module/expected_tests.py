@@ -1,0 +1,374 @@
+"""Which tests a file holds, as far as its text tells: what the test framework must collect, and what it may.
+
+two functions test_a              tests.duplicate      (the first never runs)
+class TestA with __init__         tests.not_collectable
+async def test_a in a TestCase    tests.never_runs     (unittest calls it and does not await it)
+def test_a(): yield               tests.never_runs     (the framework passes over generators)
+pytest_plugins = ["x"]            tests.hook
+def pytest_runtest_call(…)        tests.hook
+no test in any file               tests.none_found
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assayd.kinds.module.imports import absolute
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.imports import finding_at
+
+RULES = (
+    Rule(
+        id="tests.none_found",
+        title="The module has no tests",
+        help="Good: test_adapter.py with a function test_transform().",
+    ),
+    Rule(
+        id="tests.duplicate",
+        title="Two tests of one name, of which only the last runs",
+        severity=Severity.WARNING,
+        help="Bad: test_a twice in one class. Good: names that differ.",
+    ),
+    Rule(
+        id="tests.not_collectable",
+        title="A class of tests that the framework passes over",
+        severity=Severity.WARNING,
+        help="Bad: class TestA with __init__. Good: def setup_method(self): ….",
+    ),
+    Rule(
+        id="tests.never_runs",
+        title="A test that is collected, and whose lines never run",
+        help="Bad: async def test_a(self) in a unittest.TestCase. Good: in an IsolatedAsyncioTestCase.",
+    ),
+    Rule(
+        id="tests.hook",
+        title="A hook or plugin of the test framework",
+        help="Bad: pytest_plugins = [...]. Good: fixtures in the test file.",
+    ),
+)
+_CATEGORY = "test_failure"
+_AWAITING = "IsolatedAsyncioTestCase"
+_BASES = frozenset({"TestCase", _AWAITING})
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+Trees = Mapping[str, ast.Module]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The tests of one file by name (``test_a``, ``TestA::test_a``).
+
+    `certain` ones are collected whatever happens; `possible` ones depend on what the file does when it runs.
+    """
+
+    certain: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    name: str
+    certain: bool
+
+
+def expected_tests(file: str, trees: Trees) -> Expected:
+    """Find the tests of a file; names that it imports from the module's other files are followed."""
+    found = list(_in_block(trees[file].body, _Where(file=file, trees=trees), certain=True))
+    certain = dict.fromkeys(one.name for one in found if one.certain)
+    possible = dict.fromkeys(one.name for one in found if not one.certain and one.name not in certain)
+    return Expected(certain=tuple(certain), possible=tuple(possible))
+
+
+def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
+    """Judge one file of tests; classes that it imports from the module's other files are followed."""
+    tree, where = trees[file], _Where(file=file, trees=trees)
+    for finding in (
+        *_hooks(text, tree),
+        *_duplicates(text, tree.body),
+        *_uncollectable(text, tree),
+        *_never_run(text, tree.body, where),
+    ):
+        yield replace(finding, file=file, category=_CATEGORY)
+
+
+def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
+    """Give the finding for a module without a single test."""
+    message = f"No test was found in {', '.join(files)}." if files else "The module has no file test_*.py."
+    example = methods[0] if methods else "transform"
+    return Finding(
+        rule="tests.none_found",
+        category=_CATEGORY,
+        message=message,
+        file=files[0] if files else None,
+        suggestion=f"Write test_adapter.py with functions such as test_{example}().",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Where:
+    """A file among others; `seen` are the files that led here."""
+
+    file: str
+    trees: Trees
+    seen: tuple[str, ...] = ()
+
+    def into(self, file: str) -> _Where:
+        return _Where(file=file, trees=self.trees, seen=(*self.seen, self.file))
+
+
+def _in_block(body: Sequence[ast.stmt], where: _Where, *, certain: bool) -> Iterator[_Found]:
+    """Give the tests that statements at the top level of a file define."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from _function(node, "", certain)
+            case ast.ClassDef():
+                yield from _class(node, "", where, certain)
+            case ast.ImportFrom():
+                yield from _imported(node, where)
+            case ast.Assign(targets=targets):
+                names = (target.id for target in targets if isinstance(target, ast.Name))
+                yield from (_Found(name, certain=False) for name in names if _is_name_of_test(name))
+            case _:
+                for block in _blocks(node):
+                    yield from _in_block(block, where, certain=False)
+
+
+def _function(node: Definition, prefix: str, certain: bool) -> Iterator[_Found]:
+    if node.name.startswith("test"):
+        words = [_last_word(one) for one in node.decorator_list]
+        if "fixture" not in words:
+            yield _Found(prefix + node.name, certain and all(_keeps(one) for one in node.decorator_list))
+
+
+def _class(node: ast.ClassDef, prefix: str, where: _Where, certain: bool) -> Iterator[_Found]:
+    """Give the tests of a class that is collected: by its name, or as one of unittest's."""
+    unittests = _is_unittest(node, where)
+    if not (node.name.startswith("Test") or unittests) or _is_switched_off(node):
+        return
+    if not unittests and _init(node) is not None:
+        return
+    name = f"{prefix}{node.name}::"
+    for one, kept in _class_body(node, where, set()):
+        if isinstance(one, ast.ClassDef):
+            yield from _class(one, name, where, certain and kept)
+        else:
+            yield from _function(one, name, certain and kept)
+
+
+def _class_body(
+    node: ast.ClassDef, where: _Where, seen: set[ast.ClassDef]
+) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
+    """Give what a class defines itself, and what classes of the module's files hand down to it."""
+    seen.add(node)
+    for one in node.body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield one, True
+        else:
+            for block in _blocks(one):
+                for inner in block:
+                    if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                        yield inner, False
+    for base in node.bases:
+        found = _find_class(_last_word(base), where)
+        if found is not None and found[0] not in seen:
+            yield from _class_body(*found, seen)
+
+
+def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
+    """Give the tests that come by import from another file of the module."""
+    file = _file_of(node, where)
+    if file is None:
+        return
+    found = _in_block(where.trees[file].body, where.into(file), certain=False)
+    wanted = {alias.name: alias.asname or alias.name for alias in node.names}
+    for one in found:
+        first, colons, rest = one.name.partition("::")
+        if "*" in wanted or first in wanted:
+            yield _Found(f"{wanted.get(first, first)}{colons}{rest}", certain=False)
+
+
+def _find_class(name: str, where: _Where) -> tuple[ast.ClassDef, _Where] | None:
+    """Find a class by its name: in the file, else where the file imports it from."""
+    for node in where.trees[where.file].body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node, where
+        if isinstance(node, ast.ImportFrom) and (file := _file_of(node, where)) is not None:
+            for alias in node.names:
+                if name == (alias.asname or alias.name) or alias.name == "*":
+                    found = _find_class(name if alias.name == "*" else alias.name, where.into(file))
+                    if found is not None:
+                        return found
+    return None
+
+
+def _file_of(node: ast.ImportFrom, where: _Where) -> str | None:
+    module = absolute(where.file, node)
+    if module is None:
+        return None
+    path = module.replace(".", "/")
+    candidates = (f"{path}.py", f"{path}/__init__.py")
+    file = next((name for name in candidates if name in where.trees), None)
+    return None if file in (*where.seen, where.file) else file
+
+
+def _is_unittest(node: ast.ClassDef, where: _Where) -> bool:
+    """Tell whether a class is one of unittest's, by itself or by what it inherits from."""
+    return not _BASES.isdisjoint(_bases(node, where))
+
+
+def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
+    """Name what a class inherits from, as far as the module's files tell."""
+    seen, pending = {node}, [(node, where)]
+    while pending:
+        node, where = pending.pop()
+        for base in node.bases:
+            word = _last_word(base)
+            yield word
+            found = _find_class(word, where)
+            if found is not None and found[0] not in seen:
+                seen.add(found[0])
+                pending.append(found)
+
+
+def _is_switched_off(node: ast.ClassDef) -> bool:
+    """Tell whether a class says ``__test__ = False``."""
+    return any(
+        isinstance(one, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == "__test__" for target in one.targets)
+        and isinstance(one.value, ast.Constant)
+        and one.value.value is False
+        for one in node.body
+    )
+
+
+def _init(node: ast.ClassDef) -> ast.stmt | None:
+    names = {"__init__", "__new__"}
+    return next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in names), None)
+
+
+def _keeps(decorator: ast.expr) -> bool:
+    """Tell whether a decorator is known to leave a test a test."""
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    words = []
+    while isinstance(target, ast.Attribute):
+        words.append(target.attr)
+        target = target.value
+    words.append(target.id if isinstance(target, ast.Name) else "")
+    return bool({"mark", "patch", "unittest", "skip", "skipIf", "skipUnless", "staticmethod"} & set(words))
+
+
+def _last_word(node: ast.expr) -> str:
+    target = node.func if isinstance(node, ast.Call) else node
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _is_name_of_test(name: str) -> bool:
+    return name.startswith(("test", "Test"))
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Give the blocks of a statement that may or may not run."""
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list):
+            yield block
+    for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield inner.body
+
+
+def _hooks(text: str, tree: ast.Module) -> Iterator[Finding]:
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("pytest_"):
+                message = f"{name} is a hook of the test framework."
+                yield finding_at(
+                    node, text, "tests.hook", message, suggestion="Use a fixture in the test file."
+                )
+            case ast.Assign(targets=[ast.Name(id="pytest_plugins")]):
+                message = "pytest_plugins loads plugins, which a module may not bring."
+                end = node.end_lineno or node.lineno
+                edit = Edit(start_line=node.lineno, end_line=end, replacement="")
+                found = finding_at(node, text, "tests.hook", message, suggestion="Leave it out.")
+                yield replace(found, edit=edit)
+            case _:
+                continue
+
+
+def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            if node.name in seen:
+                message = f"There is another {node.name} above, which never runs."
+                yield finding_at(
+                    node,
+                    text,
+                    "tests.duplicate",
+                    message,
+                    suggestion="Give each test a name of its own.",
+                    severity=Severity.WARNING,
+                )
+            seen.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            yield from _duplicates(text, node.body)
+
+
+def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
+    """Give the tests that are called and give a coroutine or generator, which nobody runs."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _yielding(text, node)
+        elif isinstance(node, ast.ClassDef):
+            yield from _never_run_in(text, node, set(_bases(node, where)))
+
+
+def _never_run_in(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
+    if not (node.name.startswith("Test") or bases & _BASES):
+        return
+    calls_only = "TestCase" in bases and _AWAITING not in bases
+    for one in node.body:
+        if calls_only and isinstance(one, ast.AsyncFunctionDef) and one.name.startswith("test"):
+            message = f"{node.name} is a TestCase, which calls {one.name} and does not await it."
+            suggestion = f"Inherit from unittest.{_AWAITING}."
+            yield finding_at(one, text, "tests.never_runs", message, suggestion=suggestion)
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _yielding(text, one)
+
+
+def _yielding(text: str, node: Definition) -> Iterator[Finding]:
+    fixture = "fixture" in map(_last_word, node.decorator_list)
+    if node.name.startswith("test") and not fixture and any(_own_yields(node)):
+        message = f"{node.name} yields, and the framework passes over tests that do."
+        suggestion = "Leave yield out of the test; what has to be set up and taken down is a fixture's."
+        yield finding_at(node, text, "tests.never_runs", message, suggestion=suggestion)
+
+
+def _own_yields(node: Definition) -> Iterator[ast.AST]:
+    """Give the yields of a function, and not those of functions inside it."""
+    pending: list[ast.AST] = [*node.body]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            yield one
+        elif not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending.extend(ast.iter_child_nodes(one))
+
+
+def _uncollectable(text: str, tree: ast.Module) -> Iterator[Finding]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            init = _init(node)
+            if init is not None and not any(_last_word(base) in _BASES for base in node.bases):
+                yield finding_at(
+                    init,
+                    text,
+                    "tests.not_collectable",
+                    f"{node.name} has {getattr(init, 'name', '')}, so the framework passes over its tests.",
+                    suggestion="Write setup_method(self), or a fixture.",
+                    severity=Severity.WARNING,
+                )

@@ -1,0 +1,209 @@
+"""The files of a module: where they may lie, how many and how large, and which is what.
+
+Judges names and sizes only; what stands in the files is left to the other checks.
+
+    ../adapter.py            paths.not_inside
+    a//b.py                  paths.not_normal
+    pytest.ini               paths.planted
+    json.py                  paths.shadows
+    x and x/y.py             paths.conflict
+    a.py and a/__init__.py   paths.conflict      (one name for two modules)
+    A.py and a.py            paths.conflict      (one file, where case does not count)
+    eleven files             paths.too_many
+    one of 100,001 bytes     paths.too_large
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from assayd.model.finding import Finding, Rule
+from assayd.model.text_limits import shorten
+
+MAX_FILES = 10
+MAX_FILE_BYTES = 100_000
+_MAX_PATH_BYTES = 200
+_MAX_DEPTH = 8
+
+RULES = (
+    Rule(
+        id="paths.not_inside",
+        title="A file outside the module",
+        help="Bad: ../adapter.py. Good: adapter.py.",
+    ),
+    Rule(
+        id="paths.not_normal",
+        title="A file's name that is not in its plain form",
+        help="Bad: ./a//b.py. Good: a/b.py.",
+    ),
+    Rule(id="paths.conflict", title="Two files cannot both lie where they should"),
+    Rule(
+        id="paths.planted",
+        title="A file that tells the test framework or the interpreter what to do",
+        help="Bad: conftest.py. Good: fixtures in the test file.",
+    ),
+    Rule(
+        id="paths.shadows",
+        title="A file that takes the place of a module that others import",
+        help="Bad: json.py. Good: weather_json.py.",
+    ),
+    Rule(id="paths.too_many", title="Too many files", help=f"A module has at most {MAX_FILES} files."),
+    Rule(
+        id="paths.too_large",
+        title="A file that is too large",
+        help=f"A file has at most {MAX_FILE_BYTES} bytes.",
+    ),
+)
+
+_PLANTED = frozenset(
+    {
+        "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg",
+        "pyproject.toml", "sitecustomize.py", "usercustomize.py",
+    }
+)  # fmt: skip
+_PLANTED_SUFFIXES = (".pth", ".pyc", ".pyo", ".so", ".pyd", ".egg-link")
+_PLANTED_FOLDERS = (".dist-info", ".egg-info", "__pycache__")
+_OF_THE_IMAGE = frozenset(
+    {
+        "_pytest", "aiohttp", "aiosignal", "anyio", "assayd", "assayd_guest", "async_timeout",
+        "attr", "attrs", "certifi", "chardet", "charset_normalizer", "exceptiongroup", "frozenlist",
+        "h11", "httpcore", "httpx", "idna", "iniconfig", "multidict", "packaging", "pkg_resources",
+        "pluggy", "py", "pydantic", "pygments", "pytest", "pytest_asyncio", "requests", "rfc3986",
+        "setuptools", "six", "sniffio", "submission", "tomli", "typing_extensions", "urllib3",
+        "yarl",
+    }
+)  # fmt: skip
+"""Modules of the image beside the standard library, and names that the runner gives."""
+
+
+def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[Finding]:
+    """Judge names and sizes of a module's files. `provided` are modules that the container offers."""
+    taken = {name.partition(".")[0] for name in provided} | _OF_THE_IMAGE | sys.stdlib_module_names
+    if len(files) > MAX_FILES:
+        message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
+        yield _finding("paths.too_many", None, message, "Join files, or leave out what is not needed.")
+    yield from _check_twice(files)
+    for name, text in files.items():
+        yield from _check_name(name, files, taken)
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > MAX_FILE_BYTES:
+            message = f"{shorten(name, 100)!r} has {size} bytes; {MAX_FILE_BYTES} are allowed."
+            yield _finding("paths.too_large", name, message, "Split the file, or take data out of it.")
+
+
+def is_python(name: str) -> bool:
+    """Tell whether a file is Python."""
+    return name.endswith(".py")
+
+
+def is_test(name: str) -> bool:
+    """Tell whether the test framework would take a file for tests."""
+    stem = PurePosixPath(name).stem
+    return is_python(name) and (stem.startswith("test_") or stem.endswith("_test"))
+
+
+def files_of_tests(files: Iterable[str]) -> tuple[str, ...]:
+    """Give the names of the files with tests, sorted."""
+    return tuple(sorted(name for name in files if is_test(name)))
+
+
+def adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
+    """Give the file that the adapter is in.
+
+    ``adapter.py``; else the one that the manifest's entrypoint names; else the only file of Python that
+    lies at the top and is no test.
+    """
+    plain = (name for name in files if is_python(name) and not is_test(name) and "/" not in name)
+    top = sorted(name for name in plain if name != "__init__.py")
+    for name in ("adapter.py", f"{entrypoint}.py"):
+        if name in top:
+            return name
+    return top[0] if len(top) == 1 else None
+
+
+def module_name(file: str) -> str:
+    """Give the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
+    return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def own_modules(files: Iterable[str]) -> frozenset[str]:
+    """Name the modules that the files are, and the packages above them."""
+    names = {module_name(name) for name in files if is_python(name)}
+    above = {
+        ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(1, len(parts))
+    }
+    return frozenset(names | above)
+
+
+def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set[str]) -> Iterator[Finding]:
+    problem = _odd_name(name)
+    if problem is not None:
+        rule, message, suggestion = problem
+        yield _finding(rule, name, f"{shorten(name, 100)!a} {message}.", suggestion)
+        return
+    parts = name.split("/")
+    if parts[-1] in _PLANTED or name.endswith(_PLANTED_SUFFIXES) or _in_planted_folder(parts):
+        message = f"{name!r} tells the test framework or the interpreter what to do; a module may not."
+        yield _finding("paths.planted", name, message, "Leave it out; put fixtures into the test files.")
+        return
+    if any("/".join(parts[:count]) in files for count in range(1, len(parts))):
+        yield _finding(
+            "paths.conflict", name, f"{name!r} lies below another file.", "Give one of the two another name."
+        )
+    top = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
+    if top in taken and (is_python(name) or len(parts) > 1):
+        message = f"{name!r} takes the place of the module {top!r}, which others import."
+        yield _finding("paths.shadows", name, message, f"Choose another name, e.g. own_{parts[0]}.")
+
+
+def _check_twice(files: Iterable[str]) -> Iterator[Finding]:
+    """Find files that are imported by one name, or are one file where upper case does not count."""
+    by_case: dict[str, str] = {}
+    by_module: dict[str, str] = {}
+    for name in sorted(files):
+        alike = by_case.setdefault(name.lower(), name)
+        same = by_module.setdefault(module_name(name), name) if is_python(name) else name
+        if alike != name or same != name:
+            other, how = (alike, "differ in case alone") if alike != name else (same, "are one module")
+            message = f"{shorten(other, 100)!a} and {shorten(name, 100)!a} {how}."
+            yield _finding("paths.conflict", name, message, "Give one of the two another name.")
+
+
+def _odd_name(name: str) -> tuple[str, str, str] | None:
+    parts = name.split("/")
+    if name.startswith(("/", "~")) or ".." in parts or "\\" in name or (len(name) > 1 and name[1] == ":"):
+        return (
+            "paths.not_inside",
+            "does not lie inside the module",
+            "Name files by their place in the module.",
+        )
+    if not name or "" in parts or "." in parts:
+        return (
+            "paths.not_normal",
+            "is not in its plain form",
+            "Write it without '.', and with single slashes.",
+        )
+    if not name.isprintable() or not name.isascii() or name.strip() != name:
+        return "paths.not_normal", "holds characters that a name may not have", "Use plain letters."
+    if len(name.encode()) > _MAX_PATH_BYTES or len(parts) > _MAX_DEPTH:
+        return "paths.not_normal", "is too long or too deep", "Use shorter names and fewer folders."
+    if is_python(name) and not all(part.isidentifier() for part in module_name(name).split(".")):
+        suggestion = "Use letters, digits and underscores, so that it can be imported."
+        return "paths.not_normal", "is not the name of a module", suggestion
+    return None
+
+
+def _in_planted_folder(parts: Sequence[str]) -> bool:
+    return any(part.endswith(_PLANTED_FOLDERS) for part in parts[:-1])
+
+
+def _finding(rule: str, file: str | None, message: str, suggestion: str) -> Finding:
+    return Finding(
+        rule=rule,
+        category="path",
+        message=shorten(message),
+        file=None if file is None else shorten(file, 200),
+        suggestion=suggestion,
+    )

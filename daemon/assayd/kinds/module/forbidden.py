@@ -1,0 +1,322 @@
+"""Names that a module may not use, found by what an expression stands for and not by how it is spelled.
+
+    os.system("id")                       forbidden.name
+    from os import system                 forbidden.name
+    o = os; o.system("id")                forbidden.name
+    def f(o=os): o.system("id")           forbidden.name
+    pathlib.os.system("id")               forbidden.name      (a module that another brings along)
+    getattr(os, "system")                 forbidden.name
+    sys.modules["os"].system              forbidden.name      (sys.modules, and what is taken from it)
+    vars(os)["system"]                    forbidden.name
+    run = eval                            forbidden.name
+    getattr(os, name)                     attribute.dynamic
+    vars(os)[name]                        attribute.dynamic
+    f.__globals__                         attribute.internal
+    getattr(f, "__globals__")             attribute.internal
+    __builtins__["eval"]                  name.dunder
+
+Follows names through imports and plain assignments; what is computed at run time is for the runtime policy.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from assayd.model.finding import Finding, Rule
+from assayd.static.python.imports import finding_at
+from assayd.static.python.names import normal
+from assayd.static.python.scopes import Scope, ScopedTree, Site, resolve
+
+RULES = (
+    Rule(
+        id="forbidden.name",
+        title="A name that the contract forbids",
+        help="Bad: os.system(…), eval(…). Good: do without; the suggestion says what to do instead.",
+    ),
+)
+
+_CATEGORY = "forbidden_name"
+_BUILTINS = frozenset(vars(builtins))
+_REVEALING = frozenset(
+    {
+        "__builtins__", "__closure__", "__code__", "__globals__", "__loader__", "__self__", "__spec__",
+        "__subclasses__", "ag_await", "ag_code", "ag_frame", "cr_await", "cr_code", "cr_frame", "f_back",
+        "f_builtins", "f_code", "f_globals", "f_locals", "f_trace", "get_stack", "gi_code", "gi_frame",
+        "gi_yieldfrom", "tb_frame", "tb_next",
+    }
+)  # fmt: skip
+"""Attributes that lead from an object to frames, code and namespaces."""
+_NAMESPACES = frozenset({"__builtins__", "__loader__", "__spec__"})
+_INSTEAD = {
+    "eval": "For data use json.loads.",
+    "exec": "Write the code itself.",
+    "compile": "For patterns write re.compile; write other code itself.",
+    "__import__": "Write an import statement.",
+    "importlib": "Write an import statement.",
+    "sys.modules": 'In tests write unittest.mock.patch.dict("sys.modules", …).',
+    "sys": "Do without the interpreter's own state.",
+    "os._exit": "Let the code end by itself.",
+    "os": "Do without other processes and foreign descriptors; open files with open().",
+    "subprocess": "Do without other programs.",
+    "shutil.rmtree": "Use the tmp_path fixture in tests; it is removed by itself.",
+    "pytest": "Use fixtures; hooks belong to plugins.",
+}
+_ROUNDS = 3
+_MAX_CHAIN = 8
+
+
+@dataclass(slots=True, kw_only=True)
+class _Text:
+    """One file with what its names may stand for."""
+
+    text: str
+    tree: ScopedTree
+    forbidden: frozenset[str]
+    own: frozenset[str]
+    aliases: dict[str, set[str]] = field(default_factory=dict)
+
+    def dotted(self, node: ast.AST, scope: Scope) -> set[str]:
+        """Give the dotted names that an expression may stand for."""
+        match node:
+            case ast.Name(id=name):
+                return self._named(name, scope)
+            case ast.Attribute(value=value, attr=attr):
+                return set(_joined(self.dotted(value, scope), attr))
+            case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
+                return set(_items(self.dotted(value, scope), key))
+            case ast.Call():
+                return self._called(node, scope)
+            case _:
+                return {name for choice in _choices(node) for name in self.dotted(choice, scope)}
+
+    def which(self, names: Iterable[str]) -> str | None:
+        """Give what is forbidden of the names that an expression may stand for."""
+        for name in sorted(names):
+            parts = name.split(".")
+            own = parts[0] in self.own
+            for start in range(len(parts)):
+                tail = ".".join(parts[start:])
+                if tail in self.forbidden and not (own and "." not in tail):
+                    return tail
+        return None
+
+    def has_forbidden(self, names: Iterable[str]) -> str | None:
+        """Give a module among the names that something is forbidden of."""
+        prefixes = {entry.rpartition(".")[0] for entry in self.forbidden} - {""}
+        lasts = (name.rpartition(".")[2] for name in sorted(names))
+        return next((name for name in lasts if name in prefixes), None)
+
+    def learn(self) -> None:
+        """Follow plain assignments, a few steps far."""
+        for _ in range(_ROUNDS):
+            before = sum(map(len, self.aliases.values()))
+            for site in self.tree.sites:
+                for target, value in _assigned(site.node):
+                    if names := self.dotted(value, site.scope):
+                        self.aliases.setdefault(target, set()).update(names)
+            if sum(map(len, self.aliases.values())) == before:
+                return
+
+    def _named(self, name: str, scope: Scope) -> set[str]:
+        if name == "__builtins__":
+            return {"builtins"}
+        found = resolve(name, scope)
+        names = {o.module if o.name is None else f"{o.module}.{o.name}" for o in found.origins}
+        names |= self.aliases.get(name, set())
+        if found.may_be_builtin and not names and normal(name) in _BUILTINS:
+            names = {f"builtins.{normal(name)}"}
+        return names
+
+    def _called(self, node: ast.Call, scope: Scope) -> set[str]:
+        """Give what a call stands for that takes something by its name."""
+        function = self.dotted(node.func, scope)
+        first, *others = node.args or [ast.Constant(value=None)]
+        if "builtins.getattr" in function and others:
+            return set(_joined(self.dotted(first, scope), _text(others[0])))
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "__getattribute__":
+            return set(_joined(self.dotted(node.func.value, scope), _text(first)))
+        if function & {"builtins.__import__", "importlib.import_module", "pytest.importorskip"}:
+            return {_text(first) or ""} - {""}
+        if "builtins.vars" in function:
+            return set(_joined(self.dotted(first, scope), "__dict__"))
+        if isinstance(node.func, ast.Call) and "operator.attrgetter" in self.dotted(node.func.func, scope):
+            names = [_text(arg) for arg in node.func.args]
+            return {found for name in names for found in _joined(self.dotted(first, scope), name)}
+        return set()
+
+
+def check_forbidden(
+    file: str, text: str, tree: ScopedTree, forbidden: Iterable[str], own: Iterable[str]
+) -> Iterator[Finding]:
+    """Judge all names of one file.
+
+    Args:
+        file: its name.
+        text: its text.
+        tree: the parsed text.
+        forbidden: modules, attributes of modules and builtins.
+        own: the module's own files, by the names of their top packages; single words are theirs to choose.
+    """
+    entries = frozenset(f"builtins.{name}" if name in _BUILTINS else name for name in forbidden)
+    read = _Text(text=text, tree=tree, forbidden=entries, own=frozenset(own))
+    read.learn()
+    for site in tree.sites:
+        for finding in _check(read, site):
+            yield replace(finding, file=file, category=_CATEGORY)
+
+
+def _check(read: _Text, site: Site) -> Iterator[Finding]:
+    node = site.node
+    match node:
+        case ast.ImportFrom(level=0, module=str(module)):
+            for alias in node.names:
+                if name := read.which({f"{module}.{alias.name}"}):
+                    yield _finding(read, node, name)
+        case ast.Name(ctx=ast.Load()):
+            if node.id in _NAMESPACES:
+                message = f"The special name {node.id!r} may not be used."
+                yield finding_at(node, read.text, "name.dunder", message, suggestion="Do without it.")
+            elif name := read.which(n for n in read.dotted(node, site.scope) if n.startswith("builtins.")):
+                yield _finding(read, node, name)
+        case ast.Attribute():
+            yield from _check_attribute(read, node, site.scope)
+        case ast.Subscript() | ast.Call():
+            yield from _check_taken(read, node, site.scope)
+        case _:
+            return
+
+
+def _check_attribute(read: _Text, node: ast.Attribute, scope: Scope) -> Iterator[Finding]:
+    if name := read.which(read.dotted(node, scope)):
+        yield _finding(read, node, name)
+    elif normal(node.attr) in _REVEALING:
+        message = f"{node.attr!r} leads to the internals of running code."
+        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Do without it.")
+
+
+def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[Finding]:
+    """Judge what is taken by its name: from a mapping, or by getattr and the like."""
+    if name := read.which(read.dotted(node, scope)):
+        yield _finding(read, node, name)
+        return
+    if revealing := _revealing(node):
+        message = f"{revealing!r} leads to the internals of running code."
+        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Do without it.")
+    for base, key in _taken(read, node, scope):
+        module = read.has_forbidden(base)
+        if module is not None and _text(key) is None:
+            message = f"An attribute of {module} is taken by a computed name."
+            suggestion = f"Write the name itself: {module}.name."
+            yield finding_at(node, read.text, "attribute.dynamic", message, suggestion=suggestion)
+
+
+def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[tuple[set[str], ast.expr]]:
+    """Give what something is taken of by its name, and the expression of that name."""
+    match node:
+        case ast.Subscript(value=value, slice=key):
+            names = read.dotted(value, scope)
+            yield {name.removesuffix(".__dict__") for name in names if name.endswith(".__dict__")}, key
+        case ast.Call(func=ast.Attribute(value=value, attr="__getattribute__"), args=[key, *_]):
+            yield read.dotted(value, scope), key
+        case ast.Call(func=function, args=[value, key, *_]) if "builtins.getattr" in read.dotted(
+            function, scope
+        ):
+            yield read.dotted(value, scope), key
+        case _:
+            return
+
+
+def _revealing(node: ast.Call | ast.Subscript) -> str | None:
+    """Give a name that leads to frames, code or namespaces, when it is given as text."""
+    given = (
+        [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
+    )
+    parts = (part for one in given for part in (_text(one) or "").split("."))
+    return next((part for part in parts if normal(part) in _REVEALING), None)
+
+
+def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
+    plain = name.removeprefix("builtins.")
+    instead = next((_INSTEAD[key] for key in (plain, plain.partition(".")[0]) if key in _INSTEAD), None)
+    return finding_at(
+        node,
+        read.text,
+        "forbidden.name",
+        f"{plain!r} may not be used in a module.",
+        suggestion=instead or "Do without it.",
+    )
+
+
+def _items(bases: Iterable[str], key: str) -> Iterator[str]:
+    """Give what a mapping of names holds under a key."""
+    for base in bases:
+        if base == "sys.modules":
+            yield key
+        elif base == "builtins":
+            yield f"builtins.{key}"
+        elif base.endswith(".__dict__"):
+            yield f"{base.removesuffix('.__dict__')}.{key}"
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Give name and value of assignments that are plain enough to follow."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _pairs(target, value)
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+        ):
+            yield from _pairs(target, value)
+        case ast.For(target=target, iter=ast.Tuple(elts=values) | ast.List(elts=values)):
+            for value in values:
+                yield from _pairs(target, value)
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args) | ast.Lambda(args=args):
+            plain = [*args.posonlyargs, *args.args]
+            given = zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True)
+            named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+            yield from ((arg.arg, value) for arg, value in (*given, *named) if value is not None)
+        case _:
+            return
+
+
+def _pairs(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    match target, value:
+        case ast.Name(id=name), _:
+            yield name, value
+        case (
+            (ast.Tuple(elts=names) | ast.List(elts=names)),
+            (ast.Tuple(elts=values) | ast.List(elts=values)),
+        ):
+            for one, other in zip(names, values, strict=False):
+                yield from _pairs(one, other)
+        case _:
+            return
+
+
+def _choices(node: ast.AST) -> list[ast.expr]:
+    """Give the expressions one of which an expression has the value of."""
+    match node:
+        case ast.NamedExpr(value=value):
+            return [value]
+        case ast.IfExp(body=one, orelse=other):
+            return [one, other]
+        case ast.BoolOp(values=values):
+            return values
+        case _:
+            return []
+
+
+def _text(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _joined(bases: Iterable[str], name: str | None) -> Iterator[str]:
+    """Give an attribute of each base; chains that are longer than any that leads somewhere are given up."""
+    for base in bases:
+        if name is not None and base.count(".") < _MAX_CHAIN:
+            yield f"{base}.{normal(name)}"

@@ -1,0 +1,155 @@
+"""Imports of a module that is several files: of its own files, of what the container offers, and of others.
+
+The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
+
+    import socket                     import.not_allowed
+    pytest.importorskip("gc")         import.not_allowed   (an import statement in other words)
+    from os import *                  import.star
+    from .adapter import Weather      import.relative      (at the top, where there is no package)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from assayd.findings.source_text import line_at
+from assayd.kinds.module.files import module_name
+from assayd.model.finding import Edit, Finding
+from assayd.model.policy import ImportPolicy
+from assayd.static.python.imports import Modules, check_imports, finding_at
+from assayd.static.python.scopes import Scope, ScopedTree, resolve
+
+CATEGORY = "import_violation"
+_IMPORTING = "importorskip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What a module may import beside what the policy allows."""
+
+    modules: frozenset[str]
+    provided: frozenset[str]
+
+    def covers(self, name: str) -> bool:
+        """Tell whether a dotted name is one of the module's own, or offered by the container."""
+        return name in self.modules or any(f"{one}.".startswith(f"{name}.") for one in self.provided)
+
+
+def check_module_imports(
+    file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: Own
+) -> Iterator[Finding]:
+    """Judge all import statements of one file."""
+    modules = Modules.of(policy)
+    for site in tree.sites:
+        node = site.node
+        if isinstance(node, ast.Import):
+            others = [alias for alias in node.names if not own.covers(alias.name)]
+            judged = ast.copy_location(ast.Import(names=others), node)
+            found = check_imports(judged, modules, text) if others else ()
+        elif isinstance(node, ast.ImportFrom):
+            found = _from(file, node, modules, text, own)
+        elif isinstance(node, ast.Call) and _is_import(node.func, site.scope):
+            found = _called(node, modules, text, own)
+        else:
+            continue
+        unused = None if isinstance(node, ast.Call) else _unused_edit(node, tree, text)
+        for finding in found:
+            if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
+                continue  # a forbidden name of a module that is free otherwise: see module_forbidden
+            yield replace(finding, file=file, category=CATEGORY, edit=finding.edit or unused)
+
+
+def _is_import(function: ast.expr, scope: Scope) -> bool:
+    """Tell whether a function that is called is pytest's, which imports what it is given the name of."""
+    if isinstance(function, ast.Attribute):
+        return function.attr == _IMPORTING
+    names = resolve(function.id, scope).origins if isinstance(function, ast.Name) else ()
+    return any(origin.name == _IMPORTING for origin in names)
+
+
+def _called(node: ast.Call, modules: Modules, text: str, own: Own) -> Iterator[Finding]:
+    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "modname")]
+    name = given[0].value if given and isinstance(given[0], ast.Constant) else None
+    if not isinstance(name, str):
+        message = "A module is imported by a name that is computed."
+        suggestion = f'Write the name itself: {_IMPORTING}("json").'
+        yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
+    elif not own.covers(name):
+        imported = ast.copy_location(ast.Import(names=[ast.alias(name=name)]), node)
+        yield from check_imports(imported, modules, text)
+
+
+def _is_free(node: ast.AST, modules: Modules) -> bool:
+    return isinstance(node, ast.ImportFrom) and modules.names(node.module or "") is None
+
+
+def absolute(file: str, node: ast.ImportFrom) -> str | None:
+    """Give the module that a ``from`` import means; None when it leads out of the packages that there are."""
+    if not node.level:
+        return node.module
+    package = module_name(file).split(".")
+    if not file.endswith("/__init__.py"):
+        package = package[:-1]
+    if node.level > len(package):
+        return None
+    base = package[: len(package) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def _from(file: str, node: ast.ImportFrom, modules: Modules, text: str, own: Own) -> Iterator[Finding]:
+    name = absolute(file, node)
+    if name is None:
+        yield _relative(node, text, own)
+    elif node.level and not own.covers(name):
+        message = f"There is no module {name!r} among the files."
+        yield finding_at(node, text, "import.relative", message, suggestion="Import one of the files.")
+    elif not own.covers(name):
+        yield from check_imports(node, modules, text)
+
+
+def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
+    """Refuse a relative import where there is no package; one of a single line can be written anew."""
+    dots, module = "." * node.level, node.module or ""
+    message = f"Relative import of {dots + module!r}, where there is no package."
+    target = module or "MODULE"
+    finding = finding_at(
+        node,
+        text,
+        "import.relative",
+        message,
+        suggestion=f"Write: from {target} import …. Files lie at the top.",
+    )
+    line = line_at(text, node.lineno)
+    if node.level != 1 or not own.covers(module) or node.end_lineno != node.lineno or line is None:
+        return finding
+    fixed = line.replace(f"from .{module}", f"from {module}", 1)
+    edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=f"{fixed}\n")
+    return replace(finding, edit=edit) if fixed != line else finding
+
+
+def _unused_edit(node: ast.Import | ast.ImportFrom, tree: ScopedTree, text: str) -> Edit | None:
+    """Give the edit that takes out an import of a line of its own whose one name is never used."""
+    [alias, *others] = node.names
+    name = alias.asname or alias.name.partition(".")[0]
+    line = line_at(text, node.lineno)
+    alone = line is not None and ast.unparse(node) == line.strip()
+    if others or name == "*" or not alone or _is_only_child(node, tree):
+        return None
+    used = any(_names(site.node) == name for site in tree.sites)
+    return None if used else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
+
+
+def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
+    """Tell whether a statement is all that its block has, so that nothing would be left of it."""
+    parent = tree.parent(node)
+    blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
+    return any(block == [node] for block in blocks if isinstance(block, list))
+
+
+def _names(node: ast.AST) -> str | None:
+    """Give the name that a node reads, also as a word of ``__all__``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -1,0 +1,200 @@
+"""The manifest of a module against its schema, each error with a JSON pointer.
+
+    {"version": "1.0"}              manifest.value     /version
+    {"colour": "red"}               manifest.unknown   /colour
+    no "module_id"                  manifest.missing   /module_id
+    {"capabilities": "current"}     manifest.type      /capabilities
+
+Source: seed 002, manifest validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
+
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.text_limits import shorten
+
+RULES = (
+    Rule(
+        id="manifest.missing", title="A field that a manifest has to have", help="Every module has a version."
+    ),
+    Rule(id="manifest.unknown", title="A field that no manifest has", help="Bad: colour. Good: description."),
+    Rule(
+        id="manifest.type",
+        title="A field of the wrong type",
+        help='Bad: "capabilities": "current". Good: "capabilities": ["current"].',
+    ),
+    Rule(
+        id="manifest.value",
+        title="A field whose value is not of the form that it should have",
+        help='Bad: "version": "1.0". Good: "version": "1.0.0".',
+    ),
+    Rule(
+        id="manifest.module_id",
+        title="The id is not made of category and platform",
+        severity=Severity.WARNING,
+        help="Good: weather/open_meteo for the category weather and the platform open_meteo.",
+    ),
+    Rule(
+        id="manifest.entrypoint",
+        title="The entrypoint names nothing in the adapter",
+        severity=Severity.WARNING,
+        help="Good: the name of the adapter's class, or of its file.",
+    ),
+)
+
+_FORMS = {
+    r"^[a-z0-9_]+/[a-z0-9_]+$": "category/platform in small letters, digits and underscores",
+    r"^[0-9]+\.[0-9]+\.[0-9]+$": "three numbers with dots between, e.g. 1.0.0",
+    r"^[a-z_]+$": "small letters and underscores",
+    r"^[a-z0-9_]+$": "small letters, digits and underscores",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "an identifier, e.g. WeatherAdapter",
+}
+_EXAMPLES: Mapping[int | str, str] = {
+    "module_id": '"weather/open_meteo"',
+    "version": '"1.0.0"',
+    "category": '"weather"',
+    "platform": '"open_meteo"',
+    "entrypoint": '"OpenMeteo"',
+    "capabilities": '["current", "forecast"]',
+    "auth": '{"type": "api_key", "required_credentials": ["key"]}',
+    "pagination": '{"supported": true, "type": "page", "max_page_size": 100}',
+    "rate_limits": '{"requests_per_minute": 60}',
+    "outputs": '{"mime_types": ["application/json"]}',
+    "artifacts": '{"produces": ["file"]}',
+}
+_ID, _VERSION, _WORD, _WORD_WITH_DIGITS, _IDENTIFIER = _FORMS
+
+
+def _text(pattern: str) -> StringConstraints:
+    return StringConstraints(pattern=pattern)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Auth(_Part):
+    """How the platform wants to know who asks."""
+
+    type: Literal["none", "api_key", "oauth2", "basic"]
+    required_credentials: list[str] = Field(default_factory=list)
+
+
+class Pagination(_Part):
+    """How long answers come in parts."""
+
+    supported: bool = True
+    type: Literal["offset", "cursor", "page"] | None = None
+    max_page_size: int | None = Field(None, ge=1)
+
+
+class Outputs(_Part):
+    """What the adapter gives."""
+
+    schema_ref: str | None = None
+    mime_types: list[str] = Field(default_factory=list)
+
+
+class Artifacts(_Part):
+    """What the adapter leaves."""
+
+    produces: list[Literal["chart", "file", "log", "report"]] = Field(default_factory=list)
+
+
+class Manifest(_Part):
+    """A whole manifest."""
+
+    module_id: Annotated[str, _text(_ID)]
+    version: Annotated[str, _text(_VERSION)]
+    category: Annotated[str, _text(_WORD)]
+    platform: Annotated[str, _text(_WORD_WITH_DIGITS)]
+    entrypoint: Annotated[str, _text(_IDENTIFIER)]
+    capabilities: Annotated[list[Annotated[str, _text(_WORD)]], Field(min_length=1)]
+    description: str | None = Field(None, max_length=500)
+    auth: Auth | None = None
+    pagination: Pagination | None = None
+    rate_limits: dict[str, object] | None = None
+    outputs: Outputs | None = None
+    artifacts: Artifacts | None = None
+
+
+def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
+    """Judge a manifest; all that is wrong at once, in the order of the schema."""
+    try:
+        read = Manifest.model_validate(dict(manifest))
+    except ValidationError as problem:
+        for error in problem.errors(include_url=False):
+            yield _finding(error)
+        return
+    expected = f"{read.category}/{read.platform}"
+    if read.module_id != expected:
+        yield Finding(
+            rule="manifest.module_id",
+            category="schema_error",
+            severity=Severity.WARNING,
+            message=shorten(f"The module_id is {read.module_id!r}; category and platform say {expected!r}."),
+            context="/module_id",
+            suggestion=f'Write "module_id": "{shorten(expected, 100)}".',
+        )
+
+
+def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
+    """Give the warning for an entrypoint that is none of the names that it could mean."""
+    return Finding(
+        rule="manifest.entrypoint",
+        category="schema_error",
+        severity=Severity.WARNING,
+        message=f"The entrypoint {shorten(entrypoint, 100)!r} names nothing in the adapter.",
+        context="/entrypoint",
+        suggestion=f"Name one of {', '.join(known)}.",
+    )
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    pointer = "".join(f"/{_escaped(str(part))}" for part in error["loc"])
+    rule, what, suggestion = _words(error)
+    return Finding(
+        rule=rule,
+        category="schema_error",
+        message=shorten(f"manifest {pointer}: {what}."),
+        context=shorten(pointer, 200),
+        suggestion=shorten(suggestion),
+    )
+
+
+def _words(error: ErrorDetails) -> tuple[str, str, str]:
+    """Word one error: rule, what is wrong, what to do."""
+    field, kind, limits = str(error["loc"][-1]), error["type"], error.get("ctx", {})
+    match kind:
+        case "missing":
+            return "manifest.missing", "is missing", f'Add "{field}".'
+        case "extra_forbidden":
+            names = ", ".join(Manifest.model_fields) if len(error["loc"]) == 1 else "those of the schema"
+            return "manifest.unknown", "is no field of a manifest", f"Leave it out; fields are {names}."
+        case "string_pattern_mismatch":
+            form, given = _FORMS[limits["pattern"]], shorten(str(error["input"]), 60)
+            return "manifest.value", f"{given!a} is not {form}", f"Write {form}.{_example(error)}"
+        case "literal_error":
+            return "manifest.value", "is none of the known values", f"Use one of {limits['expected']}."
+        case "string_too_long" | "greater_than_equal" | "too_short":
+            return "manifest.value", error["msg"][:1].lower() + error["msg"][1:], "Keep to that."
+        case _:
+            wanted = error["msg"].removeprefix("Input should be ")
+            return "manifest.type", f"should be {wanted}", f"Give {wanted}.{_example(error)}"
+
+
+def _example(error: ErrorDetails) -> str:
+    """Show a field as it may be."""
+    field = error["loc"][0]
+    return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
+
+
+def _escaped(part: str) -> str:
+    """Write a key as a JSON pointer has it."""
+    return part.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,185 @@
+"""Reads what a `pytest` unit told, line by line, and whether it fits together.
+
+A guest's claim, like any record: what is believed of it is decided in `pytest_unit`. Lines that come out of
+their order, twice, or without their end are a contradiction, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assayd.guest_results.json_reader import GuestJsonError, JsonCaps, decode
+from assayd.guest_results.record import Raised, read_raised
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import MESSAGE_CHARS, shorten
+
+OUTCOMES = frozenset({"passed", "failed", "error", "skipped", "xfailed", "xpassed"})
+MAX_LINES = 5000
+_OUTPUT_CHARS = 5000
+_ID_CHARS = 500
+_MAX_SECONDS = 3600
+_CAPS = JsonCaps(bytes=4 * 2**20, depth=8, containers=100, values=5000, string_chars=2**16)
+
+Fields = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """One test with its end. `raised` is there when an exception ended it, `reason` when it was skipped."""
+
+    id: str
+    outcome: str
+    duration_s: float
+    step: str
+    raised: Raised | None
+    reason: str
+    stdout: str
+    stderr: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """All that a unit told. `final` is its last line; None when it did not come to that."""
+
+    collected: list[str] | None = None
+    ended: list[Ended] = field(default_factory=list)
+    running: str | None = None
+    not_imported: Raised | None = None
+    import_skipped: str | None = None
+    not_collected: list[Raised] = field(default_factory=list)
+    too_many: int | None = None
+    stopped: Raised | None = None
+    final: Final | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """The record that ends the lines."""
+
+    good: bool
+    notes: tuple[str, ...]
+
+
+def read_told(body: bytes, *, whole: bool) -> Told:
+    """Read the lines.
+
+    Args:
+        body: the result's bytes.
+        whole: whether the unit came to its own end, so that the last line must be the record.
+
+    Raises: GuestJsonError when something does not fit.
+    """
+    lines = body.split(b"\n")
+    if len(lines) > MAX_LINES:
+        raise GuestJsonError(f"more than {MAX_LINES} lines")
+    told = Told()
+    for number, line in enumerate(lines[:-1] if not whole else lines):
+        _take(told, _object(decode(line, _CAPS)), number)
+    if whole and told.final is None:
+        raise GuestJsonError("the last line is missing")
+    return told
+
+
+def _take(told: Told, fields: Fields, number: int) -> None:
+    if told.final is not None:
+        raise GuestJsonError("there are lines after the last one")
+    match fields.get("event"):
+        case "started":
+            _start(told, _text(fields.get("id"), _ID_CHARS))
+        case "ended":
+            _end(told, fields)
+        case "stopped":
+            told.stopped = read_raised(fields, "call")
+        case None if "status" in fields:
+            told.final = _final(told, fields, number)
+        case _:
+            _collect(told, fields)
+
+
+def _collect(told: Told, fields: Fields) -> None:
+    """Take a line that tells how the file was imported and what was found in it."""
+    if told.collected is not None:
+        raise GuestJsonError("a line that has no place here")
+    match fields.get("event"):
+        case "collected":
+            told.collected = [_text(name, _ID_CHARS) for name in _list(fields, "tests")]
+        case "not_imported":
+            told.not_imported = read_raised(fields, "import")
+        case "import_skipped":
+            told.import_skipped = read_raised(fields, "import").message
+        case "not_collected":
+            told.not_collected.append(read_raised(fields, "import"))
+        case "too_many":
+            told.too_many = _count(fields, "count")
+        case _:
+            raise GuestJsonError("a line of an unknown kind")
+
+
+def _start(told: Told, name: str) -> None:
+    due = (told.collected or [])[len(told.ended) : len(told.ended) + 1]
+    if told.running is not None or [name] != due:
+        raise GuestJsonError(f"{name} begins when it is not its turn")
+    told.running = name
+
+
+def _end(told: Told, fields: Fields) -> None:
+    name, outcome = _text(fields.get("id"), _ID_CHARS), _text(fields.get("outcome"))
+    if told.running != name or outcome not in OUTCOMES:
+        raise GuestJsonError(f"{name} ends and was not begun")
+    told.running = None
+    told.ended.append(
+        Ended(
+            id=name,
+            outcome=outcome,
+            duration_s=_seconds(fields),
+            step=_text(fields.get("step", "")),
+            raised=read_raised(fields, "call") if "error_type" in fields else None,
+            reason=_text(fields.get("reason", fields.get("message", ""))),
+            stdout=_text(fields.get("stdout"), _OUTPUT_CHARS),
+            stderr=_text(fields.get("stderr"), _OUTPUT_CHARS),
+        )
+    )
+
+
+def _final(told: Told, fields: Fields, number: int) -> Final:
+    counts = (_count(fields, "lines"), _count(fields, "collected"), _count(fields, "ended"))
+    if counts != (number, len(told.collected or ()), len(told.ended)):
+        raise GuestJsonError("the counts of the last line are not those of the lines")
+    status = fields.get("status")
+    if status not in {"returned", "failed"}:
+        raise GuestJsonError("the last line has no known status")
+    return Final(good=status == "returned", notes=tuple(_text(note) for note in _list(fields, "notes")))
+
+
+def _object(value: JsonValue) -> Fields:
+    if not isinstance(value, dict):
+        raise GuestJsonError("a line is not an object")
+    return value
+
+
+def _list(fields: Fields, name: str) -> Sequence[JsonValue]:
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise GuestJsonError(f"{name} is not a list")
+    return value
+
+
+def _text(value: JsonValue, chars: int = MESSAGE_CHARS) -> str:
+    if not isinstance(value, str):
+        raise GuestJsonError("a text is missing")
+    return shorten(value, chars)
+
+
+def _count(fields: Fields, name: str) -> int:
+    value = fields.get(name)
+    if type(value) is not int or value < 0:
+        raise GuestJsonError(f"{name} is not a count")
+    return value
+
+
+def _seconds(fields: Fields) -> float:
+    value = fields.get("duration_s")
+    if type(value) not in {int, float} or not isinstance(value, int | float):
+        raise GuestJsonError("duration_s is not a number")
+    return float(min(max(value, 0), _MAX_SECONDS))

@@ -1,0 +1,341 @@
+"""Judges one `pytest` unit: which tests of a file ran, how they ended, and whether the text holds them.
+
+What is told counts only beside an end that leaves room for it, and only when it fits together, fits the exit
+code that wait saw, and fits the tests that were found by reading the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assayd.findings.runs import (
+    LEAVING,
+    NOT_COMPILED_RULE,
+    cause_finding,
+    file_events,
+    grouped,
+    hint_for,
+)
+from assayd.findings.source_text import snippet
+from assayd.guest_results.json_reader import GuestJsonError
+from assayd.guest_results.record import Raised
+from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.pytest_record import Ended, Told, read_told
+from assayd.model.finding import Finding, Layer, Rule, has_errors
+from assayd.model.report import Case, CaseStatus
+from assayd.model.run import Cause, UnitResult
+from assayd.model.text_limits import shorten
+
+RULES = (
+    Rule(id="tests.failed", title="A test failed", help="Bad: assert transform(raw) == wrong."),
+    Rule(id="tests.error", title="A test could not be set up, or not be taken down"),
+    Rule(
+        id="tests.exited",
+        title="The tests tried to end the process",
+        help="Bad: sys.exit(0) in a test. Good: pytest.raises(SystemExit) around what exits.",
+    ),
+    Rule(id="tests.import_failed", title="A file of tests cannot be imported"),
+    Rule(id="tests.not_collected", title="A test of the file was not collected when it ran"),
+    Rule(id="tests.unexpected", title="A test ran that the file does not hold"),
+    Rule(id="tests.not_run", title="Tests did not run, since one ended them all"),
+    Rule(id="tests.too_many", title="More tests than are run", help="One file may have 1000 tests."),
+    Rule(id="tests.hung", title="A test did not end in time", help="Bad: while True in what is tested."),
+    Rule(
+        id="tests.tampered",
+        title="What tests are judged by was exchanged",
+        help="Bad: pytest.Function.runtest = …. Good: tests that pass by themselves.",
+    ),
+    Rule(id="tests.contradicted", title="What was told of the tests does not fit together"),
+    Rule(id="tests.none_ran", title="No test ran"),
+    Rule(id="tests.all_skipped", title="All tests were skipped", help="At least one test has to run."),
+)
+
+CATEGORY = "test_failure"
+_OWN_ENDS = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+_STATUSES = {
+    "passed": CaseStatus.PASSED,
+    "xpassed": CaseStatus.PASSED,
+    "failed": CaseStatus.FAILED,
+    "error": CaseStatus.ERROR,
+    "skipped": CaseStatus.SKIPPED,
+    "xfailed": CaseStatus.SKIPPED,
+}
+_EXITS = frozenset({"SystemExit", "Exit", "KeyboardInterrupt"})
+_SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_EXIT_ADVICE = "Let tests end by themselves; expect an exit with pytest.raises(SystemExit)."
+_NOT_AWAITED = "async def function and no async plugin"
+"""How the framework skips a test that gave it a coroutine; those of ``async def`` are awaited."""
+_SHOWN = 5
+
+Texts = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestedFile:
+    """One file of tests with what became of them."""
+
+    __test__ = False
+
+    cases: tuple[Case, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expected) -> TestedFile:
+    """Judge the unit that ran a file's tests; None when it was never started."""
+    if unit is None:
+        return TestedFile(cases=tuple(_never(f"{file}::{name}") for name in expected.certain))
+    events = tuple(_events(file, unit, texts))
+    try:
+        told = _read(unit)
+    except GuestJsonError as problem:
+        unknown = (f"{file}::{name}" for name in expected.certain)
+        return TestedFile(
+            cases=tuple(Case(name=name, status=CaseStatus.ERROR, message=str(problem)) for name in unknown),
+            findings=(*events, _contradicted(file, str(problem))),
+        )
+    findings = [*events, *_findings(file, told, texts)]
+    if told.final is not None:
+        findings += _compared(file, told, expected)
+    elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
+        findings.append(_cut_short(file, unit, told))
+    if told.final is not None and not told.final.good and not has_errors(findings):
+        findings.append(_contradicted(file, "the process failed, and nothing that was told says why"))
+    return TestedFile(cases=tuple(_cases(file, unit, told, expected)), findings=tuple(findings))
+
+
+def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
+    """Give the finding for a module none of whose tests has passed or failed."""
+    skipped = bool(cases)
+    reasons = ", ".join(dict.fromkeys(case.message for case in cases if case.message))
+    said = f" ({shorten(reasons, 200)})" if reasons else ""
+    return Finding(
+        rule="tests.all_skipped" if skipped else "tests.none_ran",
+        category=CATEGORY,
+        message=f"All tests were skipped{said}." if skipped else f"No test ran of {', '.join(files)}.",
+        layer=Layer.RUNTIME,
+        file=files[0] if files else None,
+        suggestion="Let at least one test run: without network, and without what the image does not have.",
+    )
+
+
+def _read(unit: UnitResult) -> Told:
+    """Read what a unit told, to the end when it came to its own.
+
+    Raises: GuestJsonError when that does not fit together, or not with how the process ended.
+    """
+    own_end = unit.outcome.cause in _OWN_ENDS
+    if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
+        raise GuestJsonError(unit.malformed or f"{len(unit.results)} records came")
+    own_end = own_end and len(unit.results) == 1
+    told = read_told(unit.results[0] if unit.results else b"", whole=own_end)
+    if told.final is not None:
+        if told.final.good is not (unit.wait_status == 0):
+            raise GuestJsonError("the record and the exit code say different things")
+        if told.final.good and not _is_good(told):
+            raise GuestJsonError("the record says that all is well, and the lines say otherwise")
+    return told
+
+
+def _is_good(told: Told) -> bool:
+    outcomes = {ended.outcome for ended in told.ended}
+    whole = told.import_skipped is not None or (
+        told.collected is not None and len(told.ended) == len(told.collected)
+    )
+    troubled = told.not_imported or told.not_collected or told.too_many or told.stopped
+    noted = told.final is not None and told.final.notes
+    return whole and not troubled and not noted and not outcomes & {"failed", "error"}
+
+
+def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
+    """Give what the runtime policy refused."""
+    for event, finding in file_events(file, unit.events, texts):
+        if event.kind == LEAVING:
+            message = "The process was to be ended by os._exit."
+            yield replace(
+                finding, rule="tests.exited", category=CATEGORY, message=message, suggestion=_EXIT_ADVICE
+            )
+        else:
+            yield finding
+
+
+def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
+    """Give what is wrong by what was told."""
+    if told.not_imported is not None:
+        yield _not_imported(file, told.not_imported, texts)
+    for raised in told.not_collected:
+        yield _raised(raised, file, texts, "tests.import_failed", "Its tests cannot be collected")
+    if told.too_many is not None:
+        yield _finding(
+            "tests.too_many",
+            file,
+            f"{file} has {told.too_many} tests.",
+            "Use fewer parameters, or more files.",
+        )
+    yield from _failures(file, told, texts)
+    for ended in told.ended:
+        if ended.outcome == "skipped" and _NOT_AWAITED in ended.reason:
+            message = f"{ended.id} gave a coroutine, which nobody awaited."
+            yield _finding("tests.never_runs", file, message, "Write async def, and await in the test.")
+    if told.stopped is not None:
+        left = len(told.collected or ()) - len(told.ended)
+        rule = "tests.exited" if _is_exit(told.stopped) else "tests.error"
+        found = _raised(told.stopped, file, texts, rule, f"{told.running or file} ended all tests")
+        yield replace(found, context=f"{left} tests did not run")
+    for note in told.final.notes if told.final else ():
+        suggestion = "Leave the test framework as it is; a test passes by what it tests."
+        yield _finding("tests.tampered", file, f"{note}.", suggestion)
+
+
+def _failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
+    bad = (ended for ended in told.ended if ended.outcome in {"failed", "error"})
+    for finding in grouped((ended.id, _failure(file, ended, texts)) for ended in bad):
+        yield replace(finding, message=shorten(f"{finding.context}: {finding.message}"))
+
+
+def _failure(file: str, ended: Ended, texts: Texts) -> Finding:
+    rule = "tests.failed" if ended.outcome == "failed" else "tests.error"
+    step = {"setup": " (while it was set up)", "teardown": " (while it was taken down)"}.get(ended.step, "")
+    if ended.raised is None:
+        return _finding(rule, file, f"{ended.reason or 'it failed'}{step}", "Look at what it expects.")
+    return _raised(ended.raised, file, texts, "tests.exited" if _is_exit(ended.raised) else rule, "", step)
+
+
+def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
+    if _is_exit(raised):
+        return _raised(raised, file, texts, "tests.exited", f"{file} ends the process when it is imported")
+    rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
+    found = _raised(raised, file, texts, rule, f"{file} cannot be imported")
+    if raised.error_type == "ModuleNotFoundError":
+        own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
+        return replace(
+            found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
+        )
+    if raised.error_type == "ImportError":
+        return replace(
+            found, suggestion="Define the name where it is imported from, or import one that is there."
+        )
+    return found
+
+
+def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, remark: str = "") -> Finding:
+    text = texts.get(raised.file or "", "")
+    place = snippet(text, raised.line)
+    told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
+    return Finding(
+        rule=rule,
+        category=CATEGORY,
+        message=shorten(f"{subject}: {told}{remark}" if subject else f"{told}{remark}"),
+        layer=Layer.RUNTIME,
+        file=raised.file if place is not None else file,
+        line=raised.line if place is not None else None,
+        snippet=place,
+        suggestion=_advice(rule, raised),
+    )
+
+
+def _advice(rule: str, raised: Raised) -> str:
+    if rule == "tests.exited":
+        return _EXIT_ADVICE
+    if raised.error_type.rpartition(".")[2] == "AssertionError":
+        return "Make the code give what the test expects."
+    return hint_for(raised.error_type)
+
+
+def _compared(file: str, told: Told, expected: Expected) -> Iterator[Finding]:
+    """Compare the tests that were collected with those of the text."""
+    if told.collected is None or told.too_many is not None:
+        return
+    prefix = f"{file}::"
+    ran = {_plain(name.removeprefix(prefix)) for name in told.collected if name.startswith(prefix)}
+    strange = [name for name in told.collected if not name.startswith(prefix)]
+    strange += sorted(ran - {*expected.certain, *expected.possible})
+    if strange:
+        message = f"{file} does not hold {_listed(strange)}, which ran."
+        yield _finding("tests.unexpected", file, message, "Write tests out, as functions of the file.")
+    if missing := [name for name in expected.certain if name not in ran]:
+        message = f"{file} holds {_listed(missing)}, which was not collected when it ran."
+        yield _finding("tests.not_collected", file, message, "Do not take tests away while the file runs.")
+    left = len(told.collected) - len(told.ended)
+    if left and told.stopped is None and not told.not_collected:
+        yield _finding("tests.not_run", file, f"{left} tests of {file} did not run.", "Let every test run.")
+
+
+def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
+    """Give the finding for a unit that did not come to its own end."""
+    what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
+    if unit.outcome.cause is Cause.TIMEOUT:
+        message = f"{what} did not end within {unit.usage.wall_s:.0f} s."
+        suggestion = "Look for a loop that never ends, a wait for the network, or a sleep."
+        return replace(_finding("tests.hung", file, message, suggestion), context=told.running)
+    return replace(cause_finding(unit.outcome.cause, what), file=file)
+
+
+def _is_exit(raised: Raised) -> bool:
+    return raised.error_type.rpartition(".")[2] in _EXITS
+
+
+def _contradicted(file: str, problem: str) -> Finding:
+    message = f"What was told of the tests of {file} does not fit together: {problem}."
+    return _finding("tests.contradicted", file, message, "Do not write to descriptors that are not yours.")
+
+
+def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
+    return Finding(
+        rule=rule,
+        category=CATEGORY,
+        message=shorten(message),
+        layer=Layer.RUNTIME,
+        file=file,
+        suggestion=suggestion,
+    )
+
+
+def _cases(file: str, unit: UnitResult, told: Told, expected: Expected) -> Iterator[Case]:
+    """Give a case per test: those that ended, the one that did not, those that never began."""
+    for ended in told.ended:
+        yield _case(ended)
+    seen = {ended.id for ended in told.ended}
+    if told.running is not None:
+        seen.add(told.running)
+        message = (
+            f"ended by {unit.outcome.cause.replace('_', ' ')}" if not unit.outcome.completed else "no end"
+        )
+        yield Case(name=told.running, status=CaseStatus.ERROR, cause=unit.outcome.cause, message=message)
+    known = told.collected if told.collected is not None else [f"{file}::{name}" for name in expected.certain]
+    for name in known:
+        if name not in seen:
+            yield _never(name, told.import_skipped)
+
+
+def _case(ended: Ended) -> Case:
+    status, raised = _STATUSES[ended.outcome], ended.raised
+    bad = status in {CaseStatus.FAILED, CaseStatus.ERROR}
+    reason = f"expected to fail: {ended.reason}" if ended.outcome == "xfailed" else ended.reason
+    return Case(
+        name=ended.id,
+        status=status,
+        cause=Cause.EXITED_NONZERO if bad else Cause.COMPLETED,
+        error_type=raised.error_type if raised else None,
+        message=raised.message if raised else (reason or None),
+        traceback=raised.traceback if raised else None,
+        file=raised.file if raised else None,
+        line=raised.line if raised else None,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        duration_s=ended.duration_s,
+    )
+
+
+def _never(name: str, message: str | None = None) -> Case:
+    return Case(name=name, status=CaseStatus.SKIPPED, message=message or "never started")
+
+
+def _plain(name: str) -> str:
+    """Give a test's name without its parameters."""
+    return name.partition("[")[0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return shorten(", ".join(names[:_SHOWN]), 400) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,375 @@
+"""Adapter modules: a manifest, an adapter that others call, and the tests that it brings along.
+
+Static: syntax, contract, manifest, paths; all of them run. Then, in one container, the daemon's own look at
+the adapter and one process per file of tests. Source: seed 002.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.findings import runs as run_findings
+from assayd.findings.repair_context import context_of, errors_of
+from assayd.findings.retry_context import retry_context
+from assayd.kinds.module import adapter_unit, pytest_unit
+from assayd.kinds.module import blame as module_blame
+from assayd.kinds.module import contract as module_contract
+from assayd.kinds.module import expected_tests as module_tests
+from assayd.kinds.module import files as module_files
+from assayd.kinds.module import forbidden as module_forbidden
+from assayd.kinds.module import manifest as module_manifest
+from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
+from assayd.kinds.module.imports import Own, check_module_imports
+from assayd.kinds.module.samples import SAMPLES
+from assayd.kinds.module.submission import read_files
+from assayd.model.finding import Finding, Rule, has_errors
+from assayd.model.policy import AdapterContract, ExecutionPolicy
+from assayd.model.report import CaseStatus, Judgement
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.submission import Sample
+from assayd.model.text_limits import FINDINGS
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
+from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.static.python import imports as python_imports
+from assayd.static.python import normal_form as python_normal
+from assayd.static.python import source as python_source
+from assayd.static.python.scopes import scoped
+
+CONTRACT_UNIT = "contract"
+
+_PRELOAD = (
+    "_pytest.runner", "_pytest.skipping", "_pytest.unittest", "_pytest.warnings", "aiohttp", "asyncio", "csv",
+    "httpx", "pdb", "pydantic", "pytest", "pytest_asyncio.plugin", "requests", "statistics", "unittest.mock",
+)  # fmt: skip
+"""What the default policy allows, and what the framework loads. Never what a request names."""
+
+_HEADLINES = {
+    "syntax": "A file of the module is not valid Python:",
+    "contract": "The module does not keep to the contract of adapters:",
+    "manifest": "The manifest is not valid:",
+    "paths": "The files of the module are not as they may be:",
+    "sandbox": "The module failed when it ran:",
+}
+_REMINDERS = (
+    "A module has a manifest, adapter.py and tests (test_*.py); files import one another by name.",
+    "The adapter's class has @register_adapter above it, and defines fetch_raw, transform and get_schema.",
+    "Tests run with pytest, without network: give the adapter made-up answers.",
+)
+
+_TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
+
+_RULES = (
+    *python_source.RULES,
+    run_findings.NOT_COMPILED_RULE,
+    *module_contract.RULES,
+    *(rule for rule in python_imports.RULES if rule.id.startswith("import.")),
+    *module_forbidden.RULES,
+    Rule(id="attribute.dynamic", title="A name of a module that is computed", help="Bad: getattr(os, name)."),
+    Rule(
+        id="attribute.internal", title="An attribute that leads to frames or code", help="Bad: f.__globals__."
+    ),
+    Rule(
+        id="attribute.not_allowed",
+        title="A name that the policy does not allow of a module",
+        help="A profile may list the names of a module that may be used.",
+    ),
+    Rule(id="name.dunder", title="A special name", help="Bad: __builtins__."),
+    *module_tests.RULES,
+    *module_manifest.RULES,
+    *module_files.RULES,
+    *adapter_unit.RULES,
+    *pytest_unit.RULES,
+    *run_findings.CAUSE_RULES,
+    *run_findings.POLICY_RULES,
+    run_findings.LIMIT_RULE,
+)
+
+
+class ModulePayload(BaseModel):
+    """`manifest` describes the module, `files` are its texts by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    manifest: dict[str, object]
+    files: dict[str, str] = Field(min_length=1)
+
+
+class PreparedModule(ModulePayload):
+    """A module that was read: `expected` are the tests of each file."""
+
+    expected: dict[str, Expected]
+
+
+class Module:
+    """The kind `module`."""
+
+    kind: str = "module"
+    payload: type[BaseModel] = ModulePayload
+    prepared: type[BaseModel] = PreparedModule
+    default_policy: str = "module_validation"
+    image: str = "adapter"
+    rules: Sequence[Rule] = _RULES
+    runtime_stages: Sequence[str] = ("sandbox",)
+    samples: Sequence[Sample] = SAMPLES
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """The static stages, in order."""
+        checks = {
+            "syntax": _check_syntax,
+            "contract": _check_contract,
+            "manifest": _check_manifest,
+            "paths": _check_paths,
+        }
+        return tuple(
+            Stage(name=name, check=_capped(check), on_fail=OnFail.CONTINUE) for name, check in checks.items()
+        )
+
+    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+        """Build a payload of a folder: its manifest, as JSON or YAML, and its other files."""
+        return read_files(files, options)
+
+    def labels(self, payload: BaseModel) -> Mapping[str, str]:
+        """Give category and platform of the manifest, which name the bundle's folder."""
+        manifest = _module(payload).manifest
+        said = {name: manifest.get(name) for name in ("category", "platform")}
+        return {name: value for name, value in said.items() if isinstance(value, str)}
+
+    def prepare(self, payload: BaseModel) -> BaseModel:
+        """Give the texts as they were read, and the tests that they hold."""
+        submitted = _module(payload)
+        texts = _texts(submitted)
+        trees = _trees(submitted)
+        expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
+        files = {**submitted.files, **texts}
+        return PreparedModule(manifest=submitted.manifest, files=files, expected=expected)
+
+    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+        """Plan the look at the adapter, and one unit per file of tests."""
+        submitted = _module(payload)
+        contract = policy.adapter
+        modules = {
+            "files": sorted(filter(is_python, submitted.files)),
+            "provided": list(contract.modules),
+            "decorators": list(contract.decorators),
+            "base_classes": list(contract.base_classes),
+        }
+        own = own_modules(submitted.files) | {name for one in contract.modules for name in _upwards(one)}
+        return RunSpec(
+            image=self.image,
+            limits=limits,
+            units=tuple(_units(submitted, contract, modules, limits)),
+            network=policy.network,
+            imports=replace(policy.imports, allowed=policy.imports.allowed | own),
+            files={name: text.encode() for name, text in submitted.files.items()},
+            preload=_PRELOAD,
+        )
+
+    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+        """Judge the adapter and every file of tests; at least one test must have run."""
+        submitted = _module(payload)
+        texts = {name: text for name, text in submitted.files.items() if is_python(name)}
+        expected = submitted.expected if isinstance(submitted, PreparedModule) else {}
+        contract = adapter_unit.judge_adapter(
+            _adapter(submitted), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
+        )
+        files = files_of_tests(submitted.files)
+        tested = [
+            pytest_unit.judge_tests(
+                file, _unit_named(result, place, file), texts, expected.get(file, Expected())
+            )
+            for place, file in enumerate(files, 1)
+        ]
+        cases = tuple(case for one in tested for case in one.cases)
+        found = [*contract, *_unrepeated(contract, (finding for one in tested for finding in one.findings))]
+        if not has_errors(found) and result.outcome.completed:
+            if not any(case.status is CaseStatus.PASSED for case in cases):
+                found.append(pytest_unit.nothing_ran(cases, files))
+        disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
+        others = tuple(f for f in found if f not in disagreeing)
+        return Judgement(
+            stage_findings={**({"syntax": disagreeing} if disagreeing else {}), "sandbox": others},
+            cases=cases,
+        )
+
+    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+        """Word a failed stage for a model."""
+        headline = _HEADLINES.get(stage, "The module was refused:")
+        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+
+    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+        """Ask for the file that is at fault again, with what the report says and the other files."""
+        submitted = _module(payload)
+        errors = errors_of(report)
+        name = module_blame.faulty_file(errors, submitted.files, _adapter(submitted))
+        said = {str(error.get("file")) for error in errors}  # first: not all files may have room
+        others = sorted(submitted.files.keys() - {name}, key=lambda other: (other not in said, other))
+        manifest = json.dumps(submitted.manifest, indent=1, sort_keys=True)
+        return context_of(
+            Passage(name=name, language="python", text=_texts(submitted).get(name, "")),
+            report,
+            instructions=(*_REMINDERS, *([_TESTS_STAY] if module_blame.has_failed_test(errors) else [])),
+            runtime_stages=self.runtime_stages,
+            surroundings=(
+                Surrounding(title="manifest", text=manifest),
+                *(Surrounding(title=other, text=submitted.files[other]) for other in others),
+            ),
+            about=lambda hint: hint.get("file") in {None, name},
+        )
+
+    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+        """Put another text in the place of that file."""
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        return {**document, "files": {**document["files"], passage: code}}
+
+    def normal_form(self, payload: BaseModel) -> bytes:
+        """Give the syntax trees of all files."""
+        texts = sorted(_texts(_module(payload)).items())
+        return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
+
+
+def _module(payload: BaseModel) -> ModulePayload:
+    if not isinstance(payload, ModulePayload):
+        raise TypeError(f"not a module's payload: {type(payload).__name__}")
+    return payload
+
+
+def _texts(payload: ModulePayload) -> dict[str, str]:
+    """Give the Python files in the form that is read and run: plain line ends, no mark at the start."""
+    return {
+        name: text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        for name, text in payload.files.items()
+        if is_python(name)
+    }
+
+
+def _trees(payload: ModulePayload) -> dict[str, ast.Module]:
+    parsed = {name: python_source.parse(text).tree for name, text in _texts(payload).items()}
+    return {name: tree for name, tree in parsed.items() if tree is not None}
+
+
+def _adapter(payload: ModulePayload) -> str:
+    return adapter_file(payload.files, payload.manifest.get("entrypoint")) or "adapter.py"
+
+
+Check = Callable[[BaseModel, ExecutionPolicy], Iterable[Finding]]
+
+
+def _capped(check: Check) -> Callable[[BaseModel, ExecutionPolicy], Sequence[Finding]]:
+    return lambda payload, policy: tuple(islice(check(payload, policy), FINDINGS))
+
+
+def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Iterator[Finding]:
+    """``class Weather`` -> syntax.missing_colon."""
+    for name, text in _texts(_module(payload)).items():
+        for finding in python_source.parse(text).findings:
+            if finding.rule == "source.empty" and name.rpartition("/")[2] == "__init__.py":
+                continue
+            yield replace(finding, file=name)
+
+
+def _check_contract(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+    """A class without get_schema -> contract.missing_method."""
+    submitted = _module(payload)
+    texts, trees = _texts(submitted), _trees(submitted)
+    contract, modules = policy.adapter, own_modules(submitted.files)
+    own = Own(modules=modules, provided=frozenset(contract.modules))
+    denied = policy.imports.denied if policy.imports.enforce_forbidden else frozenset()
+    adapter = adapter_file(submitted.files, submitted.manifest.get("entrypoint"))
+    if adapter is None:
+        yield module_contract.no_file(sorted(texts))
+    for name, tree in trees.items():
+        walked = scoped(tree)
+        if name == adapter:
+            yield from module_contract.check_contract(name, texts[name], walked, contract)
+        yield from check_module_imports(name, texts[name], walked, policy.imports, own)
+        yield from module_forbidden.check_forbidden(
+            name, texts[name], walked, denied | contract.forbidden, modules
+        )
+        if module_files.is_test(name):
+            yield from module_tests.check_tests(name, texts[name], trees)
+    yield from _check_tests(submitted, trees, contract)
+
+
+def _check_tests(
+    payload: ModulePayload, trees: Mapping[str, ast.Module], contract: AdapterContract
+) -> Iterator[Finding]:
+    """No ``test_*.py``, or none with a test -> tests.none_found."""
+    files = files_of_tests(payload.files)
+    unread = any(file not in trees for file in files)
+    found = [module_tests.expected_tests(file, trees) for file in files if file in trees]
+    if not unread and not any(one.certain or one.possible for one in found):
+        yield module_tests.none_found(files, contract.methods)
+
+
+def _check_manifest(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+    """``{"version": "1.0"}`` -> manifest.value."""
+    submitted = _module(payload)
+    yield from module_manifest.check_manifest(submitted.manifest)
+    entrypoint, adapter = submitted.manifest.get("entrypoint"), _adapter(submitted)
+    tree = _trees(submitted).get(adapter)
+    if isinstance(entrypoint, str) and tree is not None:
+        classes = [node.name for node in module_contract.registered_classes(scoped(tree), policy.adapter)]
+        bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+        if entrypoint not in bound | {module_name(adapter)}:
+            yield module_manifest.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
+
+
+def _check_paths(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+    """``../adapter.py`` -> paths.not_inside."""
+    yield from module_files.check_files(_module(payload).files, policy.adapter.modules)
+
+
+def _units(
+    payload: ModulePayload, contract: AdapterContract, modules: Mapping[str, object], limits: Limits
+) -> Iterator[Unit]:
+    yield Unit(
+        name=CONTRACT_UNIT,
+        program=Program.PYTHON,
+        arguments={
+            "source": adapter_unit.probe(module_name(_adapter(payload)), contract),
+            "filename": adapter_unit.FILENAME,
+            "namespace": {"methods": list(contract.methods)},
+            "results": [adapter_unit.RESULT],
+            "builtins": "full",
+            "modules": modules,
+        },
+        deadline_s=limits.unit_timeout_s,
+    )
+    for file in files_of_tests(payload.files):
+        arguments = {"modules": modules, "test": file}
+        yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
+
+
+def _unit_named(result: RunResult, place: int, name: str) -> UnitResult | None:
+    """Give the unit in its place; one of another name is none."""
+    unit = result.units[place] if place < len(result.units) else None
+    return unit if unit is not None and unit.name == name[:256] else None
+
+
+def _unrepeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
+    """Leave out that tests cannot be imported for a reason that the adapter was told of already."""
+    told = {(f.file, f.line, f.snippet) for f in contract if f.is_error and f.line is not None}
+    for finding in others:
+        repeated = (
+            finding.rule == "tests.import_failed" and (finding.file, finding.line, finding.snippet) in told
+        )
+        if not repeated:
+            yield finding
+
+
+def _upwards(module: str) -> Iterator[str]:
+    """Give a dotted name and the packages above it."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+validator = Module()

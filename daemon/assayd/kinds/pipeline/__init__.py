@@ -1,0 +1,1 @@
+"""The kind `pipeline`: bash and SQL steps on files and a database."""

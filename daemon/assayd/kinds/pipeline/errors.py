@@ -1,0 +1,242 @@
+"""Says what kind of error a failed pipeline step met, by the text that its program left.
+
+A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides
+nothing about the verdict: a step writes its own standard error, and may write there what it likes.
+Source: seed 001, 5.2.
+
+    cat: sales.csv: No such file or directory        file_not_found
+    no such table: sales                             table_missing
+    syntax error near unexpected token `fi'          syntax_error
+    /etc/x: Read-only file system                    permission_denied
+    curl: (28) Operation timed out                   timeout
+    NOT NULL constraint failed: t.b                  data_validation
+    table t has no column named nope                 schema_mismatch
+    line 6: frob: command not found                  command_not_found
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assayd.model.text_limits import MESSAGE_CHARS, shorten
+
+_LINES = 500
+_LINE_CHARS = 2000
+
+
+class ErrorClass(StrEnum):
+    """What kind of error it was; each calls for another repair."""
+
+    FILE_NOT_FOUND = "file_not_found"
+    """A path that does not exist, or that is not what it is used as."""
+    TABLE_MISSING = "table_missing"
+    """A table that does not exist."""
+    SYNTAX_ERROR = "syntax_error"
+    """Bash, SQL, an awk or sed program, a pattern or an option that cannot be read."""
+    PERMISSION_DENIED = "permission_denied"
+    """Something outside of what a step may touch."""
+    TIMEOUT = "timeout"
+    """The step, or something that it waited for, took too long."""
+    DATA_VALIDATION = "data_validation"
+    """Data that a constraint, a type or a format does not admit."""
+    SCHEMA_MISMATCH = "schema_mismatch"
+    """A statement that does not fit the tables: columns, their number, things that exist already."""
+    COMMAND_NOT_FOUND = "command_not_found"
+    """A command that is neither a tool nor a function."""
+    UNKNOWN = "unknown"
+    """None of these."""
+
+
+class Program(StrEnum):
+    """Who wrote the text."""
+
+    BASH = "bash"
+    """A bash script: bash itself or a tool that it ran."""
+    SQL = "sql"
+    """SQLite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    """The class of an error text, the line that showed it, and what to do."""
+
+    error_class: ErrorClass
+    line: str | None
+    advice: str
+
+
+ADVICE: Mapping[ErrorClass, str] = {
+    ErrorClass.FILE_NOT_FOUND: "Check the path: it is relative to the sandbox directory (data/, tmp/, "
+    "scripts/, logs/), and an earlier step must have made the file.",
+    ErrorClass.TABLE_MISSING: "Add a step before this one that has CREATE TABLE IF NOT EXISTS, or correct "
+    "the table's name.",
+    ErrorClass.SYNTAX_ERROR: "Write the step anew with correct syntax; look at the quoted place.",
+    ErrorClass.PERMISSION_DENIED: "Read and write only inside the sandbox directory: data/, tmp/, logs/.",
+    ErrorClass.TIMEOUT: "Make the command cheaper, or split the step in two.",
+    ErrorClass.DATA_VALIDATION: "Clean the data in a step before this one: drop or fill empty values, remove "
+    "duplicates, convert types.",
+    ErrorClass.SCHEMA_MISMATCH: "Compare the statement with the tables' columns; name the columns in INSERT "
+    "and use IF NOT EXISTS in CREATE.",
+    ErrorClass.COMMAND_NOT_FOUND: "Use only the allowed commands, and define functions before they "
+    "are called.",
+    ErrorClass.UNKNOWN: "Read the error text and correct the step.",
+}
+
+_BOTH = frozenset(Program)
+_BASH = frozenset({Program.BASH})
+_SQL = frozenset({Program.SQL})
+
+
+def _rule(error_class: ErrorClass, programs: frozenset[Program], *patterns: str) -> _Rule:
+    return _Rule(error_class, programs, re.compile("|".join(patterns), re.IGNORECASE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    error_class: ErrorClass
+    programs: frozenset[Program]
+    pattern: re.Pattern[str]
+
+
+# The first that fits a line wins, so what is special stands before what is general.
+_RULES = (
+    _rule(
+        ErrorClass.TABLE_MISSING,
+        _BOTH,
+        r"\bno such table\b",
+        r"\btable \S+ does not exist",
+        r'\brelation "[^"]*" does not exist',
+    ),
+    _rule(ErrorClass.COMMAND_NOT_FOUND, _BASH, r": command not found$", r": not a shell builtin$"),
+    _rule(
+        ErrorClass.TIMEOUT,
+        _BOTH,
+        r"\bexecution timeout\b",
+        r"\btimed? ?out\b",
+        r"^interrupted$",
+        r"\bdatabase (table )?is locked\b",
+    ),
+    _rule(
+        ErrorClass.PERMISSION_DENIED,
+        _BOTH,
+        r"\bpermission denied\b",
+        r"\boperation not permitted\b",
+        r"\bread-only file system\b",
+        r"\breadonly database\b",
+        r"^not authorized$",
+        r"\baccess to \S+ is prohibited\b",
+        r"\bcannot (unset|assign).*readonly\b",
+        r": readonly variable$",
+    ),
+    _rule(
+        ErrorClass.SCHEMA_MISMATCH,
+        _SQL,
+        r"\bno such (column|index|view|trigger|function|collation sequence)\b",
+        r"\bhas no column named\b",
+        r"\bhas \d+ columns? but \d+ values? were supplied\b",
+        r"\b\d+ values for \d+ columns\b",
+        r"^(table|view|index|trigger) \S+ already exists$",
+        r"\bduplicate column name\b",
+        r"\bambiguous column name\b",
+        r"\bdo not have the same number of result columns\b",
+        r"\bsub-select returns \d+ columns\b",
+        r"\ball VALUES must have the same number of terms\b",
+        r"\bcannot modify \S+ because it is a view\b",
+        r"\bwrong number of arguments to function\b",
+        r"\buse DROP (TABLE|VIEW) to delete\b",
+        r"\bforeign key mismatch\b",
+    ),
+    _rule(
+        ErrorClass.DATA_VALIDATION,
+        _SQL,
+        r"\bconstraint (failed|violation)\b",
+        r"\bdatatype mismatch\b",
+        r"\bcannot store \w+ value in\b",
+        r"\bnull value\b",
+        r"\binteger overflow\b",
+        r"\bmalformed JSON\b",
+        r"\bstring or blob too big\b",
+        r"\bis not a database\b",
+        r"\bdatabase disk image is malformed\b",
+    ),
+    _rule(
+        ErrorClass.SYNTAX_ERROR,
+        _SQL,
+        r"\bsyntax error\b",
+        r"^incomplete input$",
+        r"\bunrecognized token\b",
+        r"\bmisuse of (aggregate|window)\b",
+        r"\baggregate functions are not allowed\b",
+        r"\bone statement at a time\b",
+        r"\bnumber of bindings supplied\b",
+    ),
+    _rule(
+        ErrorClass.SYNTAX_ERROR,
+        _BASH,
+        r"\bsyntax error\b",
+        r"\bunexpected (end of file|token|argument|EOF|newline)\b",
+        r"\bunterminated\b",
+        r"\bbad substitution\b",
+        r"\bunknown (command|option)\b",
+        r"^sed: -e expression\b",
+        r"\bunmatched\b",
+        r"\binvalid (regular expression|option|preceding regular expression|range end|back reference)\b",
+        r"\bunrecognized option\b",
+        r"\b(missing|extra) (file |destination )*operand\b",
+        r"\boption requires an argument\b",
+        r"\bmissing `\]'",
+        r"\bnot a valid identifier\b",
+        r"\bunbound variable$",
+        r"\bcan only be used in a function$",
+        r"\binvalid (field|byte|character|number of|line count|count at start)\b",
+        r"\bhere-document at line \d+ delimited by end-of-file\b",
+    ),
+    _rule(
+        ErrorClass.DATA_VALIDATION,
+        _BASH,
+        r"\bconstraint (failed|violation)\b",
+        r"\bnull value\b",
+        r": invalid (number|date)\b",
+        r"\binteger expression expected$",
+        r"\bnumeric argument required$",
+        r"\bdivision by (zero|0)\b",
+        r"\bvalue too great for base\b",
+        r"\bbinary file .* matches\b",
+    ),
+    _rule(
+        ErrorClass.FILE_NOT_FOUND,
+        _BOTH,
+        r"\bno such file\b",
+        r"\bcannot (open|read|stat|access)\b",
+        r"\bcan't read\b",
+        r"\bunable to open (the )?database\b",
+        r"\bis a directory\b",
+        r"\bnot a directory\b",
+    ),
+)
+
+
+def classify(text: str, *, program: Program, timed_out: bool = False) -> Classified:
+    """Name the class of an error.
+
+    Args:
+        text: what the step left on standard error, or SQLite's message; any text at all.
+        program: who wrote it.
+        timed_out: whether the step was ended at its deadline, which then is the class whatever it wrote.
+    """
+    if timed_out:
+        return _classified(ErrorClass.TIMEOUT, None)
+    for line in text.splitlines()[:_LINES]:
+        seen = line.strip()[:_LINE_CHARS]
+        for rule in _RULES:
+            if program in rule.programs and rule.pattern.search(seen):
+                return _classified(rule.error_class, seen)
+    return _classified(ErrorClass.UNKNOWN, None)
+
+
+def _classified(error_class: ErrorClass, line: str | None) -> Classified:
+    shown = None if line is None else shorten(line, MESSAGE_CHARS)
+    return Classified(error_class=error_class, line=shown, advice=ADVICE[error_class])

@@ -1,0 +1,130 @@
+"""What the submission of a pipeline holds: steps, files, a database, the stored pipeline that it is."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from assayd.errors import RequestError
+from assayd.static.work_files import Base64Text, FileContent, payload_of
+
+MOST_STEPS = 100
+"""Source: CONTRACT section 7."""
+MOST_NAME_CHARS = 64
+SQLITE_HEADER = b"SQLite format 3\0"
+
+_DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
+_STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
+_SCHEMA = "schema.sql"
+
+Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
+
+
+def _step_name(name: str) -> str:
+    if not name.strip() or len(name) > MOST_NAME_CHARS:
+        raise ValueError(f"a step's name has 1 to {MOST_NAME_CHARS} characters")
+    if not name.isprintable() or ".." in name or any(sign in name for sign in "/\\"):
+        raise ValueError("a step's name has no slashes, no '..' and no control characters")
+    return name
+
+
+def _step_content(content: str) -> str:
+    if not content.strip():
+        raise ValueError("a step has content")
+    if "\0" in content:
+        raise ValueError("a step's content has no NUL character")
+    return content
+
+
+def _sqlite_file(text: str) -> str:
+    content = b64decode(text)
+    if content and (not content.startswith(SQLITE_HEADER) or len(content) < 512):
+        raise ValueError("is not a SQLite database")
+    return text
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Step(_Model):
+    """One step: a bash script, or statements of SQL."""
+
+    name: Annotated[str, AfterValidator(_step_name)]
+    type: Literal["bash", "sql"]
+    content: Annotated[str, AfterValidator(_step_content)]
+
+
+class Database(_Model):
+    """What SQL steps begin with: a schema to make an empty database by, or a database file."""
+
+    schema_sql: Annotated[str, AfterValidator(_step_content)] | None = None
+    base64: Annotated[Base64Text, AfterValidator(_sqlite_file)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Database:
+        if (self.schema_sql is None) == (self.base64 is None):
+            raise ValueError("give either schema_sql or base64")
+        return self
+
+    @property
+    def content(self) -> bytes:
+        """Give the database file; empty for a schema."""
+        return b"" if self.base64 is None else b64decode(self.base64)
+
+
+class PipelinePayload(_Model):
+    """`steps` run in order in a directory that holds `files`; SQL steps work on `database`.
+
+    `pipeline_id` names a stored pipeline: with `steps`, they become its steps; without, it is run as stored.
+    """
+
+    steps: Annotated[tuple[Step, ...], Field(max_length=MOST_STEPS)] = ()
+    files: Mapping[str, FileContent] = Field(default_factory=dict)
+    database: Database | None = None
+    pipeline_id: Ulid | None = None
+
+    @model_validator(mode="after")
+    def _something_to_run(self) -> PipelinePayload:
+        if not self.steps and self.pipeline_id is None:
+            raise ValueError("give steps, or the pipeline_id of a stored pipeline")
+        return self
+
+
+def payload_of_files(files: Mapping[str, bytes]) -> Mapping[str, object]:
+    """Build the payload that files of a command line mean.
+
+    ``*.sh`` and ``*.sql`` are steps in the order of their names, ``schema.sql`` is the schema, ``*.db`` and
+    ``*.sqlite`` the database. What else lies in a folder keeps its path, what lies in none goes to data/.
+
+    Raises: RequestError.
+    """
+    steps: list[object] = []
+    laid: dict[str, object] = {}
+    databases: dict[str, object] = {}
+    for name in sorted(files):
+        path, content = PurePosixPath(name), files[name]
+        if path.suffix in _DATABASE_SUFFIXES or content.startswith(SQLITE_HEADER):
+            databases[name] = {"base64": b64encode(content).decode()}
+        elif path.name == _SCHEMA:
+            databases[name] = {"schema_sql": _decoded(name, content)}
+        elif path.suffix in _STEP_SUFFIXES:
+            kind = _STEP_SUFFIXES[path.suffix]
+            steps.append({"name": path.stem, "type": kind, "content": _decoded(name, content)})
+        else:
+            laid[name if "/" in name else f"data/{name}"] = payload_of(content)
+    if len(databases) > 1:
+        message = f"a pipeline has one database, not {', '.join(databases)}"
+        raise RequestError("request.files", message, field="files")
+    return {"steps": steps, "files": laid, "database": next(iter(databases.values()), None)}
+
+
+def _decoded(name: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem

@@ -1,0 +1,102 @@
+"""Reads what a `sql` unit says of itself, with exact types: how far it came, and what stopped it.
+
+The record is written by our own program around SQLite; it is a claim all the same, and counts only beside the
+end that the sandbox has seen. Form: docs/guest-protocol.md, "Unit programs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assayd.guest_results.json_reader import GuestJsonError, JsonCaps, decode
+from assayd.model.run import Cause, UnitResult
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import MESSAGE_CHARS, shorten
+
+_CAPS = JsonCaps(bytes=2**16, containers=10, values=100)
+_MOST = 2**53
+_MOST_LINE = 10**7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlRan:
+    """Statements that were run, rows that they selected, rows that they changed."""
+
+    statements: int
+    rows: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFailed:
+    """The statement that failed, where it stands, and SQLite's words."""
+
+    ran: SqlRan
+    message: str
+    code: str | None
+    statement: int | None
+    line: int | None
+    column: int | None
+    text: str | None
+
+
+def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
+    """Read the record of a unit; None when its end leaves no room for one.
+
+    Raises: GuestJsonError when there is one that is not of the protocol.
+    """
+    may_hold_one = unit.outcome.cause in {Cause.COMPLETED, Cause.EXITED_NONZERO}
+    if not may_hold_one or len(unit.results) != 1 or unit.malformed is not None:
+        return None
+    fields = decode(unit.results[0], _CAPS)
+    if not isinstance(fields, dict):
+        raise GuestJsonError("the record is not an object")
+    ran = SqlRan(
+        statements=_count(fields, "statements"),
+        rows=_count(fields, "rows"),
+        changes=_count(fields, "changes"),
+    )
+    match fields.get("status"):
+        case "returned":
+            return ran
+        case "failed":
+            return _failed(fields, ran)
+        case _:
+            raise GuestJsonError("the record has no known status")
+
+
+def _failed(fields: Mapping[str, JsonValue], ran: SqlRan) -> SqlFailed:
+    message = _text(fields, "message")
+    if message is None:
+        raise GuestJsonError("the record has no message")
+    return SqlFailed(
+        ran=ran,
+        message=message,
+        code=_text(fields, "code"),
+        statement=_place(fields, "statement"),
+        line=_place(fields, "line"),
+        column=_place(fields, "column"),
+        text=_text(fields, "text"),
+    )
+
+
+def _count(fields: Mapping[str, JsonValue], name: str) -> int:
+    value = fields.get(name)
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise GuestJsonError(f"{name} is not a count")
+    return value
+
+
+def _place(fields: Mapping[str, JsonValue], name: str) -> int | None:
+    value = fields.get(name)
+    if value is not None and type(value) is not int:
+        raise GuestJsonError(f"{name} is not a number")
+    return value if value is not None and 0 < value <= _MOST_LINE else None
+
+
+def _text(fields: Mapping[str, JsonValue], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise GuestJsonError(f"{name} is not a string")
+    return None if value is None else shorten(value, MESSAGE_CHARS)

@@ -1,0 +1,53 @@
+"""Tells a repair attempt by attempt: what each fix changed in the submission before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from assayd.documents import canonical, repair_document, submission_diff
+from assayd.model.attempt import Attempt
+from assayd.model.repair import Repair, RepairOutcome
+from assayd.model.report import Verdict
+from assayd.ports.artifacts import Enclosure, stamp
+from assayd.ports.repairs import Attempts, Document, RepairStore
+
+
+async def diffs_of(repair: Repair, attempts: Attempts) -> tuple[str | None, ...]:
+    """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
+    before, diffs = await attempts.submission(repair.attempt_id), list[str | None]()
+    for fix in repair.fixes:
+        after = await attempts.submission(fix.attempt_id) if fix.attempt_id is not None else None
+        diffs.append(await _diff(before, after))
+        before = after if fix.attempt_id is not None else before
+    return tuple(diffs)
+
+
+async def _diff(before: Document | None, after: Document | None) -> str | None:
+    if before is None or after is None:
+        return None
+    return await asyncio.to_thread(submission_diff, before.get("payload"), after.get("payload"))
+
+
+async def enclosure_of(attempt: Attempt, store: RepairStore, attempts: Attempts) -> Enclosure:
+    """Tell in the bundle of an attempt which repair it belongs to, up to itself."""
+    of_it = [repair for repair in await store.of_attempt(attempt.id) if _place(repair, attempt) is not None]
+    if not of_it:
+        return lambda _: {}
+    repair = of_it[-1]
+    repair = replace(repair, fixes=repair.fixes[: _place(repair, attempt)])
+    diffs = await diffs_of(repair, attempts)
+
+    def enclose(verdict: Verdict) -> Mapping[str, bytes]:
+        *before, last = repair.fixes
+        outcome = RepairOutcome.REPAIRED if verdict is Verdict.VALIDATED else None
+        told = replace(repair, fixes=(*before, replace(last, verdict=verdict)), outcome=outcome)
+        return {f"repair_{stamp(attempt.created_at)}.json": canonical(repair_document(told, diffs))}
+
+    return enclose
+
+
+def _place(repair: Repair, attempt: Attempt) -> int | None:
+    """Give the number of the fix that an attempt runs."""
+    return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

@@ -1,0 +1,64 @@
+"""Attempts as a repair sees them: submitted like anybody's, and followed to their verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from assayd.attempts.admission import Intake, Origin
+from assayd.attempts.scheduler import Scheduler
+from assayd.documents import canonical
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
+from assayd.ports.repairs import Document, Subject
+from assayd.ports.store import JobStore
+
+WAIT_S = 60.0
+"""How long one look at the scheduler waits; the repair's own time ends the looking."""
+
+ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+
+
+class Desk:
+    """Implements `ports.repairs.Attempts`."""
+
+    def __init__(
+        self, *, intake: Intake, scheduler: Scheduler, jobs: JobStore, documents: ReadDocuments
+    ) -> None:
+        self._intake = intake
+        self._scheduler = scheduler
+        self._jobs = jobs
+        self._documents = documents
+
+    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
+        """Submit in the name of whoever submitted the parent; doing it again changes nothing."""
+        wanted = {name: value for name, value in submission.items() if name != "repair"}
+        document = canonical({**wanted, "parent_id": parent.id})
+        origin = Origin(peer=parent.peer, attempt_id=attempt_id)
+        await self._intake.submit(await self._intake.read(document), origin)
+
+    async def finished(self, attempt_id: str) -> Subject:
+        """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
+        while True:
+            await self._scheduler.wait(attempt_id, WAIT_S)
+            attempt = await self._jobs.get(attempt_id)
+            if attempt is None:
+                raise RequestError("not_found", f"there is no attempt {attempt_id}")
+            if attempt.state is State.FINISHED:
+                return await self._subject(attempt)
+
+    async def _subject(self, attempt: Attempt) -> Subject:
+        submission = json.loads(await self._jobs.document(attempt.id))
+        report, _ = await self._documents(attempt)
+        return Subject(attempt=attempt, submission=submission, report=json.loads(report) or {})
+
+    async def submission(self, attempt_id: str) -> Document | None:
+        """Give what was submitted; None when nothing was yet, or it is not kept any more."""
+        if await self._jobs.get(attempt_id) is None:
+            return None
+        document: Document = json.loads(await self._jobs.document(attempt_id))
+        return document
+
+    async def cancel(self, attempt_id: str) -> None:
+        """Ask an attempt to end; one that has ended is left alone."""
+        self._scheduler.cancel(attempt_id)

@@ -1,0 +1,237 @@
+"""Takes a repair from where it stands to its outcome.
+
+    catch up with the attempt under way ─> decide ─> stop
+                    ^                        └────> describe ─> ask ─> patch ─> keep ─┐
+                    └─────────────────────────────────────────────────────────────────┘
+
+Every step is kept before the next is begun, so that a repair goes on after a restart where it stood: a fix
+that was kept is not asked for again, and its attempt has its id before it is submitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from assayd.analysis.analyst import Analyst, WorkerDied
+from assayd.analysis.messages import Described, Failed, Patched, Patching
+from assayd.errors import ProviderError, RequestError
+from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
+from assayd.model.report import Verdict
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.llm import Provider, Reply, Request
+from assayd.ports.repairs import Attempts, RepairStore, Subject
+from assayd.ports.validator import Validator
+from assayd.repairs.asking import ask
+from assayd.repairs.decide import Stop, decide
+from assayd.repairs.fingerprint import fingerprint
+from assayd.repairs.offering import offer_rules
+from assayd.repairs.prompt import build_prompt, cut
+
+log = structlog.get_logger()
+
+ERROR_CHARS = 4000
+"""How much of what failed is kept with each fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a repair is carried out with."""
+
+    attempts: Attempts
+    repairs: RepairStore
+    analyst: Analyst
+    kinds: Mapping[str, Validator]
+    providers: Mapping[str, Provider]
+    clock: Clock
+    ids: Ids
+    timeout: timedelta = timedelta(minutes=5)
+    source_bytes: int = 2**20
+    told: Callable[[Repair], None] = lambda _: None
+
+
+async def run_repair(repair: Repair, means: Means) -> Repair | None:
+    """Carry a repair to its outcome and give it as it ended; None when it was not needed after all.
+
+    Cancelling the task leaves the repair for the next life.
+    """
+    course = Course(repair, means)
+    try:
+        if not await course.begin():
+            return None
+        left_s = (course.repair.ends_at - means.clock.now()).total_seconds()
+        async with asyncio.timeout(max(left_s, 0.001)):
+            outcome, detail = await course.follow()
+    except TimeoutError:
+        await means.attempts.cancel(course.repair.last_attempt_id)
+        outcome, detail = RepairOutcome.TIMEOUT, "the time for the repair is over"
+    except ProviderError as problem:
+        outcome, detail = RepairOutcome.PROVIDER_FAILED, f"{problem.code}: {problem.message}"
+    except (RequestError, FixUnusable, WorkerDied) as problem:
+        # The fix can't be submitted, e.g. because it is too large: no better than no fix.
+        outcome, detail = RepairOutcome.PROVIDER_FAILED, f"the fix cannot be used: {problem}"
+    return await course.end(outcome, detail)
+
+
+class FixUnusable(Exception):
+    """There is no place for a fix, or it does not fit. Never leaves `repair`."""
+
+
+class Course:
+    """One repair on its way."""
+
+    def __init__(self, repair: Repair, means: Means) -> None:
+        self.repair = repair
+        self._means = means
+
+    async def begin(self) -> bool:
+        """Wait until the attempt has failed; False, and no repair any more, when it did not."""
+        if self.repair.first_fingerprint is not None:
+            return True
+        subject = await self._means.attempts.finished(self.repair.attempt_id)
+        if subject.attempt.verdict is not Verdict.FAILED:
+            await self._means.repairs.remove(self.repair.id)
+            return False
+        described = await self._described(subject)
+        now = self._means.clock.now()
+        began = replace(
+            self.repair,
+            started_at=now,
+            ends_at=now + self._means.timeout,
+            first_fingerprint=fingerprint(subject.report),
+            first_digest=described.digest,
+            first_cause=subject.attempt.cause,
+        )
+        await self._keep(began)
+        return True
+
+    async def edit(self, code: str, reason: str) -> None:
+        """Take a person's code for the first fix."""
+        subject = await self._means.attempts.finished(self.repair.last_attempt_id)
+        described = await self._described(subject)
+        await self._add(
+            Strategy.FIX, self._means.clock.now(), subject, described, Reply(code=code, reason=reason)
+        )
+
+    async def follow(self) -> tuple[RepairOutcome, str | None]:
+        """Take step after step until one says stop."""
+        while True:
+            await self._catch_up()
+            step = decide(self.repair, self._means.clock.now())
+            if isinstance(step, Stop):
+                return step.outcome, None
+            await self._fix(step.strategy)
+
+    async def end(self, outcome: RepairOutcome, detail: str | None) -> Repair:
+        """Put the outcome on record, with what is offered where there is no fix."""
+        means = self._means
+        kind = means.kinds.get(self.repair.kind)
+        fallback = await offer_rules(
+            self.repair, outcome, kind=kind, attempts=means.attempts, analyst=means.analyst
+        )
+        now = means.clock.now()
+        ended = replace(self.repair, outcome=outcome, detail=detail, fallback=fallback, finished_at=now)
+        await self._keep(ended)
+        log.info(
+            "repair.finished",
+            repair_id=self.repair.id,
+            outcome=outcome.value,
+            fixes=len(self.repair.fixes),
+            duplicates=sum(fix.duplicate for fix in self.repair.fixes),
+            offered=fallback["trigger"] if fallback else None,
+            took_s=round((now - self.repair.started_at).total_seconds(), 3),
+        )
+        return self.repair
+
+    async def _catch_up(self) -> None:
+        """Have the attempt of the last fix run to its verdict, and put that on record."""
+        last = self.repair.fixes[-1] if self.repair.fixes else None
+        if last is None or last.duplicate or last.verdict is not None or last.attempt_id is None:
+            return
+        await self._submit(last, last.attempt_id)
+        subject = await self._means.attempts.finished(last.attempt_id)
+        verdict = subject.attempt.verdict
+        ended = replace(
+            last,
+            verdict=verdict,
+            cause=subject.attempt.cause,
+            fingerprint=fingerprint(subject.report) if verdict is Verdict.FAILED else None,
+        )
+        await self._keep(replace(self.repair, fixes=(*self.repair.fixes[:-1], ended)))
+
+    async def _submit(self, fix: Fix, attempt_id: str) -> None:
+        """Submit a fix that is on record. The daemon knows an id that it has seen before."""
+        before = replace(self.repair, fixes=self.repair.fixes[:-1])
+        parent = await self._means.attempts.finished(before.last_attempt_id)
+        patched = await self._patched(parent, fix.passage, fix.patched_code)
+        submission = {**parent.submission, "payload": patched.payload}
+        await self._means.attempts.submit(attempt_id, submission, parent=parent.attempt)
+
+    async def _fix(self, strategy: Strategy) -> None:
+        """Ask for one fix and put it on record, with the id of its attempt."""
+        means, began = self._means, self._means.clock.now()
+        subject = await means.attempts.finished(self.repair.last_attempt_id)
+        described = await self._described(subject)
+        prompt = build_prompt(described.context, strategy, hint=self.repair.hint)
+        request = Request(
+            system=prompt.system,
+            user=prompt.user,
+            passage=described.context.passage,
+            edits=described.context.edits,
+        )
+        left_s = (self.repair.ends_at - began).total_seconds()
+        provider = means.providers[self.repair.provider]
+        reply = await ask(provider, request, timeout_s=left_s, clock=means.clock)
+        await self._add(strategy, began, subject, described, reply)
+
+    async def _add(
+        self, strategy: Strategy, began: datetime, subject: Subject, described: Described, reply: Reply
+    ) -> None:
+        """Put a fix on record, with the id that its attempt will have; a duplicate gets none."""
+        means, name = self._means, described.context.passage.name
+        patched = await self._patched(subject, name, reply.code)
+        duplicate = patched.digest in self.repair.digests
+        fix = Fix(
+            number=len(self.repair.fixes) + 1,
+            strategy=strategy,
+            asked_at=began,
+            error=cut(described.context.failure, ERROR_CHARS),
+            digest=patched.digest,
+            reason=reply.reason,
+            passage=name,
+            patched_code=reply.code,
+            duplicate=duplicate,
+            attempt_id=None if duplicate else means.ids.new(),
+            usage=replace(reply.usage, took_s=(means.clock.now() - began).total_seconds()),
+        )
+        log.info("repair.fix_received", repair_id=self.repair.id, number=fix.number, duplicate=duplicate)
+        await self._keep(replace(self.repair, fixes=(*self.repair.fixes, fix)))
+
+    async def _described(self, subject: Subject) -> Described:
+        failed = Failed(payload=_payload(subject), report=dict(subject.report))
+        described = await self._means.analyst.describe(self._means.kinds[self.repair.kind], failed)
+        if not described.context.passage.name:
+            raise FixUnusable("there is no text in the submission that could be fixed")
+        return described
+
+    async def _patched(self, subject: Subject, passage: str, code: str) -> Patched:
+        if len(code.encode()) > self._means.source_bytes:
+            raise FixUnusable(f"it is larger than {self._means.source_bytes} bytes")
+        patching = Patching(payload=_payload(subject), passage=passage, code=code)
+        return await self._means.analyst.patch(self._means.kinds[self.repair.kind], patching)
+
+    async def _keep(self, repair: Repair) -> None:
+        await self._means.repairs.save(repair)
+        self.repair = repair
+        self._means.told(repair)
+
+
+def _payload(subject: Subject) -> dict[str, object]:
+    payload = subject.submission.get("payload")
+    if not isinstance(payload, dict):
+        raise TypeError("a submission on record has no payload")
+    return payload

@@ -1,0 +1,139 @@
+"""Models behind Google's Gemini API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assayd.errors import ProviderError
+from assayd.model.repair import Usage
+from assayd.ports.llm import Request
+from assayd.repairs.providers import failures
+from assayd.repairs.providers.account import Account, load
+from assayd.repairs.providers.api import Answer, Ending
+
+if TYPE_CHECKING:
+    from google.genai import errors, types
+
+TYPE = "gemini"
+KEY_VARIABLE = "GEMINI_API_KEY"
+BASE_URL = "https://generativelanguage.googleapis.com"
+
+_CUT_OFF = "MAX_TOKENS"
+_REFUSED = frozenset({
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"
+})  # fmt: skip
+_KEY_INVALID = "API_KEY_INVALID"
+"""The reason that comes with a 400, where others answer 401."""
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+class GeminiApi:
+    """Implements `api.Api`."""
+
+    def __init__(self, account: Account) -> None:
+        load("google.genai", account=account, loggers=("google_genai", "google.auth"))
+        load("httpx2", account=account, loggers=())
+        import httpx2
+        from google import genai
+        from google.genai import types
+
+        self._account = account
+        # A connection pool of our own: the library would else choose one by what else is installed.
+        self._http = httpx2.AsyncClient()
+        self._client = genai.Client(
+            vertexai=False,
+            api_key=account.key.text,
+            http_options=types.HttpOptions(
+                base_url=account.base_url or BASE_URL, httpx_async_client=self._http
+            ),
+        )
+
+    async def ask(self, request: Request, *, timeout_s: float) -> Answer:
+        """Make one call, without trying again. Raises: ProviderError."""
+        import httpx2
+        from google.genai import errors, types
+
+        try:
+            response = await self._client.aio.models.generate_content(
+                model=self._account.model,
+                contents=request.user,
+                config=types.GenerateContentConfig(
+                    system_instruction=request.system,
+                    response_mime_type="application/json",
+                    max_output_tokens=self._account.max_tokens,
+                    http_options=types.HttpOptions(timeout=max(int(timeout_s * 1000), 1)),
+                ),
+            )
+            return _answer(response)
+        except errors.APIError as problem:
+            raise self._refused(problem) from None  # its text may repeat what was sent
+        except httpx2.TimeoutException as problem:
+            raise failures.late(self._account, timeout_s) from problem
+        except httpx2.HTTPError as problem:
+            raise failures.unreachable(self._account, problem) from problem
+        except (ValueError, TypeError, AttributeError, KeyError) as problem:
+            # What is not its protocol, the library trips over.
+            raise failures.garbled(self._account) from problem
+
+    def _refused(self, problem: errors.APIError) -> ProviderError:
+        details = list(_details(problem.details))
+        if any(detail.get("reason") == _KEY_INVALID for detail in details):
+            return failures.key_refused(self._account)
+        headers = getattr(problem.response, "headers", {})
+        return failures.refused(
+            self._account,
+            problem.code,
+            said=str(problem.message),
+            reason=problem.status,
+            again_in_s=failures.retry_after_s(headers) or _delay_s(details),
+        )
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
+        await self._http.aclose()
+
+
+def _answer(response: types.GenerateContentResponse) -> Answer:
+    spent, feedback = response.usage_metadata, response.prompt_feedback
+    usage = Usage(
+        input_tokens=spent.prompt_token_count if spent else None,
+        output_tokens=spent.candidates_token_count if spent else None,
+    )
+    if not response.candidates:
+        blocked = feedback.block_reason if feedback else None
+        ending = Ending.REFUSED if blocked else Ending.EMPTY
+        return Answer(text="", ending=ending, word=_name(blocked) or "no candidates", usage=usage)
+    candidate = response.candidates[0]
+    parts = (candidate.content.parts if candidate.content else None) or []
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    word = _name(candidate.finish_reason)
+    if word in _REFUSED:
+        ending = Ending.REFUSED
+    elif word == _CUT_OFF:
+        ending = Ending.CUT_OFF
+    else:
+        ending = Ending.COMPLETE if text else Ending.EMPTY
+    return Answer(text=text, ending=ending, word=word, usage=usage)
+
+
+def _name(value: types.FinishReason | types.BlockedReason | None) -> str:
+    return str(value.value) if value is not None else ""
+
+
+def _details(body: object) -> Iterator[dict[str, object]]:
+    """Give what a failure comes with: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
+    error = body.get("error") if isinstance(body, dict) else None
+    found = error.get("details") if isinstance(error, dict) else None
+    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+
+def _delay_s(details: list[dict[str, object]]) -> float | None:
+    """Give how long the API asks to be left alone, which it says in the body: ``"retryDelay": "38s"``."""
+    for detail in details:
+        found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
+        if found is not None:
+            return float(found[1])
+    return None

@@ -1,0 +1,105 @@
+"""Models behind OpenAI's chat completions: its own, and those of any server that speaks the same."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+
+from assayd.model.repair import Usage
+from assayd.ports.llm import Request
+from assayd.repairs.providers import failures
+from assayd.repairs.providers.account import Account, load
+from assayd.repairs.providers.api import Answer, Ending
+
+TYPE = "openai"
+KEY_VARIABLE = "OPENAI_API_KEY"
+BASE_URL = "https://api.openai.com/v1"
+
+
+class _Said(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Completion(BaseModel):
+    """What is read of an answer; servers that only resemble the original leave much else out."""
+
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class OpenAIApi:
+    """Implements `api.Api`."""
+
+    def __init__(self, account: Account) -> None:
+        load("openai", account=account, loggers=("openai",))
+        import openai
+
+        self._account = account
+        self._client = openai.AsyncOpenAI(
+            api_key=account.key.text, base_url=account.base_url or BASE_URL, max_retries=0
+        )
+
+    async def ask(self, request: Request, *, timeout_s: float) -> Answer:
+        """Make one call, without trying again. Raises: ProviderError."""
+        import openai
+
+        most = self._account.max_tokens if self._account.max_tokens is not None else openai.omit
+        own = self._account.base_url is None
+        try:
+            raw = await self._client.chat.completions.with_raw_response.create(
+                model=self._account.model,
+                messages=[
+                    {"role": "system", "content": request.system},
+                    {"role": "user", "content": request.user},
+                ],
+                # Newer models of the vendor know the first alone, many other servers the second alone.
+                max_completion_tokens=most if own else openai.omit,
+                max_tokens=openai.omit if own else most,
+                timeout=timeout_s,
+            )
+        except openai.APIStatusError as problem:
+            raise failures.refused(
+                self._account,
+                problem.status_code,
+                said=str(problem),
+                reason=problem.code or problem.type,
+                again_in_s=failures.retry_after_s(problem.response.headers),
+            ) from None  # its text may repeat what was sent
+        except openai.APITimeoutError as problem:
+            raise failures.late(self._account, timeout_s) from problem
+        except openai.APIConnectionError as problem:
+            raise failures.unreachable(self._account, problem) from problem
+        try:
+            return _answer(_Completion.model_validate_json(raw.http_response.content))
+        except ValidationError as problem:
+            raise failures.garbled(self._account) from problem
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._client.close()
+
+
+def _answer(completion: _Completion) -> Answer:
+    spent = completion.usage or _Usage()
+    usage = Usage(input_tokens=spent.prompt_tokens, output_tokens=spent.completion_tokens)
+    if not completion.choices:
+        return Answer(text="", ending=Ending.EMPTY, word="no choices", usage=usage)
+    choice = completion.choices[0]
+    text = choice.message.content or ""
+    if choice.message.refusal or choice.finish_reason == "content_filter":
+        ending = Ending.REFUSED
+    elif choice.finish_reason == "length":
+        ending = Ending.CUT_OFF
+    else:
+        ending = Ending.COMPLETE if text else Ending.EMPTY
+    return Answer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)

@@ -1,0 +1,264 @@
+"""The repairs of this daemon: begun, followed, cancelled, and taken up again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from assayd.aio import Signal, task_group
+from assayd.analysis.analyst import WorkerDied
+from assayd.documents import canonical, repair_document, timestamp
+from assayd.errors import ProviderError, RequestError
+from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt, State
+from assayd.model.repair import Repair, RepairOutcome
+from assayd.model.report import Verdict
+from assayd.model.submission import RepairWish
+from assayd.ports.artifacts import Enclosure
+from assayd.ports.repairable import Repairable
+from assayd.ports.repairs import RepairRequest
+from assayd.repairs.chain import diffs_of, enclosure_of
+from assayd.repairs.loop import Course, FixUnusable, Means, run_repair
+from assayd.repairs.providers.command import run
+
+log = structlog.get_logger()
+
+WANTS_A_PERSON = frozenset({RepairOutcome.EXHAUSTED, RepairOutcome.STUCK})
+"""How a repair ends that only somebody else can take further."""
+ALERT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairLimits:
+    """How many repairs go on at once, how many fixes each may try, and whom to tell when that is over."""
+
+    at_once: int = 4
+    max_attempts: int = 3
+    on_exhausted: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Running:
+    repair: Repair
+    task: asyncio.Task[None]
+    changed: Signal = field(default_factory=Signal)
+    cancelled: bool = False
+
+
+class DaemonRepairs:
+    """Implements `ports.repairs.Repairs`."""
+
+    def __init__(self, means: Means, limits: RepairLimits, metrics: Metrics) -> None:
+        self._means = replace(means, told=self._tell)
+        self._store = means.repairs
+        self._limits = limits
+        self._metrics = metrics
+        self._turns = asyncio.Semaphore(limits.at_once)
+        self._running: dict[str, _Running] = {}
+        self._tasks: asyncio.TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[DaemonRepairs]:
+        """Carry repairs on while the body runs; at its end they are left for the next life."""
+        async with task_group() as self._tasks:
+            try:
+                yield self
+            finally:
+                for running in self._running.values():
+                    running.task.cancel()
+
+    async def take_up(self) -> None:
+        """Go on with what an earlier life has left."""
+        left = await self._store.unfinished()
+        for repair in left:
+            self._start(repair)
+        if left:
+            log.warning("repairs.recovered", count=len(left))
+
+    async def watch(self, attempt: Attempt, wish: RepairWish) -> None:
+        """Have an attempt repaired if it fails, as its submission asks for. Asking twice is asking once."""
+        if not await self._store.of_attempt(attempt.id):
+            await self._begin(self._new(attempt, wish.provider, wish.max_attempts))
+
+    def check(self, kind: str, wish: RepairWish) -> None:
+        """See that this kind can be repaired by that provider.
+
+        Raises: RequestError ``repair.unsupported``, ``repair.provider_unknown``.
+        """
+        if not isinstance(self._means.kinds[kind], Repairable):
+            raise RequestError("repair.unsupported", f"the kind {kind} cannot be repaired", field="repair")
+        if wish.provider not in self._means.providers:
+            known = ", ".join(sorted(self._means.providers))
+            message = f"there is no provider {wish.provider[:64]!r}; there are {known}"
+            raise RequestError("repair.provider_unknown", message, field="repair.provider")
+
+    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
+        """Begin a repair of a finished attempt."""
+        if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
+            raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
+        wish = RepairWish(
+            provider=request.provider, max_attempts=request.max_attempts or self._limits.max_attempts
+        )
+        self.check(attempt.kind, wish)
+        for earlier in await self._store.of_attempt(attempt.id):
+            if earlier.outcome is None:
+                raise RequestError("repair.running", f"repair {earlier.id} of this attempt is under way")
+        if request.fresh:
+            attempt = await self._first_of(attempt)
+        repair = replace(self._new(attempt, wish.provider, wish.max_attempts), hint=request.hint)
+        if request.code is not None:
+            repair = await self._edited(repair, request.code)
+        return await self._begin(repair)
+
+    async def _first_of(self, attempt: Attempt) -> Attempt:
+        """Follow the parents to the submission that nobody had repaired yet."""
+        while attempt.parent_id is not None:
+            try:
+                parent = (await self._means.attempts.finished(attempt.parent_id)).attempt
+            except RequestError:  # it was removed, being old
+                break
+            attempt = parent
+        return attempt
+
+    async def _edited(self, repair: Repair, code: str) -> Repair:
+        course = Course(repair, self._means)
+        try:
+            await course.begin()
+            await course.edit(code, "Edited by the person who asked.")
+        except (FixUnusable, WorkerDied) as problem:
+            raise RequestError("invalid", f"the code cannot be used: {problem}", field="code") from problem
+        return course.repair
+
+    def _new(self, attempt: Attempt, provider: str, max_attempts: int) -> Repair:
+        now = self._means.clock.now()
+        return Repair(
+            id=self._means.ids.new(),
+            attempt_id=attempt.id,
+            kind=attempt.kind,
+            provider=provider,
+            uid=attempt.peer.uid,
+            max_attempts=max_attempts,
+            started_at=now,
+            ends_at=now + self._means.timeout,
+        )
+
+    async def _begin(self, repair: Repair) -> Repair:
+        await self._store.save(repair)
+        self._start(repair)
+        return repair
+
+    def _start(self, repair: Repair) -> None:
+        task = self._tasks.create_task(self._carry(repair), name=f"repair-{repair.id}")
+        self._running[repair.id] = _Running(repair, task)
+
+    async def _carry(self, repair: Repair) -> None:
+        running = self._running[repair.id]
+        ended: Repair | None = None
+        try:
+            async with self._turns:
+                ended = await run_repair(repair, self._means)
+        except asyncio.CancelledError:
+            if not running.cancelled:
+                raise
+            ended = await self._end_cancelled(running.repair)
+        except Exception as problem:
+            # A defect of ours, or a store that is down: the next life takes it up again.
+            log.exception("repair.broken", repair_id=repair.id, problem=str(problem))
+        finally:
+            del self._running[repair.id]
+            running.changed.give()
+        if ended is not None:
+            self._count(ended)
+            await self._alert(ended)
+
+    async def _end_cancelled(self, repair: Repair) -> Repair:
+        await self._means.attempts.cancel(repair.last_attempt_id)
+        return await Course(repair, self._means).end(RepairOutcome.CANCELLED, None)
+
+    def _tell(self, repair: Repair) -> None:
+        running = self._running.get(repair.id)
+        if running is not None:
+            running.repair = repair
+            running.changed.give()
+
+    def _count(self, repair: Repair) -> None:
+        outcome = repair.outcome.value if repair.outcome else "none"
+        self._metrics.repairs.labels(repair.kind, repair.provider, outcome).inc()
+        for fix in repair.fixes:
+            verdict = "duplicate" if fix.duplicate else (fix.verdict.value if fix.verdict else "none")
+            self._metrics.repair_fixes.labels(repair.kind, repair.provider, str(fix.number), verdict).inc()
+            self._metrics.repair_fix_duration.labels(repair.kind, repair.provider).observe(fix.usage.took_s)
+        if repair.outcome is RepairOutcome.REPAIRED and repair.finished_at is not None:
+            took_s = (repair.finished_at - repair.started_at).total_seconds()
+            self._metrics.repair_duration.labels(repair.kind, repair.provider).observe(took_s)
+
+    async def _alert(self, repair: Repair) -> None:
+        """Give the operator's command what nobody here can repair."""
+        if repair.outcome not in WANTS_A_PERSON or not self._limits.on_exhausted:
+            return
+        subject = await self._means.attempts.finished(repair.last_attempt_id)
+        told = canonical({"repair": repair_document(repair), "report": dict(subject.report)})
+        try:
+            await run(self._limits.on_exhausted, told, timeout_s=ALERT_TIMEOUT_S, environment={})
+        except ProviderError as problem:
+            log.error("repair.alert_failed", repair_id=repair.id, problem=problem.message)
+        else:
+            log.info("repair.alerted", repair_id=repair.id)
+
+    async def get(self, repair_id: str) -> Repair | None:
+        """Look a repair up."""
+        running = self._running.get(repair_id)
+        return running.repair if running is not None else await self._store.get(repair_id)
+
+    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
+        """List repairs, newest first."""
+        return await self._store.list(uid=uid, before=before, limit=limit)
+
+    async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
+        """Give the repairs that an attempt began or belongs to."""
+        return await self._store.of_attempt(attempt_id)
+
+    async def diffs(self, repair: Repair) -> Sequence[str | None]:
+        """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
+        return await diffs_of(repair, self._means.attempts)
+
+    async def enclosure(self, attempt: Attempt) -> Enclosure:
+        """Tell in the bundle of an attempt which repair it belongs to."""
+        return await enclosure_of(attempt, self._store, self._means.attempts)
+
+    async def cancel(self, repair: Repair) -> None:
+        """End a repair, and the attempt that it has under way."""
+        running = self._running.get(repair.id)
+        if running is None:
+            raise RequestError("repair.finished", "the repair has ended")
+        running.cancelled = True
+        running.task.cancel()
+
+    async def accept_fallback(self, repair: Repair) -> Repair:
+        """Take the rules that a repair offers."""
+        if repair.fallback is None:
+            raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
+        if repair.fallback.get("accepted_at") is not None:
+            return repair
+        accepted_at = timestamp(self._means.clock.now())
+        accepted = replace(repair, fallback={**repair.fallback, "accepted_at": accepted_at})
+        await self._store.save(accepted)
+        log.info("repair.fallback_accepted", repair_id=repair.id)
+        return accepted
+
+    async def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
+        """Give a repair each time that it changes, up to its end."""
+        while True:
+            running = self._running.get(repair_id)
+            changed = running.changed.next if running is not None else None
+            repair = await self.get(repair_id)
+            if repair is None:
+                return
+            yield repair
+            if running is None or changed is None:
+                return
+            await changed.wait()

@@ -1,0 +1,94 @@
+"""Remembers how fast each kind of container is asked for, and says how many should stand ready."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assayd.sandbox.pool.decide import PoolKey, target
+
+MEMORY_S = 30.0
+"""Time over which a rate is forgotten to about a third."""
+
+FORGET_S = 120.0
+"""After so long without a lease a key has no rate any more."""
+
+USED_S = 3600.0
+"""After so long without a lease a key that is kept ready counts as unused."""
+
+TYPICAL_REFILL_S = 0.3
+
+
+@dataclass(slots=True)
+class _Rate:
+    """An exponentially decaying count of events: `weight / MEMORY_S` is the rate per second."""
+
+    weight: float = 0.0
+    at: float = 0.0
+
+    def add(self, now: float) -> None:
+        self.weight = self.weight * math.exp((self.at - now) / MEMORY_S) + 1.0
+        self.at = now
+
+    def per_s(self, now: float) -> float:
+        return self.weight * math.exp((self.at - now) / MEMORY_S) / MEMORY_S
+
+
+class Demand:
+    """Targets per key: a base for those to keep ready, more while they are asked for often.
+
+    A key that is kept ready but was not asked for lately has its `unused` target instead of its `base`: a
+    daemon serves more kinds of container than any one user needs. Keys that are not to be kept ready follow
+    their rate alone, and are forgotten soon: a request can make new ones at will.
+    """
+
+    def __init__(self, *, base: int, unused: int, most: int) -> None:
+        self._base = base
+        self._unused = min(unused, base)
+        self._most = most
+        self._kept: frozenset[PoolKey] = frozenset()
+        self._asked_at: dict[PoolKey, float] = {}
+        self._rates: dict[PoolKey, _Rate] = {}
+        self._refill_s: dict[PoolKey, float] = {}
+
+    def keep(self, keys: frozenset[PoolKey]) -> None:
+        """Say which keys have a base target even when nobody asks for them."""
+        self._kept = keys
+        self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
+
+    def asked(self, key: PoolKey, now: float) -> None:
+        """Note a lease."""
+        if key in self._kept:
+            self._asked_at[key] = now
+        self._rates.setdefault(key, _Rate()).add(now)
+
+    def refilled(self, key: PoolKey, took_s: float) -> None:
+        """Note how long a creation took."""
+        before = self._refill_s.get(key, took_s)
+        self._refill_s[key] = before + (took_s - before) / 4
+
+    def targets(self, now: float) -> Mapping[PoolKey, int]:
+        """Give the number of idle containers wanted of each key."""
+        for key in [k for k, rate in self._rates.items() if now - rate.at > FORGET_S]:
+            del self._rates[key]
+        known = {*self._kept, *self._rates}
+        for key in [k for k in self._refill_s if k not in known]:
+            del self._refill_s[key]
+        return {key: self._target(key, now) for key in known}
+
+    def refill_s(self) -> Mapping[PoolKey, float]:
+        """Give how long creations have taken lately, by key."""
+        return dict(self._refill_s)
+
+    def _target(self, key: PoolKey, now: float) -> int:
+        rate = self._rates[key].per_s(now) if key in self._rates else 0.0
+        refill_s = self._refill_s.get(key, TYPICAL_REFILL_S)
+        return target(self._ready(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
+
+    def _ready(self, key: PoolKey, now: float) -> int:
+        """Give how many are to stand ready whatever the rate."""
+        if key not in self._kept:
+            return 0
+        asked_at = self._asked_at.get(key)
+        return self._unused if asked_at is None or now - asked_at > USED_S else self._base

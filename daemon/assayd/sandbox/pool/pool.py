@@ -1,0 +1,354 @@
+"""Keeps the warm pool: carries out what `pool.decide` says, one task per container coming or going.
+
+A failing engine blocks creation for a while (exponential, with jitter) instead of being asked in a
+circle; whoever waits meanwhile gets the engine's error. A container that can't be removed keeps its
+place in the count and is reported, so that trouble shows instead of piling up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import Context
+from dataclasses import dataclass, replace
+
+import structlog
+
+from assayd.aio import finish, task_group
+from assayd.errors import EngineError
+from assayd.fair_queue import FairQueue
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.engine import Engine
+from assayd.sandbox.backoff import back_off_s
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, Origin, open_container
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import (
+    Assign,
+    Create,
+    Idle,
+    Lessee,
+    PoolKey,
+    PoolLimits,
+    PoolState,
+    Remove,
+    Settle,
+    decide,
+    welcome,
+)
+
+log = structlog.get_logger()
+
+TICK_S = 1.0
+AILING_FAILURES = 2
+"""After so many failed creations in a row the engine counts as ailing, until one succeeds."""
+STUCK_AGAIN_S = 60.0
+"""How long to leave a container alone that would not go."""
+PATIENCE_S = 2.0
+"""How long the removal of a used container yields to attempts under way."""
+BREATH_S = 0.02
+"""How long the last answer has to get out before the engine is put to work again."""
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """Somebody who waits, or a debt: nobody waits for its future."""
+
+    name: str
+    lessee: Lessee
+    future: asyncio.Future[tuple[Container, asyncio.Task[None]]]
+
+
+class Pool:
+    """Containers that exist: starting, idle, leased, on their way out.
+
+    Use as an async context manager; leaving it removes every container.
+    """
+
+    def __init__(
+        self, *, engine: Engine, origin: Origin, clock: Clock, ids: Ids, limits: PoolLimits, demand: Demand
+    ) -> None:
+        self._engine = engine
+        self._origin = origin
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+        self.demand = demand
+        self._waiting: FairQueue[_Waiter] = FairQueue()
+        self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None]]] = {}
+        self._starting: dict[PoolKey, int] = {}
+        self._opening: set[str] = set()
+        self._leased: dict[str, Lessee] = {}
+        self._removing: set[str] = set()
+        self.stuck: dict[str, Container] = {}
+        self._stuck_again_at = 0.0
+        self.failures = 0
+        self.ailing = asyncio.Event()
+        self._blocked_until = 0.0
+        self._open = False
+        self._tasks: asyncio.TaskGroup
+        self._busy = 0
+        self._calm = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Pool]:
+        """Keep the pool while the body runs; remove every container at its end."""
+        async with task_group() as self._tasks:
+            self._open = True
+            ticker = self._tasks.create_task(self._tick(), name="pool-tick")
+            try:
+                yield self
+            finally:
+                ticker.cancel()
+                self._shut()
+
+    def _shut(self) -> None:
+        self._open = False
+        self._calm.set()
+        for waiter in self._waiting.clear():
+            if not waiter.future.done() and not waiter.lessee.owed:
+                waiter.future.set_exception(EngineError("pool.closed", "the daemon is stopping"))
+        for ulid in list(self._idle):
+            self._retire_idle(ulid, "stop")
+
+    def state(self) -> PoolState:
+        """Give the pool as it is now, for deciding and for people."""
+        now = self._clock.monotonic()
+        return PoolState(
+            waiting=tuple(w.lessee for w in self._waiting.in_turn()),
+            idle=tuple(idle for _, idle, _ in self._idle.values()),
+            starting=dict(self._starting),
+            leased=tuple(self._leased.values()),
+            removing=len(self._removing),
+            stuck=len(self.stuck),
+            busy=self._busy,
+            targets=self.demand.targets(now),
+            limits=self._limits,
+            blocked_until=self._blocked_until,
+        )
+
+    def live(self) -> frozenset[str]:
+        """Name every container that is coming, in use or going, by ULID; the reaper leaves them alone."""
+        return frozenset({*self._opening, *self._idle, *self._leased, *self._removing})
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Say that an attempt is under way while the body runs: removing and refilling yield to it."""
+        self._busy += 1
+        if not self._somebody_waits():
+            self._calm.clear()
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                # Its answer is still to be sent; the engine's work would get in the way of that.
+                asyncio.get_running_loop().call_later(BREATH_S, self._act)
+
+    async def acquire(self, key: PoolKey, owner: int = 0, lane: str = "") -> tuple[Container, bool]:
+        """Wait for a container of this key; tell whether it stood ready. Owners and lanes are served in turn.
+
+        Raises: EngineError when none can be had.
+        """
+        waiter = self._enqueue(Lessee(key=key, lane=(owner, lane)))
+        self.demand.asked(key, self._clock.monotonic())
+        self._act()
+        warm = waiter.future.done()
+        try:
+            container, watch = await waiter.future
+            await asyncio.wait({watch})  # two readers of one stream would be an error
+        except asyncio.CancelledError:
+            self._give_up(waiter)
+            raise
+        return container, warm
+
+    def _enqueue(self, lessee: Lessee) -> _Waiter:
+        waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
+        self._waiting.put(*lessee.lane, waiter.name, waiter)
+        return waiter
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        if waiter.name in self._waiting:
+            self._waiting.remove(waiter.name)
+            self._act()  # another one of its lane may be a newcomer now
+        elif not waiter.future.cancelled() and waiter.future.exception() is None:
+            container, _ = waiter.future.result()
+            self.release(container)
+
+    def release(self, container: Container) -> None:
+        """Take a used container back: it is removed, out of the way of the caller."""
+        self._leased.pop(container.ref.ulid, None)
+        self._retire(container)
+        self._act()
+
+    def poke(self) -> None:
+        """Look whether something is to be done now."""
+        self._act()
+
+    def _act(self) -> None:
+        """Carry out what the decision says."""
+        if self._open:
+            self._carry_out()
+        # Seen after the handing out: whoever got a warm container needs no room made.
+        if self._somebody_waits() or not self._busy or not self._open:
+            self._calm.set()
+        else:
+            self._calm.clear()
+
+    def _carry_out(self) -> None:
+        waiting = self._forget_the_gone()
+        for action in decide(self.state(), self._clock.monotonic()):
+            match action:
+                case Assign(waiter=place):
+                    self._assign(waiting[place], action)
+                case Settle(waiter=place):
+                    self._waiting.remove(waiting[place].name)
+                case Remove(ulid=ulid, reason=reason):
+                    self._retire_idle(ulid, reason)
+                case Create(key=key):
+                    self._starting[key] = self._starting.get(key, 0) + 1
+                    self._spawn(self._create(key), "pool-create")
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        # In no attempt's context: what is logged of a container is not of the attempt that made it go.
+        return self._tasks.create_task(work, name=name, context=Context())
+
+    def _forget_the_gone(self) -> list[_Waiter]:
+        """Drop those who were cancelled and could not say so yet; give the others, in turn."""
+        waiting = self._waiting.in_turn()
+        for waiter in waiting:
+            if waiter.future.done():
+                self._waiting.remove(waiter.name)
+        return [waiter for waiter in waiting if not waiter.future.done()]
+
+    def _somebody_waits(self) -> bool:
+        return any(not waiter.lessee.owed for waiter in self._waiting.in_turn())
+
+    def _assign(self, waiter: _Waiter, action: Assign) -> None:
+        container, _, watch = self._idle.pop(action.ulid)
+        watch.cancel()
+        self._waiting.serve(waiter.name)
+        self._leased[action.ulid] = waiter.lessee
+        waiter.future.set_result((container, watch))
+        if action.owes:
+            self._enqueue(replace(waiter.lessee, owed=True))
+
+    async def _create(self, key: PoolKey) -> None:
+        began = self._clock.monotonic()
+        ulid = self._ids.new()
+        try:
+            self._opening.add(ulid)
+            container = await open_container(self._engine, key, self._origin, ulid)
+        except EngineError as problem:
+            self._failed(key, problem)
+            return
+        except Exception:
+            # A bug of ours costs those who wait for this key their container, never the others the daemon.
+            log.exception("container.create_broken", container=ulid)
+            self._failed(key, EngineError("pool.broken", "a container could not be made; see the log"))
+            return
+        finally:
+            self._opening.discard(ulid)
+            self._starting[key] -= 1
+            if not self._starting[key]:
+                del self._starting[key]
+        self.failures, self._blocked_until = 0, 0.0
+        self.ailing.clear()
+        self.demand.refilled(key, self._clock.monotonic() - began)
+        if self._open:
+            self._welcome(container)
+        else:
+            self._retire(container)
+        self._act()
+
+    def _welcome(self, container: Container) -> None:
+        """Put a fresh container among the idle, and serve whose turn it is."""
+        ulid, key = container.ref.ulid, container.key
+        idle = Idle(
+            ulid=ulid,
+            key=key,
+            born_at=self._clock.monotonic(),
+            memory_bytes=container.ready.memory_bytes,
+        )
+        watch = self._spawn(self._watch(container), "pool-watch")
+        self._idle[ulid] = (container, idle, watch)
+        waiting = self._forget_the_gone()
+        match welcome(self.state(), key):
+            case Assign(waiter=place) as action:
+                self._assign(waiting[place], action)
+            case Settle(waiter=place):
+                self._waiting.serve(waiting[place].name)  # it was its turn
+
+    async def _watch(self, container: Container) -> None:
+        """Notice that an idle container died, before it is leased."""
+        with suppress(EngineError):
+            await container.ended()
+        ulid = container.ref.ulid
+        if ulid in self._idle:
+            _, idle, watch = self._idle[ulid]
+            self._idle[ulid] = (container, replace(idle, alive=False), watch)
+            log.warning("container.died_idle", container=ulid)
+            self._act()
+
+    def _failed(self, key: PoolKey, problem: EngineError) -> None:
+        """Back off, hand out what is ready, and tell the others who wait for this key."""
+        now = self._clock.monotonic()
+        if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
+            self.failures += 1
+            self._blocked_until = now + back_off_s(self.failures)
+        if self.failures >= AILING_FAILURES:
+            self.ailing.set()
+        log.error("container.create_failed", code=problem.code, failures=self.failures)
+        self._act()
+        for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
+            self._waiting.remove(waiter.name)
+            if not waiter.future.done() and not waiter.lessee.owed:
+                waiter.future.set_exception(problem)
+
+    def _retire_idle(self, ulid: str, reason: str) -> None:
+        container, _, watch = self._idle.pop(ulid)
+        watch.cancel()
+        log.debug("container.retired", container=ulid, reason=reason)
+        self._retire(container)
+
+    def _retire(self, container: Container) -> None:
+        self._removing.add(container.ref.ulid)
+        self._spawn(self._remove(container), "pool-remove")
+
+    async def _remove(self, container: Container) -> None:
+        ulid = container.ref.ulid
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._calm.wait(), PATIENCE_S)
+        try:
+            await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+        except Exception as problem:
+            self.stuck[ulid] = container
+            self._stuck_again_at = self._clock.monotonic() + STUCK_AGAIN_S
+            log.critical("container.left_behind", container=ulid, problem=str(problem), exc_info=problem)
+        else:
+            log.debug("container.removed", container=ulid)
+        finally:
+            self._removing.discard(ulid)
+        self._act()
+
+    def forget(self, ulid: str) -> None:
+        """Free the place of a container that somebody else has seen to be gone."""
+        self.stuck.pop(ulid, None)
+        self._act()
+
+    def _try_the_stuck(self) -> None:
+        """Try again to remove what would not go.
+
+        An engine that answered too late may have removed it all the same, and then no sweep finds it.
+        """
+        now = self._clock.monotonic()
+        if self.stuck and now >= self._stuck_again_at:
+            self._stuck_again_at = now + STUCK_AGAIN_S
+            for ulid in list(self.stuck):
+                self._retire(self.stuck.pop(ulid))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._try_the_stuck()
+            self._act()

@@ -1,0 +1,181 @@
+"""Gets the sandbox ready: engine known, images ours, leftovers gone, walls seen to hold; then keeps it so.
+
+Everything that is known only after the engine has answered is kept here, so that the daemon can serve
+its API, and say what is wrong, while the engine is down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
+
+import structlog
+
+from assayd.errors import EngineError
+from assayd.metrics import Metrics
+from assayd.model.run import RunSpec
+from assayd.ports.engine import Engine, EngineInfo
+from assayd.ports.service import Health, HealthRow
+from assayd.sandbox.backoff import back_off_s
+from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.sandbox import Sandbox
+
+log = structlog.get_logger()
+
+Canary = Callable[[Sandbox], Awaitable[Sequence[str]]]
+"""Tries the walls; gives a sentence for each that does not hold."""
+
+
+class House:
+    """The sandbox with its state of readiness."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        reaper: Reaper,
+        sandbox: Sandbox,
+        usual: Sequence[RunSpec],
+        canary: Canary,
+        refuse_holes: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._images = sandbox.images
+        self._pool = sandbox.pool
+        self._reaper = reaper
+        self.sandbox = sandbox
+        self._usual = usual
+        self._canary = canary
+        self._refuse_holes = refuse_holes
+        self.info: EngineInfo | None = None
+        self.problem = "the engine has not answered yet"
+        self.tried = asyncio.Event()
+        """Set once getting ready has succeeded or failed for the first time."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Tell whether attempts can be run, and why not."""
+        return not self.problem, self.problem
+
+    async def prepare(self) -> None:
+        """Get ready, however long it takes; what is missing meanwhile is in `problem`."""
+        failures = 0
+        while self.problem:
+            try:
+                await self._prepare_once()
+            except EngineError as trouble:
+                failures += 1
+                self.problem = trouble.message
+                log.error("sandbox.not_ready", code=trouble.code, problem=trouble.message)
+                self.tried.set()
+                await asyncio.sleep(back_off_s(failures))
+
+    async def keep_ready(self) -> NoReturn:
+        """Get ready anew each time that the engine has failed repeatedly: it may be another one by then."""
+        while True:
+            await self._pool.ailing.wait()
+            self.problem = "the engine fails to start containers; see the daemon's log"
+            self.sandbox.usable.clear()
+            await self.prepare()
+
+    async def _prepare_once(self) -> None:
+        info = await self._engine.info()
+        self.sandbox.info = info
+        for warning in info.warnings:
+            log.warning("engine.warned", warning=warning)
+        if info.warnings and self._refuse_holes:
+            raise EngineError("engine.holes", "the engine has known holes: " + "; ".join(info.warnings))
+        self.problem = "the engine answers; leftovers and walls are being looked at"
+        await self._reaper.sweep(patient=self.info is not None)
+        self._images.forget()
+        keys = [await self.sandbox.key(spec) for spec in self._usual]
+        leaks = await self._canary(self.sandbox)
+        if leaks:
+            raise EngineError("canary.leak", "the walls do not hold here: " + "; ".join(leaks))
+        self._pool.demand.keep(frozenset(keys))
+        self._pool.poke()
+        self.info, self.problem = info, ""
+        self.sandbox.usable.set()
+        self.tried.set()
+        log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
+
+    def show(self, metrics: Metrics) -> None:
+        """Set the gauges to what the pool holds now."""
+        state = self._pool.state()
+        counts = {
+            "idle": len(state.idle),
+            "starting": sum(state.starting.values()),
+            "leased": len(state.leased),
+            "removing": state.removing,
+            "stuck": state.stuck,
+        }
+        for name, count in counts.items():
+            metrics.containers.labels(name).set(count)
+        metrics.idle_containers.clear()
+        for key in state.targets:
+            idle = sum(one.key == key for one in state.idle)
+            metrics.idle_containers.labels(key.digest).set(idle)
+        metrics.refill_seconds.clear()
+        for key, took_s in self._pool.demand.refill_s().items():
+            metrics.refill_seconds.labels(key.digest).set(took_s)
+
+    async def examine(self) -> Sequence[HealthRow]:
+        """Examine engine, images, walls and leftovers now."""
+        rows = [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
+        if all(row.status is not Health.FAIL for row in rows):
+            rows.append(await self._examine_walls())
+        return rows
+
+    async def _examine_walls(self) -> HealthRow:
+        try:
+            leaks = await self._canary(self.sandbox)
+        except EngineError as trouble:
+            return _row("walls", Health.FAIL, trouble.message)
+        if leaks:
+            return _row(
+                "walls", Health.FAIL, "; ".join(leaks), "do not serve from this host; see the threat model"
+            )
+        return _row("walls", Health.OK, "every probe of the canary was held")
+
+    async def _examine_engine(self) -> HealthRow:
+        try:
+            info = await self._engine.info()
+        except EngineError as trouble:
+            return _row("engine", Health.FAIL, trouble.message, "start the container engine")
+        detail = f"{info.name} {info.version}, {info.runtime}, cgroup v{info.cgroup_version}, {info.kernel}"
+        if info.warnings:
+            weight = Health.FAIL if self._refuse_holes else Health.WARN
+            return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")
+        return _row("engine", Health.OK, detail)
+
+    async def _examine_images(self) -> list[HealthRow]:
+        rows = []
+        for name in sorted({spec.image for spec in self._usual}):
+            try:
+                facts = await self._images.get(name)
+            except EngineError as trouble:
+                rows.append(_row(f"image {name}", Health.FAIL, trouble.message, f"assay images build {name}"))
+            else:
+                size = facts.size_bytes / 2**20
+                rows.append(_row(f"image {name}", Health.OK, f"{facts.digest[:19]}, {size:.1f} MiB"))
+        return rows
+
+    def _examine_pool(self) -> HealthRow:
+        state = self._pool.state()
+        detail = (
+            f"{len(state.idle)} idle, {sum(state.starting.values())} starting, "
+            f"{len(state.leased)} leased, {state.removing} going"
+        )
+        if self._pool.stuck:
+            names = ", ".join(sorted(self._pool.stuck))
+            return _row(
+                "containers", Health.FAIL, f"left behind: {names}", "remove them by hand; see the log"
+            )
+        ready, reason = self.ready()
+        if not ready:
+            return _row("containers", Health.FAIL, reason, "it is tried again by itself; see the log")
+        return _row("containers", Health.OK, detail)
+
+
+def _row(check: str, status: Health, detail: str, remedy: str = "") -> HealthRow:
+    return HealthRow(check=check, status=status, detail=detail, remedy=remedy)

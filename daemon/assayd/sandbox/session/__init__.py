@@ -1,0 +1,1 @@
+"""The conversation with the runner inside a container."""

@@ -1,0 +1,213 @@
+"""Talks one attempt through with a runner: begin, units one by one, finish.
+
+Decides order: what may be said when. A unit is sent only when the one before it is dead. How it all
+ended is put into words by `sandbox.outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from assayd.aio import Deadline
+from assayd.errors import EngineError
+from assayd.findings.network_rules import WORDINGS, rule_of_hook
+from assayd.model.policy import ImportMode
+from assayd.model.run import (
+    NetworkEvent,
+    Output,
+    PolicyEvent,
+    RunEnd,
+    RunSpec,
+    Unit,
+    UnitEnd,
+    UnitResult,
+    refusal_of,
+)
+from assayd.ports.egress import EgressSession
+from assayd.sandbox.outcome import unit_outcome
+from assayd.sandbox.session.channel import Channel, GuestFault, Header, StreamEnded, boolean, integer, text
+from assayd.sandbox.session.handshake import FINISH, begin_frame, content_frames, file_frames, unit_frames
+from assayd.sandbox.session.streams import Streams, streams_of
+from assayd.sandbox.session.unit_log import Transcript
+
+MAX_DROPPED = 100
+
+LEAST_KEPT_BYTES = 2048
+"""What is kept of each stream of a unit when those before it have used up what an attempt may keep."""
+
+
+class Observer:
+    """Hears what happens while it happens. The default hears nothing."""
+
+    def unit_started(self, index: int) -> None:
+        """A unit's child was told what to run."""
+
+    def output(self, index: int, stream: str, data: bytes) -> None:
+        """A unit wrote something."""
+
+    def unit_ended(self, index: int, result: UnitResult) -> None:
+        """A unit and all that it left are dead."""
+
+
+class Conversation:
+    """One attempt over one channel; keeps what came even when it ends badly."""
+
+    def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
+        self._channel = channel
+        self._spec = spec
+        self._observer = Observer()
+        self._egress = egress
+        self._streams: Streams | None = None
+        self._current: Transcript | None = None
+        self._result_bytes = 0
+        self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
+        self.units: list[UnitResult] = []
+        self.outputs: dict[str, bytearray] = {}
+        self.truncated: set[str] = set()
+        self.outputs_dropped: tuple[str, ...] = ()
+        self.peak_memory_bytes = 0
+
+    async def begin(self) -> None:
+        """Say the rules, so that the runner makes ready for its first unit. Raises: EngineError."""
+        await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
+
+    async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
+        """Talk until the end, whichever it is; give it with a detail for the evidence. `begin` was first."""
+        self._observer = observer or Observer()
+        try:
+            async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
+                await self._talk()
+            return RunEnd.FINISHED, ""
+        except TimeoutError:
+            return (RunEnd.CANCELLED, "") if deadline.cancelled else (RunEnd.DEADLINE, "")
+        except GuestFault as fault:
+            return RunEnd.PROTOCOL, str(fault)
+        except StreamEnded:
+            return RunEnd.LOST, "the runner's stream ended early"
+        except EngineError as problem:
+            return RunEnd.ENGINE, problem.code
+        finally:
+            if self._current is not None:
+                asked = self._egress.events(len(self.units)) if self._egress is not None else ()
+                self._keep(self._with_network(self._current.interrupted(), asked))
+
+    async def _talk(self) -> None:
+        opening = list(content_frames(self._spec))
+        last = len(self._spec.units) - 1
+        for index, unit in enumerate(self._spec.units):
+            await self._channel.send(*opening, *unit_frames(index, unit, more=index < last))
+            opening = []
+            self._current = Transcript(unit.name, self._spec.limits)
+            await self._follow(index, self._current)
+            if self._spec.stop_on_failure and not unit_outcome(self.units[index], unit).completed:
+                break
+            opening = list(_log_frames(unit, self.units[index]))
+        await self._channel.send(*opening, FINISH)
+        await self._farewell()
+
+    async def _follow(self, index: int, transcript: Transcript) -> None:
+        """Read one unit's frames to its end."""
+        while True:
+            header, body = await self._channel.receive()
+            kind = header["type"]
+            if kind == "fault":
+                raise GuestFault(f"the runner gave up: {text(header, 'message')}")
+            if integer(header, "unit", most=10**6) != index:
+                raise GuestFault("a frame of another unit")
+            if kind == "started":
+                self._observer.unit_started(index)
+            elif kind == "output":
+                self._observer.output(index, *transcript.output(header, body))
+            elif kind == "event":
+                transcript.event(header)
+            elif kind == "result":
+                transcript.result(header, body)
+            elif kind == "unit_end":
+                asked = await self._streams.end_unit(index) if self._streams is not None else ()
+                result = self._with_network(transcript.end(header), asked)
+                return self._ended(index, result, transcript.result_bytes)
+            elif self._streams is not None:
+                self._streams.take(index, header, body)
+            else:
+                raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
+
+    def _with_network(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
+        """Add what a unit asked the relay for; what was refused counts like any refusal of the policy's."""
+        enforced = self._spec.imports.mode is ImportMode.ENFORCE
+        refused = (refusal_of(event, enforced=enforced) for event in asked if not event.allowed)
+        seen = (self._with_rule(event) for event in unit.events)
+        return replace(unit, network=asked, events=(*seen, *dict.fromkeys(refused)))
+
+    def _with_rule(self, event: PolicyEvent) -> PolicyEvent:
+        """Name the rule by which the hook in the guest has judged an access to the network."""
+        if event.kind != "network" or event.allowed:
+            return event
+        rule = rule_of_hook(self._spec.network.mode)
+        return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
+
+    def _ended(self, index: int, result: UnitResult, result_bytes: int) -> None:
+        self._current = None
+        self._result_bytes += result_bytes
+        if self._result_bytes > self._spec.limits.attempt_result_bytes:
+            # The unit is at fault, not the conversation: what it says is dropped, the rest goes on.
+            result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
+        self._keep(result)
+        self._observer.unit_ended(index, result)
+
+    def _keep(self, unit: UnitResult) -> None:
+        """Keep what came back of a unit, and of its output what there is room for.
+
+        A hundred units could else bring a hundred times what one may.
+        """
+        stdout = unit.stdout.cut_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
+        stderr = unit.stderr.cut_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
+        self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
+        self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
+        self.units.append(replace(unit, stdout=stdout, stderr=stderr))
+
+    async def _farewell(self) -> None:
+        """Take the declared outputs and the runner's goodbye."""
+        while True:
+            header, body = await self._channel.receive()
+            if header["type"] == "bye":
+                self.peak_memory_bytes = integer(header, "peak_memory_bytes")
+                self.outputs_dropped = _reasons(header)
+                return
+            if header["type"] != "collected":
+                raise GuestFault(f"unexpected frame {str(header['type'])[:40]!r}")
+            self._collect(header, body)
+
+    def _collect(self, header: Header, body: bytes) -> None:
+        path = text(header, "path", most=1024)
+        if boolean(header, "append") != (path in self.outputs):
+            raise GuestFault("declared outputs out of order")
+        self.outputs.setdefault(path, bytearray()).extend(body)
+        if boolean(header, "truncated"):
+            self.truncated.add(path)
+        limits = self._spec.limits
+        if len(self.outputs) > limits.outputs_files:
+            raise GuestFault("more declared outputs than the runner may pass on")
+        if sum(map(len, self.outputs.values())) > limits.outputs_bytes:
+            raise GuestFault("larger declared outputs than the runner may pass on")
+
+    def collected(self) -> tuple[Output, ...]:
+        """Give the declared outputs that came."""
+        return tuple(
+            Output(name=name, content=bytes(content), truncated=name in self.truncated)
+            for name, content in self.outputs.items()
+        )
+
+
+def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
+    """Give the frames that lay what a unit wrote as files for those after it."""
+    if unit.log is not None:
+        out, err = result.stdout.text().encode(), result.stderr.text().encode()
+        yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})
+
+
+def _reasons(header: Header) -> tuple[str, ...]:
+    reasons = header.get("outputs_dropped")
+    if type(reasons) is not list or len(reasons) > MAX_DROPPED:
+        raise GuestFault("bye.outputs_dropped is not a short list")
+    return tuple(text({"type": "bye", "reason": r}, "reason") for r in reasons)

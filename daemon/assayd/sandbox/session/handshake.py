@@ -1,0 +1,118 @@
+"""The frames that the daemon sends, and the runner's first answer. Pure but for `greet`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assayd.documents import canonical
+from assayd.guest.frames import MAX_BODY, PROTOCOL, chunks, encode
+from assayd.model.run import RunSpec, Unit
+from assayd.ports.egress import EgressLimits
+from assayd.sandbox.session.channel import Channel, GuestFault, integer, text
+
+FINISH = encode({"type": "finish"})
+LEAVE = encode({"type": "leave"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a runner says when it is ready. `memory_bytes` is what the container uses by then."""
+
+    python: str
+    memory_bytes: int
+    cgroup: int
+
+
+async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
+    """Open the conversation and wait until the runner is ready.
+
+    Raises: GuestFault when the answer is not the one that the protocol names; StreamEnded.
+    """
+    await channel.send(encode({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
+    header, _ = await channel.receive()
+    if header["type"] == "fault":
+        raise GuestFault(f"the runner is not able to start: {text(header, 'message')}")
+    if header["type"] != "ready" or header.get("protocol") != PROTOCOL:
+        raise GuestFault("the runner speaks another protocol; rebuild the image")
+    return Ready(
+        python=text(header, "python", most=32),
+        memory_bytes=integer(header, "memory_bytes"),
+        cgroup=integer(header, "cgroup", most=2),
+    )
+
+
+def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
+    """Give the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
+
+    Args:
+        spec: what is to run.
+        relay: what the relay is held to; None where the policy has no allowlist. The list itself stays here.
+    """
+    limits, imports = spec.limits, spec.imports
+    return encode(
+        {
+            "type": "begin",
+            "limits": {
+                "max_processes": limits.max_processes,
+                "open_files": limits.open_files,
+                "output_kept_bytes": limits.output_kept_bytes,
+                "output_read_bytes": limits.output_read_bytes,
+                "unit_result_bytes": limits.unit_result_bytes,
+                "outputs_files": limits.outputs_files,
+                "outputs_bytes": limits.outputs_bytes,
+                "work_bytes": limits.work_bytes,
+            },
+            "imports": {
+                "mode": imports.mode.value,
+                "allowed": sorted(imports.allowed),
+                "denied": sorted(imports.denied),
+                "submodules": imports.submodules.value,
+                "enforce_forbidden": imports.enforce_forbidden,
+            },
+            "network": {"mode": "blocked"}
+            if relay is None
+            else {"mode": "allowlist", "streams": relay.streams, "connections": relay.connections},
+            "allow_exec": spec.allow_exec,
+            "folders": list(spec.folders),
+            "collect": list(spec.collect),
+            "changed_only": spec.changed_only,
+        }
+    )
+
+
+def content_frames(spec: RunSpec) -> Iterator[bytes]:
+    """Give the frames with what all units find: the files, the database."""
+    yield from file_frames(spec.files)
+    for part in chunks(spec.database) if spec.database else ():
+        yield encode({"type": "database"}, part)
+
+
+def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Give the frames that lay files."""
+    for path, content in files.items():
+        for index, part in enumerate(chunks(content)):
+            yield encode({"type": "file", "path": path, "append": index > 0}, part)
+
+
+def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
+    """Give the frames that start one unit; the last of them starts it. `more`: another will follow."""
+    yield from file_frames(unit.files)
+    for part in chunks(unit.stdin) if unit.stdin else ():
+        yield encode({"type": "stdin"}, part)
+    arguments = canonical(unit.arguments)
+    whole, last = divmod(max(len(arguments) - 1, 0), MAX_BODY)
+    for part in list(chunks(arguments))[:whole]:
+        yield encode({"type": "arguments"}, part)
+    yield encode(
+        {
+            "type": "unit",
+            "unit": index,
+            "name": unit.name[:256],
+            "program": unit.program.value,
+            "deadline_s": unit.deadline_s,
+            "fresh_cwd": unit.fresh_cwd,
+            "more": more,
+        },
+        arguments[whole * MAX_BODY : whole * MAX_BODY + last + 1],
+    )

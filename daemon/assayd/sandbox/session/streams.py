@@ -1,0 +1,207 @@
+"""The streams of one conversation: from frames to bytes for the way out, and back.
+
+Decides how much of what may be on its way. Each direction of each stream has a window; what one end has
+taken, it gives the other credit for. The conversation goes on being read whatever the streams wait for, so
+that neither output nor the end of a unit waits behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from assayd.aio import task_group
+from assayd.errors import EngineError
+from assayd.guest.frames import WINDOW, Header, cost, encode
+from assayd.model.run import NetworkEvent
+from assayd.ports.egress import EgressSession
+from assayd.sandbox.session.channel import Channel, GuestFault, integer
+
+_GRANT_BYTES = WINDOW // 4
+_PIECE_BYTES = 32 * 1024
+_MOST_STREAMS = 2**31
+
+
+class Stream:
+    """One connection of guest code: implements `ports.egress.GuestStream`."""
+
+    def __init__(self, channel: Channel, number: int) -> None:
+        self._channel = channel
+        self.number = number
+        self._arrived: deque[bytes] = deque()
+        self._held = 0
+        self._taken = 0
+        self._credit = WINDOW
+        self._guest_ended = False
+        self._ended = False
+        self._gone = False
+        self._changed = asyncio.Event()
+
+    async def read(self) -> bytes:
+        """Give the next piece; empty when the guest has ended its side, or the connection is gone."""
+        while not self._arrived:
+            if self._guest_ended or self._gone:
+                return b""
+            await self._change()
+        piece = self._arrived.popleft()
+        self._held -= cost(piece)
+        self._taken += cost(piece)
+        if self._taken >= _GRANT_BYTES and not self._guest_ended:
+            taken, self._taken = self._taken, 0
+            await self._send("stream_credit", credit=taken)
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes, as fast as the guest takes them. Raises: ConnectionResetError."""
+        rest = memoryview(data)
+        while rest:
+            while not self._credit and not self._gone:
+                await self._change()
+            if self._gone:
+                raise ConnectionResetError
+            count = min(len(rest), self._credit, _PIECE_BYTES)
+            self._credit -= count
+            piece, rest = rest[:count], rest[count:]
+            await self._send("stream_data", bytes(piece))
+
+    async def end(self) -> None:
+        """Say that nothing more will be written."""
+        if not (self._ended or self._gone):
+            self._ended = True
+            await self._send("stream_end")
+
+    async def reset(self) -> None:
+        """Break the connection off."""
+        if not self._gone:
+            self.lose()
+            await self._send("stream_reset")
+
+    def arrive(self, piece: bytes) -> None:
+        """Take a piece of the guest's. Raises: GuestFault when it is more than it has credit for."""
+        if self._gone:
+            return
+        if self._guest_ended:
+            raise GuestFault("a relayed stream goes on after its end")
+        self._held += cost(piece)
+        # What was taken and not granted yet is no credit either.
+        if self._held + self._taken > WINDOW:
+            raise GuestFault("a relayed stream has sent more than it has credit for")
+        self._arrived.append(piece)
+        self._changed.set()
+
+    def finish(self) -> None:
+        """Take the end of the guest's side."""
+        self._guest_ended = True
+        self._changed.set()
+
+    def lose(self) -> None:
+        """Take it that the connection is gone."""
+        self._gone = True
+        self._arrived.clear()
+        self._changed.set()
+
+    def grant(self, count: int) -> None:
+        """Take credit. Raises: GuestFault when it is for more than was sent."""
+        if self._gone:
+            return
+        self._credit += count
+        if self._credit > WINDOW:
+            raise GuestFault("credit for more than was sent")
+        self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def _send(self, kind: str, body: bytes = b"", **more: object) -> None:
+        await self._channel.send(encode({"type": kind, "stream": self.number, **more}, body))
+
+
+class Streams:
+    """All streams of an attempt, those of one unit at a time."""
+
+    def __init__(self, channel: Channel, session: EgressSession, tasks: asyncio.TaskGroup) -> None:
+        self._channel = channel
+        self._session = session
+        self._tasks = tasks
+        self._open: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
+        self._next = 0
+
+    def take(self, unit: int, header: Header, body: bytes) -> None:
+        """Take a frame of the runner. Raises: GuestFault."""
+        match header["type"]:
+            case "stream_open":
+                self._begin(unit, integer(header, "stream", most=_MOST_STREAMS))
+            case "stream_limit":
+                self._session.used_up(unit)
+            case kind:
+                stream = self._known(integer(header, "stream", most=_MOST_STREAMS))
+                if stream is not None:
+                    _deliver(stream, str(kind), header, body)
+
+    async def end_unit(self, unit: int) -> tuple[NetworkEvent, ...]:
+        """Drop what the unit has left; give what it asked for."""
+        self.stop()
+        if left := [task for _, task in self._open.values()]:
+            await asyncio.wait(left)
+        return self._session.events(unit)
+
+    def stop(self) -> None:
+        """Let all streams end now."""
+        for stream, task in self._open.values():
+            stream.lose()
+            task.cancel()
+
+    def _begin(self, unit: int, number: int) -> None:
+        limits = self._session.limits
+        if number != self._next or number >= limits.connections:
+            raise GuestFault("a relayed stream out of order")
+        self._next += 1
+        stream = Stream(self._channel, number)
+        task = self._tasks.create_task(self._serve(stream, unit), name=f"stream-{number}")
+        self._open[number] = (stream, task)
+        task.add_done_callback(lambda _: self._open.pop(number))
+
+    def _known(self, number: int) -> Stream | None:
+        """Give a stream that is open; None for one that was."""
+        if number >= self._next:
+            raise GuestFault("a relayed stream that was never opened")
+        return self._open[number][0] if number in self._open else None
+
+    async def _serve(self, stream: Stream, unit: int) -> None:
+        try:
+            await self._session.serve(stream, unit)
+            await stream.end()
+        except EngineError:
+            # The container's streams are gone; who reads them finds that out too.
+            stream.lose()
+
+
+def _deliver(stream: Stream, kind: str, header: Header, body: bytes) -> None:
+    match kind:
+        case "stream_data":
+            stream.arrive(body)
+        case "stream_end":
+            stream.finish()
+        case "stream_reset":
+            stream.lose()
+        case "stream_credit":
+            stream.grant(integer(header, "credit", most=WINDOW))
+        case _:
+            raise GuestFault(f"unexpected frame {kind[:40]!r}")
+
+
+@asynccontextmanager
+async def streams_of(channel: Channel, session: EgressSession | None) -> AsyncIterator[Streams | None]:
+    """Give the streams of an attempt while the body talks; none where the policy has no allowlist."""
+    if session is None:
+        yield None
+        return
+    async with task_group() as tasks:
+        streams = Streams(channel, session, tasks)
+        try:
+            yield streams
+        finally:
+            streams.stop()

@@ -1,0 +1,142 @@
+"""What the runner tells of one unit, frame by frame, kept within its caps.
+
+The guest's word is counted and cut here; what it means for the verdict is decided by `outcome` and the
+validator.
+"""
+
+from __future__ import annotations
+
+import os
+
+from assayd.model.run import Captured, Limits, PolicyEvent, UnitEnd, UnitResult, Usage
+from assayd.sandbox.session.channel import GuestFault, Header, boolean, integer, number, text
+
+MAX_EVENTS = 200
+MAX_RECORDS = 8
+
+
+class Transcript:
+    """Collects one unit's frames and turns them into a UnitResult at its end."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self._name = name
+        self._limits = limits
+        self._parts: dict[tuple[str, str], bytearray] = {}
+        self._records: list[bytearray] = []
+        self._open = False
+        self._events: list[PolicyEvent] = []
+        self._result_bytes = 0
+
+    @property
+    def result_bytes(self) -> int:
+        """Tell how many bytes of result records came."""
+        return self._result_bytes
+
+    def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
+        """Keep a piece of output; give its stream and bytes."""
+        stream, part = text(header, "stream"), text(header, "part")
+        if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
+            raise GuestFault("output of an unknown stream")
+        kept = self._parts.setdefault((stream, part), bytearray())
+        kept += body
+        if len(kept) > self._limits.output_kept_bytes // 2:
+            raise GuestFault("more output than the runner may pass on")
+        return stream, body
+
+    def event(self, header: Header) -> PolicyEvent:
+        """Keep a policy event."""
+        if len(self._events) >= MAX_EVENTS:
+            raise GuestFault("more policy events than the runner may pass on")
+        file, line = header.get("file"), header.get("line")
+        event = PolicyEvent(
+            kind=text(header, "kind", most=64),
+            detail=text(header, "detail", most=1024),
+            allowed=boolean(header, "allowed"),
+            enforced=boolean(header, "enforced"),
+            file=None if file is None else text(header, "file", most=256),
+            line=None if line is None else integer(header, "line", most=10**7),
+        )
+        self._events.append(event)
+        return event
+
+    def result(self, header: Header, body: bytes) -> None:
+        """Keep a part of a result record."""
+        index, last = integer(header, "index", most=MAX_RECORDS), boolean(header, "last")
+        if index != len(self._records) - self._open:
+            raise GuestFault("result records out of order")
+        if not self._open:
+            self._records.append(bytearray())
+        self._records[-1] += body
+        self._open = not last
+        self._result_bytes += len(body)
+        if self._result_bytes > self._limits.unit_result_bytes:
+            raise GuestFault("a result larger than its cap")
+
+    def end(self, header: Header) -> UnitResult:
+        """Give the whole, from the runner's closing words."""
+        if self._open:
+            raise GuestFault("a result record without its end")
+        malformed = header.get("malformed")
+        return UnitResult(
+            name=self._name,
+            wait_status=_wait_status(header),
+            end=_unit_end(header),
+            results=tuple(bytes(r) for r in self._records),
+            malformed=None if malformed is None else text(header, "malformed"),
+            stdout=self._captured("stdout", integer(header, "stdout_bytes")),
+            stderr=self._captured("stderr", integer(header, "stderr_bytes")),
+            usage=_usage(header),
+            left_processes=integer(header, "left_processes", most=10**6),
+            events=tuple(self._events),
+            events_dropped=integer(header, "events_dropped"),
+        )
+
+    def interrupted(self) -> UnitResult:
+        """Give what is known of a unit whose container was ended."""
+        return UnitResult(
+            name=self._name,
+            wait_status=None,
+            end=UnitEnd.INTERRUPTED,
+            results=tuple(bytes(r) for r in self._records),
+            stdout=self._captured("stdout", None),
+            stderr=self._captured("stderr", None),
+            events=tuple(self._events),
+        )
+
+    def _captured(self, stream: str, total: int | None) -> Captured:
+        head, tail = (bytes(self._parts.get((stream, part), b"")) for part in ("head", "tail"))
+        held = len(head) + len(tail)
+        if total is not None and total < held:
+            raise GuestFault(f"{stream} holds more bytes than were counted")
+        return Captured(head=head, tail=tail, total_bytes=held if total is None else total)
+
+
+def _wait_status(header: Header) -> int:
+    """Read a status that wait gives of a process that has ended, by exit or by signal."""
+    status = integer(header, "wait_status", most=0xFFFF)
+    if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
+        raise GuestFault("unit_end.wait_status is not that of an end")
+    return status
+
+
+def _unit_end(header: Header) -> UnitEnd:
+    try:
+        end = UnitEnd(text(header, "end"))
+    except ValueError:
+        raise GuestFault("unit_end.end is unknown") from None
+    if end is UnitEnd.INTERRUPTED:
+        raise GuestFault("only the daemon interrupts")
+    return end
+
+
+def _usage(header: Header) -> Usage:
+    return Usage(
+        wall_s=number(header, "wall_s"),
+        cpu_s=number(header, "cpu_s"),
+        peak_memory_bytes=integer(header, "peak_memory_bytes"),
+        oom_kills=integer(header, "oom_kills"),
+        pids_refused=integer(header, "pids_refused"),
+        work_bytes=integer(header, "work_bytes"),
+        work_files=integer(header, "work_files"),
+        work_full=boolean(header, "work_full"),
+    )

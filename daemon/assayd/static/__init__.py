@@ -1,0 +1,1 @@
+"""Source text to findings, for any kind: pure functions."""

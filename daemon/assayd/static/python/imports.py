@@ -1,0 +1,187 @@
+"""Judges import statements and names of modules by an import policy.
+
+    import os                         import.not_allowed      (only os.path is)
+    from re import enum               attribute.not_allowed   (not a listed name of re)
+    from re import *                  import.star
+    from . import secrets             import.relative
+
+``import os.path`` binds ``os``; ``from os import path`` names the same allowed module. In observe mode the
+findings are for information.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from assayd.findings.source_text import column_of, line_at, snippet
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
+from assayd.model.text_limits import shorten
+from assayd.static.python.names import PACKAGE_NAMES, reason_for
+
+RULES = (
+    Rule(
+        id="import.not_allowed",
+        title="A module that the policy does not allow",
+        help="Bad: import os. Good: import os.path.",
+    ),
+    Rule(id="import.star", title="A star import", help="Bad: from re import *. Good: from re import match."),
+    Rule(id="import.relative", title="A relative import", help="A submission is one file."),
+    Rule(
+        id="attribute.not_allowed",
+        title="A name that the policy does not allow of a module",
+        help="Bad: fnmatch.os. Good: fnmatch.fnmatch.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modules:
+    """What a policy says of modules and of the names in them. `known` are all dotted names it speaks of."""
+
+    policy: ImportPolicy
+    known: frozenset[str]
+
+    @classmethod
+    def of(cls, policy: ImportPolicy) -> Modules:
+        """Collect what a policy speaks of, packages included."""
+        named = policy.allowed | policy.names.keys()
+        packages = {
+            ".".join(parts[:n]) for parts in (m.split(".") for m in named) for n in range(1, len(parts))
+        }
+        return cls(policy=policy, known=frozenset(named | packages))
+
+    def names(self, module: str) -> frozenset[str] | None:
+        """Give the names that may be used of a module; None when all may.
+
+        A package that is not allowed itself gives way to its allowed submodules only.
+        """
+        if module in self.policy.names:
+            return self.policy.names[module]
+        if module in self.known and not self.policy.allows(module):
+            return PACKAGE_NAMES.get(module, frozenset())
+        return None
+
+    def allows_name(self, module: str, name: str) -> bool:
+        """Tell whether ``module.name`` may be used."""
+        dotted = f"{module}.{name}"
+        names = self.names(module)
+        if names is None:
+            return not self._denied(dotted)
+        return name in names or (dotted in self.known and self._reachable(dotted))
+
+    def is_module(self, dotted: str) -> bool:
+        """Tell whether the policy speaks of this dotted name as a module."""
+        return dotted in self.known
+
+    def submodules(self, package: str) -> list[str]:
+        """Give the allowed modules of a package."""
+        return sorted(m for m in self.policy.allowed if m.startswith(package + "."))
+
+    def _reachable(self, dotted: str) -> bool:
+        return self.policy.allows(dotted) or bool(self.submodules(dotted))
+
+    def _denied(self, dotted: str) -> bool:
+        """Tell whether the policy forbids a name of an allowed module, e.g. ``os.system``."""
+        module = dotted.rpartition(".")[0]
+        inherited = replace(self.policy, submodules=SubmoduleRule.INHERIT)
+        return inherited.allows(module) and not inherited.allows(dotted)
+
+
+def check_imports(node: ast.Import | ast.ImportFrom, modules: Modules, text: str) -> Iterator[Finding]:
+    """Judge one import statement."""
+    severity = Severity.ERROR if modules.policy.mode is ImportMode.ENFORCE else Severity.INFO
+    problems = _plain(node, modules) if isinstance(node, ast.Import) else _from(node, modules)
+    for rule, message, suggestion in problems:
+        yield finding_at(node, text, rule, message, suggestion=suggestion, severity=severity)
+
+
+def name_suggestion(module: str, modules: Modules) -> str:
+    """List what may be used of a module."""
+    names = {*(modules.names(module) or ())}
+    names |= {m.removeprefix(module + ".") for m in modules.submodules(module)}
+    return f"Use of {module} only: {shorten(', '.join(sorted(names)), 400)}."
+
+
+def finding_at(
+    node: ast.AST,
+    text: str,
+    rule: str,
+    message: str,
+    *,
+    suggestion: str | None,
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    """Make a finding at a node's place; an attribute's is that of its name."""
+    line: int | None = getattr(node, "lineno", None)
+    offset: int = getattr(node, "col_offset", 0)
+    if isinstance(node, ast.Attribute) and node.end_lineno and node.end_col_offset:
+        line, offset = node.end_lineno, node.end_col_offset - len(node.attr.encode())
+    shown = line_at(text, line)
+    return Finding(
+        rule=rule,
+        category=rule.partition(".")[0],
+        message=shorten(message),
+        severity=severity,
+        line=line,
+        column=None if shown is None else column_of(shown, max(offset, 0)),
+        end_line=getattr(node, "end_lineno", line),
+        snippet=snippet(text, line),
+        suggestion=suggestion,
+    )
+
+
+Problem = tuple[str, str, str]
+
+
+def _plain(node: ast.Import, modules: Modules) -> Iterator[Problem]:
+    for alias in node.names:
+        if not modules.policy.allows(alias.name):
+            yield _not_allowed(alias.name, modules)
+
+
+def _from(node: ast.ImportFrom, modules: Modules) -> Iterator[Problem]:
+    module = node.module or ""
+    if node.level:
+        relative = "." * node.level + module
+        yield (
+            "import.relative",
+            f"Relative import of {relative!r}.",
+            "Put all code into the one file.",
+        )
+    elif module == "__future__":
+        return
+    elif not modules.policy.allows(module) and not _names_submodules(node, modules):
+        yield _not_allowed(module, modules)
+    elif any(alias.name == "*" for alias in node.names):
+        yield (
+            "import.star",
+            f"Everything is imported from {module!r}.",
+            f"Name what is needed: from {module} import ….",
+        )
+    else:
+        for alias in node.names:
+            if not modules.allows_name(module, alias.name):
+                message = f"{alias.name!r} of {module!r} may not be used."
+                yield "attribute.not_allowed", message, name_suggestion(module, modules)
+
+
+def _names_submodules(node: ast.ImportFrom, modules: Modules) -> bool:
+    """Tell whether every name is an allowed module, as in ``from os import path``."""
+    return all(
+        modules.is_module(f"{node.module}.{alias.name}")
+        and modules.policy.allows(f"{node.module}.{alias.name}")
+        for alias in node.names
+    )
+
+
+def _not_allowed(module: str, modules: Modules) -> Problem:
+    reason = reason_for(module)
+    message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
+    inside = modules.submodules(module)
+    if inside:
+        return "import.not_allowed", message, f"Import {' or '.join(inside)} instead."
+    allowed = shorten(", ".join(sorted(modules.policy.allowed)), 600)
+    return "import.not_allowed", message, f"Allowed imports: {allowed or 'none'}."

@@ -1,0 +1,228 @@
+"""Warns of names that nothing defines, where what was meant is beyond doubt.
+
+    x = null                          name.other_language    edit: x = None   (true, false, null, nil, none)
+    re.match(…), never imported       name.not_imported      edit: import re
+    Path(…), never imported           name.not_imported      edit: from pathlib import Path
+    datetime.now(), never imported    name.not_imported      edit: from datetime import datetime
+    import pandas, never used         import.needless        edit: the line is taken out
+
+A name that the text binds anywhere, however late, is left alone; so is one that is used in another way than
+the module allows. What is not reached fails nothing, so these are warnings.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import importlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from assayd.findings.source_text import column_of, snippet
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.model.policy import ImportMode, ImportPolicy
+from assayd.static.python.import_edits import unused_imports
+from assayd.static.python.imports import Modules
+from assayd.static.python.module_scope import bound_names, insertion_line
+from assayd.static.python.safe_fixes import edit_between
+from assayd.static.python.source import PythonSource
+
+NAME_RULES = (
+    Rule(
+        id="name.other_language",
+        title="A literal of another language",
+        severity=Severity.WARNING,
+        help="Bad: null, true, false. Good: None, True, False.",
+    ),
+    Rule(
+        id="name.not_imported",
+        title="A well-known name that is used and not imported",
+        severity=Severity.WARNING,
+        help="Bad: re.match(…) alone. Good: import re, and then re.match(…).",
+    ),
+)
+RULES = (
+    *NAME_RULES,
+    Rule(
+        id="import.needless",
+        title="An import that must fail, and that nothing uses",
+        severity=Severity.WARNING,
+        help="Bad: import pandas, in an image without it. Good: nothing in its place.",
+    ),
+)
+"""Those of kinds that may import whatever the image has."""
+
+Allows = Callable[[str, str | None], bool]
+"""Tells whether a module, or a name of it, may be imported."""
+
+_LITERALS = {
+    "true": "True", "TRUE": "True", "false": "False", "FALSE": "False",
+    "null": "None", "NULL": "None", "none": "None", "nil": "None",
+}  # fmt: skip
+_MODULES = frozenset(
+    {
+        "base64", "bisect", "calendar", "collections", "copy", "csv", "datetime", "decimal", "fnmatch",
+        "fractions", "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "operator",
+        "os", "pathlib", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "uuid",
+    }
+)  # fmt: skip
+"""Modules that are harmless to import here, to see what they have."""
+_HOMES = {
+    "Any": "typing", "Callable": "typing", "Counter": "collections", "Decimal": "decimal", "Dict": "typing",
+    "Enum": "enum", "Fraction": "fractions", "Iterable": "typing", "List": "typing", "Optional": "typing",
+    "OrderedDict": "collections", "Path": "pathlib", "PurePath": "pathlib", "PurePosixPath": "pathlib",
+    "StringIO": "io", "Tuple": "typing", "Union": "typing", "dataclass": "dataclasses",
+    "defaultdict": "collections", "deque": "collections", "lru_cache": "functools",
+    "namedtuple": "collections", "timedelta": "datetime", "timezone": "datetime", "urlparse": "urllib.parse",
+}  # fmt: skip
+"""Where a name comes from that has one well-known home."""
+
+
+def check_meant(
+    source: PythonSource,
+    policy: ImportPolicy,
+    *,
+    offered: Collection[str] | None = None,
+    leaving_out: Collection[str] = (),
+) -> Iterator[Finding]:
+    """Look for such names in a text that parses.
+
+    Args:
+        source: the text.
+        policy: which imports it may have; one that only observes allows all that is offered.
+        offered: the modules of the image by top name, where the code may have all of them.
+        leaving_out: modules whose names somebody else looks at.
+    """
+    bound = bound_names(source.tree) if source.tree is not None else None
+    if source.tree is None or bound is None:
+        return
+    uses = _Uses(source.tree, bound)
+    yield from _literals(uses, source.text)
+    yield from _missing(uses, source, _allowing(policy, offered or (), leaving_out))
+    for module, edit in unused_imports(source.tree, source.text) if offered is not None else ():
+        if module.partition(".")[0] not in (offered or ()):
+            message = f"{module!r} is imported, the image does not have it, and nothing uses it."
+            remedy = "Leave the line out."
+            yield _warning("import.needless", message, edit.start_line, source.text, remedy, edit)
+
+
+def _allowing(policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]) -> Allows:
+    modules = Modules.of(policy)
+
+    def allows(module: str, name: str | None) -> bool:
+        if module in leaving_out:
+            return False
+        if policy.mode is not ImportMode.ENFORCE:
+            return module.partition(".")[0] in offered
+        return policy.allows(module) and (name is None or modules.allows_name(module, name))
+
+    return allows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """How an undefined name is used: the first line, and what is asked of it; None when in another way."""
+
+    line: int
+    attributes: frozenset[str] | None
+
+
+class _Uses:
+    """Every name that is read and never bound."""
+
+    def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
+        nodes = list(ast.walk(tree))
+        self._asked = {
+            id(node.value): node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        }
+        self.names: dict[str, list[ast.Name]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
+                self.names.setdefault(node.id, []).append(node)
+
+    def asked(self, name: str) -> _Asked:
+        """Tell how a name is used."""
+        found = self.names[name]
+        attributes = [self._asked.get(id(node)) for node in found]
+        known = frozenset(each for each in attributes if each is not None)
+        return _Asked(
+            line=min(node.lineno for node in found), attributes=None if None in attributes else known
+        )
+
+
+def _literals(uses: _Uses, text: str) -> Iterator[Finding]:
+    """``x = null`` -> name.other_language; all of them are spelled anew at once."""
+    found = [node for name in uses.names if name in _LITERALS for node in uses.names[name]]
+    if not found:
+        return
+    lines = text.split("\n")
+    found.sort(key=lambda node: (node.lineno, node.col_offset))
+    for node in reversed(found):
+        line = lines[node.lineno - 1]
+        start = column_of(line, node.col_offset) - 1
+        lines[node.lineno - 1] = line[:start] + _LITERALS[node.id] + line[start + len(node.id) :]
+    edit = edit_between(text, "\n".join(lines))
+    for name in dict.fromkeys(node.id for node in found):
+        message, remedy = f"{name!r} is no literal of Python.", f"Write {_LITERALS[name]}."
+        first = next(node.lineno for node in found if node.id == name)
+        yield _warning("name.other_language", message, first, text, remedy, edit)
+
+
+def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Finding]:
+    """``re.match(…)`` -> name.not_imported; one edit imports all that is missing."""
+    statements = {}
+    for name in uses.names:
+        if name in _HOMES or name in _MODULES:
+            statement = _import_of(name, uses.asked(name), allows)
+            if statement is not None:
+                statements[name] = statement
+    if not statements or source.tree is None:
+        return
+    line = insertion_line(source.tree)
+    added = "\n".join(sorted(set(statements.values())))
+    edit = Edit(start_line=line, end_line=line - 1, replacement=added)
+    for name, statement in statements.items():
+        message = f"{name!r} is used, and nothing imports it."
+        first = uses.asked(name).line
+        yield _warning("name.not_imported", message, first, source.text, f"Put at the top: {statement}", edit)
+
+
+def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
+    """Give the statement that a name needs; None where it may be had in more ways than one."""
+    if name in _HOMES:
+        return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
+    if asked.attributes is None:
+        return None
+    if name == "datetime":
+        return _datetime(asked.attributes, allows)
+    if name == "os" and asked.attributes == {"path"} and not allows("os", None):
+        return "import os.path" if allows("os.path", None) else None
+    module = importlib.import_module(name)
+    had = allows(name, None) and all(
+        hasattr(module, each) and allows(name, each) for each in asked.attributes
+    )
+    return f"import {name}" if had else None
+
+
+def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
+    """Tell the module from the class by what is asked of it."""
+    of_module = all(hasattr(datetime, each) for each in attributes)
+    of_class = all(hasattr(datetime.datetime, each) for each in attributes)
+    if of_module == of_class or not allows("datetime", "datetime"):
+        return None
+    return "import datetime" if of_module else "from datetime import datetime"
+
+
+def _warning(rule: str, message: str, line: int, text: str, remedy: str, edit: Edit | None) -> Finding:
+    return Finding(
+        rule=rule,
+        category=rule.partition(".")[0],
+        message=message,
+        severity=Severity.WARNING,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=remedy,
+        edit=edit,
+    )

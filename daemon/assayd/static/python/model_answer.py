@@ -1,0 +1,172 @@
+"""Turns what a language model answered into the Python that it meant.
+
+Decides which part of an answer is the code; the text that comes out is the text that is checked and run.
+Plain Python goes through as it is, but for its line ends and a byte order mark: a fence inside a string
+literal is none. What was left out is said:
+
+    prose, a fenced block, more prose      answer.block_taken (info)
+    every line indented by four spaces     answer.unindented (info)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.text_limits import SOURCE_BYTES
+from assayd.static.python.source import compiles, parse
+
+RULES = (
+    Rule(id="answer.block_taken", title="Code was taken out of a fenced block", severity=Severity.INFO),
+    Rule(id="answer.unindented", title="Indentation of the whole text was removed", severity=Severity.INFO),
+)
+
+_PYTHON = frozenset({"python", "python3", "py", "py3", "python3.11", "python3.12", "python3.13"})
+_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})(?P<info>[^`\n]*)$", re.MULTILINE)
+_FIRST_CODE = re.compile(r"^[ \t]*(?![ \t#\n])[^\n]", re.MULTILINE)
+_MARK = "\ufeff"
+"""A byte order mark, which some editors write first."""
+_MAX_NESTED = 4
+_MAX_BLOCKS = 20
+_MAX_CLOSERS = 8
+"""How many closing fences are tried for one block; a block may hold fences in its own strings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The code of an answer, and what was left out to get it."""
+
+    text: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """A fenced block: its language, its body, and where it begins and ends in the answer."""
+
+    language: str
+    body: str
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=8)
+def clean(answer: str) -> Answer:
+    """Give the Python of an answer. Cleaning what was cleaned changes nothing."""
+    text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
+    if len(text) > SOURCE_BYTES:
+        return Answer(text=text)
+    return _unwrap(text) or Answer(text=text)
+
+
+def _unwrap(text: str) -> Answer | None:
+    """Take the code out of indentation and fences; None when it lies in too many of them."""
+    code, findings = text, tuple[Finding, ...]()
+    for _ in range(_MAX_NESTED):
+        plain = _unindent(code)
+        found = _find_block(plain)
+        if found is None:
+            return Answer(text=plain, findings=(*findings, *_say_unindented(code, plain)))
+        taken, blocks = found
+        findings = findings or tuple(_say_taken(taken, blocks, plain))
+        code = taken.body
+    return None
+
+
+def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
+    """Choose the first block that is Python, else the first without a language; None to leave the text."""
+    first = _FENCE.search(text)
+    if first is None or _in_string(text[: first.start()]) or compiles(text):
+        return None
+    head = _head_of_cut_answer(text, first)
+    if head is not None:
+        return head, (head,)
+    blocks = list(islice(_blocks(text), _MAX_BLOCKS))
+    python = [b for b in blocks if b.language in _PYTHON] or [b for b in blocks if not b.language]
+    return (python[0], python) if python else None
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """Cut an answer into its fenced blocks; one that is never closed reaches to the end."""
+    position = 0
+    while (opening := _FENCE.search(text, position)) is not None:
+        start = min(opening.end() + 1, len(text))
+        body_end, position = _closing(text, opening, start)
+        info = opening["info"].strip().strip("{}").lstrip(".").split()
+        yield _Block(
+            language=info[0].lower().rstrip(":,") if info else "",
+            body=textwrap.dedent(text[start:body_end]).lstrip(_MARK).rstrip() + "\n",
+            start=opening.start(),
+            end=position,
+        )
+
+
+def _closing(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
+    """Find where a block's body ends and where the text goes on.
+
+    That is the first closing fence up to which the body compiles: a docstring may hold fences too.
+    """
+    mark = opening["mark"]
+    fences = _FENCE.finditer(text, start)
+    closers = list(
+        islice((f for f in fences if f["mark"].startswith(mark) and not f["info"].strip()), _MAX_CLOSERS)
+    )
+    if not closers:
+        return len(text), len(text)
+    fitting = (c for c in closers if compiles(textwrap.dedent(text[start : c.start()])))
+    closer = closers[0] if len(closers) == 1 else next(fitting, closers[0])
+    return closer.start(), closer.end()
+
+
+def _head_of_cut_answer(text: str, fence: re.Match[str]) -> _Block | None:
+    """Give the code before a fence that closes what was never opened: a prompt may have opened it."""
+    if fence["info"].strip():
+        return None
+    tree = parse(text[: fence.start()]).tree
+    if tree is None or all(isinstance(statement, ast.Expr) for statement in tree.body):
+        return None
+    return _Block(language="", body=text[: fence.start()].rstrip() + "\n", start=0, end=fence.end())
+
+
+def _in_string(before: str) -> bool:
+    """Tell whether a triple-quoted string is open at the end of a text."""
+    return before.count('"""') % 2 == 1 or before.count("'''") % 2 == 1
+
+
+def _unindent(text: str) -> str:
+    """Remove the indentation of a text whose first line of code is indented, which is never Python."""
+    if _is_indented(text):
+        for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
+            if not _is_indented(candidate):
+                return candidate
+    return text
+
+
+def _is_indented(text: str) -> bool:
+    code = _FIRST_CODE.search(text)
+    return code is not None and code[0][0] in " \t"
+
+
+def _say_taken(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
+    where = "Lines are counted from the first line of the block."
+    if len(blocks) > 1:
+        yield _info("answer.block_taken", f"The first of several fenced blocks was taken. {where}")
+    elif (text[: taken.start] + text[taken.end :]).strip():
+        yield _info("answer.block_taken", f"Text around the fenced block was left out. {where}")
+
+
+def _say_unindented(before: str, after: str) -> Iterator[Finding]:
+    if before != after:
+        message = "The whole text was indented; the indentation was removed."
+        yield _info("answer.unindented", message)
+
+
+def _info(rule: str, message: str) -> Finding:
+    return Finding(rule=rule, category="answer", message=message, severity=Severity.INFO)

@@ -1,0 +1,314 @@
+r"""Finds the one change that makes a text Python, where there is but one.
+
+What a change may be is tried out, all places at once where there are several; the compiler judges. An edit
+comes of it only when all changes that compile give the same program:
+
+    if x                        if x:
+    else if x:                  elif x:
+    print "x"                   print("x")            (not print "x", nor print >>f: they say more)
+    except A, B:                except (A, B):
+    except A, error:            except A as error:
+    x = “abc”                   x = "abc"
+    f"{a["b"]}"                 f"{a['b']}"
+    x = int(s                   x = int(s)            (not x = f(a, b: that may be f(a), b)
+    x = [1, 2)                  x = [1, 2]
+    x = int(s))                 x = int(s)
+    split("/)                   split("/")
+    a tab under eight spaces    spaces                (when four and eight per tab mean the same)
+    ```python … ```             …
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterator
+
+from assayd.findings.source_text import line_at
+from assayd.model.finding import Edit
+
+LineChange = Callable[[str], str | None]
+"""Gives a line as it should be, or None when it does not know."""
+Proposal = Callable[[SyntaxError, str], Iterator[str]]
+"""Gives what the whole text might have to be."""
+
+TRIED_CHARS = 500_000
+"""How much text is tried out in all, e.g. 250 places in 2,000 characters; beyond it, nothing is certain."""
+MOST_LINES = 50
+"""How many lines may have the same mistake."""
+
+_CLOSERS = {"(": ")", "[": "]", "{": "}"}
+_TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\n|[^\w\s]")
+_COMMA_AT_END = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
+_FENCE = re.compile(r"(?:```+|~~~+)[^`\n]*")
+
+
+def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
+    """Give the change that the proposals agree on, when the whole text compiles with it."""
+    most = max(TRIED_CHARS // max(len(text), 1), 4)
+    first, meaning = None, None
+    for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):
+        if number == most:
+            return None
+        tree = tree_of(candidate)
+        if tree is None:
+            continue
+        told = ast.dump(tree)
+        if first is None:
+            first, meaning = candidate, told
+        elif told != meaning:
+            return None
+    return None if first is None else edit_between(text, first)
+
+
+def tree_of(text: str) -> ast.Module | None:
+    """Give the tree of a text that compiles."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(text)
+            compile(tree, "changed.py", "exec", dont_inherit=True)
+            return tree
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+            return None
+
+
+def edit_between(old: str, new: str) -> Edit | None:
+    """Give the edit of whole lines that makes one text of another; None when they are the same."""
+    before, after = old.split("\n"), new.split("\n")
+    shorter = min(len(before), len(after))
+    head = next((n for n in range(shorter) if before[n] != after[n]), shorter)
+    tail = next((n for n in range(shorter - head) if before[-1 - n] != after[-1 - n]), shorter - head)
+    if head == len(before) == len(after):
+        return None
+    replaced = after[head : len(after) - tail]
+    # A line feed at the end of a replacement does not count, so that an empty last line needs one of its own.
+    text = "\n".join(replaced) + ("\n" if replaced and not replaced[-1] else "")
+    return Edit(start_line=head + 1, end_line=len(before) - tail, replacement=text)
+
+
+def each_line(change: LineChange) -> Proposal:
+    """Change the line of the error, and further lines as long as each is the next with the same error."""
+
+    def propose(error: SyntaxError, text: str) -> Iterator[str]:
+        lines, at, complaint = text.split("\n"), error.lineno, _complaint(error)
+        for _ in range(MOST_LINES):
+            if at is None or not 0 < at <= len(lines) or _complaint(error) != complaint:
+                return
+            changed = change(lines[at - 1])
+            if changed is None:
+                return
+            lines[at - 1] = changed
+            following = _error_of("\n".join(lines))
+            if following is None:
+                yield "\n".join(lines)
+                return
+            if following.lineno is None or following.lineno <= at:
+                return
+            error, at = following, following.lineno
+
+    return propose
+
+
+def _complaint(error: SyntaxError) -> str:
+    """Give the compiler's words without what they quote."""
+    return re.sub(r"'[^']*'|U\+\w+", "", error.msg)
+
+
+def _error_of(text: str) -> SyntaxError | None:
+    """Give what the compiler says of a text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(text, "changed.py", "exec", dont_inherit=True)
+        except SyntaxError as error:
+            return error
+        except (ValueError, RecursionError, MemoryError, OverflowError):
+            return SyntaxError("the text cannot be read")
+    return None
+
+
+def add_colon(line: str) -> str | None:
+    """``if x  # why`` -> ``if x:  # why``."""
+    code, comment = _split_comment(line)
+    return f"{code.rstrip()}:{code[len(code.rstrip()) :]}{comment}"
+
+
+def join_else_if(line: str) -> str | None:
+    """``else if x:`` -> ``elif x:``."""
+    found = re.fullmatch(r"(\s*)else\s+if\b(.*)", line)
+    return f"{found[1]}elif{found[2]}" if found else None
+
+
+def call_print(line: str) -> str | None:
+    """``print "x"`` -> ``print("x")``; a comma at the end and ``>>`` say more than a call would."""
+    code, comment = _split_comment(line)
+    found = re.fullmatch(r"(\s*)print\s+(\S.*?)(\s*)", code)
+    if found is None or found[2].startswith(">>") or found[2].endswith(","):
+        return None
+    return f"{found[1]}print({found[2]}){found[3]}{comment}"
+
+
+def name_exceptions(line: str) -> str | None:
+    """``except A, B:`` -> ``except (A, B):``, and ``except A, error:`` -> ``except A as error:``."""
+    found = re.fullmatch(r"(\s*except\s+)([\w.]+(?:\s*,\s*[\w.]+)+)(\s*:.*)", line)
+    if found is None:
+        return None
+    names = [name.strip() for name in found[2].split(",")]
+    classes = [name.rpartition(".")[2][:1].isupper() for name in names]
+    if all(classes):
+        return f"{found[1]}({found[2]}){found[3]}"
+    if classes == [True, False] and "." not in names[1]:
+        return f"{found[1]}{names[0]} as {names[1]}{found[3]}"
+    return None
+
+
+_LOOKALIKES = str.maketrans(
+    {
+        "“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'", "‚": "'",
+        "–": "-", "—": "-", "−": "-", "×": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=",
+        "，": ",", "：": ":", "；": ";", "（": "(", "）": ")", "\u00a0": " ", "\u3000": " ",
+        "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "",
+    }
+)  # fmt: skip
+
+
+def plain_characters(line: str) -> str | None:
+    """``x = “a”`` -> ``x = "a"``."""
+    plain = line.translate(_LOOKALIKES)
+    return plain if plain != line else None
+
+
+def other_quotes(line: str) -> str | None:
+    """``f"{a["b"]}"`` -> ``f"{a['b']}"``, which is what it means to newer Pythons."""
+    changed = line
+    for quote, other in (('"', "'"), ("'", '"')):
+        plain = rf"[^{quote}{{}}\\\n]"
+        field = rf"\{{[^{other}{{}}\\\n]*\}}"
+        literal = re.compile(rf"\b([fF][rR]?|[rR][fF]){quote}((?:{plain}|{field})*){quote}")
+        inside = re.compile(r"\{[^{}]*\}")
+
+        def turned(found: re.Match[str], quote: str = quote, other: str = other) -> str:
+            body = inside.sub(lambda part: part[0].replace(quote, other), found[2])  # noqa: B023
+            return f"{found[1]}{quote}{body}{quote}"
+
+        changed = literal.sub(turned, changed)
+    return changed if changed != line else None
+
+
+def _split_comment(line: str) -> tuple[str, str]:
+    """Split off a comment; a ``#`` inside a simple string literal does not start one."""
+    for found in re.finditer(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|#""", line):
+        if found[0] == "#":
+            return line[: found.start()], line[found.start() :]
+    return line, ""
+
+
+def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
+    """``x = int(s`` -> ``x = int(s)``: the bracket that is never closed is, behind every word."""
+    start = _offset(error, text)
+    if start is None or text[start] not in _CLOSERS:
+        return
+    for place in _ends(text, start + 1):
+        # A comma that would end the statement makes a tuple of it, which nobody means.
+        if not _COMMA_AT_END.match(text, place):
+            yield text[:place] + _CLOSERS[text[start]] + text[place:]
+
+
+def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
+    """``[1, 2)`` -> ``[1, 2]``; ``f([1, 2)`` -> ``f([1, 2])``."""
+    end = _offset(error, text)
+    opener = re.search(r"does not match opening parenthesis '(.)'", error.msg)
+    if end is None or opener is None or opener[1] not in _CLOSERS:
+        return
+    closer = _CLOSERS[opener[1]]
+    yield text[:end] + closer + text[end + 1 :]
+    start = text.rfind(opener[1], 0, end)
+    for place in _ends(text, start + 1):
+        if place <= end:
+            yield text[:place] + closer + text[place:]
+
+
+def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
+    """``x = int(s))`` -> ``x = int(s)``: one bracket of that kind is left out, each of the line in turn."""
+    end = _offset(error, text)
+    if end is None:
+        return
+    start = text.rfind("\n", 0, end) + 1
+    for found in re.finditer(re.escape(text[end]), text[start : end + 1]):
+        yield text[: start + found.start()] + text[start + found.end() :]
+
+
+def close_string(error: SyntaxError, text: str) -> Iterator[str]:
+    """``split("/)`` -> ``split("/")``: the quote stands at every place of the line."""
+    start = _offset(error, text)
+    line_end = text.find("\n", start or 0)
+    if start is None or not error.msg.startswith("unterminated string"):
+        return
+    found = re.compile(r"[bBfFrRuU]*(['\"])").match(text, start)
+    if found is None:
+        return
+    for place in range(found.end(), (line_end if line_end >= 0 else len(text)) + 1):
+        yield text[:place] + found[1] + text[place:]
+
+
+def expand_tabs(_: SyntaxError, text: str) -> Iterator[str]:
+    """Write the tabs that indent as spaces, four and eight of them."""
+    for width in (4, 8):
+        lines = (_indentation_of(line) for line in text.split("\n"))
+        yield "\n".join(indent.expandtabs(width) + rest for indent, rest in lines)
+
+
+def _indentation_of(line: str) -> tuple[str, str]:
+    rest = line.lstrip(" \t")
+    return line[: len(line) - len(rest)], rest
+
+
+def without_fences(_: SyntaxError, text: str) -> Iterator[str]:
+    """Leave out the fences when they are the first line and the last, and there are no others."""
+    inside = inside_fences(text)
+    if inside is not None:
+        yield inside
+
+
+def inside_fences(text: str) -> str | None:
+    """Give what stands between two fences that are the first and the last line, with no others between."""
+    lines = text.strip().split("\n")
+    fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
+    if len(lines) < 3 or fences != [0, len(lines) - 1]:
+        return None
+    return "\n".join(lines[1:-1]) + "\n"
+
+
+def comma_after_tuple(text: str, line: int) -> Edit | None:
+    """``(1, 2)`` with ``(3, 4)`` on the next line -> a comma between: a literal tuple is never called."""
+    tree = tree_of(text)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    for call in calls:
+        shown = line_at(text, call.func.end_lineno)
+        if call.lineno != line or not isinstance(call.func, ast.Tuple) or shown is None:
+            continue
+        if shown.encode()[call.func.end_col_offset :].strip():
+            continue  # something else stands on that line, so that it is no list of lines
+        last = call.func.end_lineno or line
+        return Edit(start_line=last, end_line=last, replacement=f"{shown.rstrip()},")
+    return None
+
+
+def _offset(error: SyntaxError, text: str) -> int | None:
+    """Give where in the text the compiler points to."""
+    line = line_at(text, error.lineno)
+    if line is None or error.lineno is None or not error.offset:
+        return None
+    start = sum(len(each) + 1 for each in text.split("\n")[: error.lineno - 1])
+    place = start + error.offset - 1
+    return place if place < len(text) else None
+
+
+def _ends(text: str, start: int) -> Iterator[int]:
+    """Give the end of every word from there on."""
+    yield start
+    for found in _TOKEN.finditer(text, start):
+        if found[0] != "\n":
+            yield found.end()

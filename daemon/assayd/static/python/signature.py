@@ -1,0 +1,216 @@
+"""Checks that a text defines the function that will be called, in a form that can be called.
+
+Only definitions at module level count (inside if, try, with and loops, too), and the last one wins. A
+lambda, and another function's name, may be assigned to the name; of a decorated function or a computed
+value nothing is known beforehand, which is a warning. One bad line for each rule (for ``extract``):
+
+    def main(path): …                     signature.missing               edit, when it is the only function
+    class extract: …                      signature.not_a_function
+    async def extract(path): …            signature.async                 edit, when nothing is awaited
+    def extract(path): yield {}           signature.generator
+    def extract(): …                      signature.no_parameter
+    def extract(path, base): …            signature.too_many_parameters
+    def extract(path, *, base): …         signature.keyword_only
+    def extract(path): print(path)        signature.no_return
+    def extract(filename): …              signature.parameter_name        (a warning)
+    def extract(path: int): …             signature.parameter_annotation  (a warning)
+    def extract(path) -> str: …           signature.return_annotation     (a warning)
+    extract = make()                      signature.unchecked             (a warning)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.static.python.annotations import alternatives, module_aliases
+from assayd.static.python.imports import finding_at
+from assayd.static.python.signature_edits import renamed, synchronous
+from assayd.static.python.source import PythonSource
+
+RULES = (
+    Rule(id="signature.missing", title="The function is missing"),
+    Rule(id="signature.not_a_function", title="The name is something else than a function"),
+    Rule(id="signature.async", title="The function is asynchronous", help="Bad: async def. Good: def."),
+    Rule(id="signature.generator", title="The function is a generator", help="Bad: yield. Good: return."),
+    Rule(id="signature.no_parameter", title="The function takes no argument"),
+    Rule(id="signature.too_many_parameters", title="The function wants more arguments than it gets"),
+    Rule(id="signature.keyword_only", title="The function wants arguments by name"),
+    Rule(id="signature.no_return", title="The function returns nothing"),
+    Rule(id="signature.parameter_name", title="The parameter has another name", severity=Severity.WARNING),
+    Rule(
+        id="signature.parameter_annotation", title="The parameter has another type", severity=Severity.WARNING
+    ),
+    Rule(id="signature.return_annotation", title="The result has another type", severity=Severity.WARNING),
+    Rule(id="signature.unchecked", title="The function cannot be checked", severity=Severity.WARNING),
+)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The function that will be called with one positional argument."""
+
+    function: str
+    parameter: str
+    parameter_types: frozenset[str]
+    return_types: frozenset[str]
+    template: str
+    """The line that a person or a model should write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    text: str
+    expected: Expected
+
+    def error(self, node: ast.AST, rule: str, message: str) -> Finding:
+        suggestion = f"Write: {self.expected.template}"
+        return finding_at(node, self.text, f"signature.{rule}", message, suggestion=suggestion)
+
+    def warning(self, node: ast.AST, rule: str, message: str) -> Finding:
+        suggestion = f"Write: {self.expected.template}"
+        return finding_at(
+            node, self.text, f"signature.{rule}", message, suggestion=suggestion, severity=Severity.WARNING
+        )
+
+
+def check_signature(source: PythonSource, expected: Expected) -> tuple[Finding, ...]:
+    """Check a text that parses against what will be called."""
+    if source.tree is None:
+        return ()
+    check = _Check(text=source.text, expected=expected)
+    bindings = _bindings(source.tree)
+    bound = bindings.get(expected.function)
+    for _ in range(len(bindings)):
+        if not isinstance(bound, ast.Name) or bound.id not in bindings:
+            break
+        bound = bindings[bound.id]
+    match bound:
+        case None:
+            missing = Finding(
+                rule="signature.missing",
+                category="signature",
+                message=f"There is no function {expected.function}() at the top level.",
+                suggestion=f"Write: {expected.template}",
+                edit=renamed(source.tree, source.text, expected.function),
+            )
+            return (missing,)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            return tuple(_function(check, bound, module_aliases(source.tree)))
+        case ast.ClassDef() | ast.alias() | ast.Constant():
+            message = f"{expected.function} is not a function of this file."
+            return (check.error(bound, "not_a_function", message),)
+        case _:
+            message = f"{expected.function} is computed; it is not known what it takes and returns."
+            return (check.warning(bound, "unchecked", message),)
+
+
+def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
+    """Give what each module-level name is last bound to, in source order."""
+    found: dict[str, ast.AST] = {}
+    for node in _module_level(tree.body):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found[node.name] = node
+            case ast.Assign(targets=targets, value=value):
+                found |= {t.id: value for t in targets if isinstance(t, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = value
+            case ast.Import() | ast.ImportFrom():
+                found |= {alias.asname or alias.name: alias for alias in node.names}
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    found.pop(target.id if isinstance(target, ast.Name) else "", None)
+            case _:
+                pass
+    return found
+
+
+def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Give the statements that run in the module's own scope, those of blocks included."""
+    pending = list(reversed(body))
+    while pending:
+        statement = pending.pop()
+        yield statement
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        pending.extend(reversed(list(_inner_statements(statement))))
+
+
+def _inner_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from child.body
+
+
+def _function(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) -> Iterator[Finding]:
+    name = check.expected.function
+    if isinstance(node, ast.AsyncFunctionDef):
+        found = check.error(node, "async", f"{name}() is asynchronous; it would return a coroutine.")
+        yield replace(found, edit=synchronous(node, check.text))
+    elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own_nodes(node)):
+        yield check.error(node, "generator", f"{name}() is a generator; it would return no value.")
+    elif not _returns(node):
+        yield check.error(node, "no_return", f"{name}() never returns a value.")
+    yield from _parameters(check, node)
+    yield from _annotations(check, node, aliases)
+
+
+def _parameters(check: _Check, node: Function) -> Iterator[Finding]:
+    """``def extract(path, base)`` -> signature.too_many_parameters."""
+    name, spec = check.expected.function, node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    required = len(positional) - len(spec.defaults)
+    if not positional and spec.vararg is None:
+        yield check.error(node, "no_parameter", f"{name}() takes no positional argument.")
+    if required > 1:
+        names = ", ".join(a.arg for a in positional[:required])
+        message = f"{name}() gets one argument and wants {required}: {names}."
+        yield check.error(node, "too_many_parameters", message)
+    by_name = [a.arg for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is None]
+    if by_name:
+        message = f"{name}() wants arguments by name: {', '.join(by_name)}."
+        yield check.error(node, "keyword_only", message)
+    if positional and positional[0].arg != check.expected.parameter:
+        message = f"The parameter is called {positional[0].arg!r}, not {check.expected.parameter!r}."
+        yield check.warning(positional[0], "parameter_name", message)
+
+
+def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) -> Iterator[Finding]:
+    """``def extract(path) -> str`` -> signature.return_annotation."""
+    first = next(iter((*node.args.posonlyargs, *node.args.args)), None)
+    if first is not None and first.annotation is not None:
+        named = alternatives(first.annotation, aliases)
+        if not named & check.expected.parameter_types:
+            message = f"The parameter is annotated as {', '.join(sorted(named))}; it gets a string."
+            yield check.warning(first, "parameter_annotation", message)
+    returns = None if isinstance(node, ast.Lambda) else node.returns
+    if returns is not None:
+        others = alternatives(returns, aliases) - check.expected.return_types
+        if others:
+            message = f"The result is annotated as {', '.join(sorted(others))}; it must be a dict."
+            yield check.warning(returns, "return_annotation", message)
+
+
+def _returns(node: Function) -> bool:
+    """Tell whether a value is returned; those of functions inside do not count."""
+    if isinstance(node, ast.Lambda):
+        return True
+    values = (n.value for n in _own_nodes(node) if isinstance(n, ast.Return))
+    return any(v is not None and not (isinstance(v, ast.Constant) and v.value is None) for v in values)
+
+
+def _own_nodes(node: Function) -> Iterator[ast.AST]:
+    """Give the nodes of a function's body without those of functions and classes inside."""
+    pending: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
+    while pending:
+        inner = pending.pop()
+        yield inner
+        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending.extend(ast.iter_child_nodes(inner))

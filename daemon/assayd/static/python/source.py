@@ -1,0 +1,160 @@
+r"""Parses submitted Python once, within caps; everything that reads Python starts here.
+
+Decides whether a text is Python at all. What is wrong with a text that is not, in words that help, is
+decided in `python_syntax`; what Python may do is decided in `python_security`.
+
+    a text of 1.2 MiB          source.too_large
+    "x = 1\0"                   source.nul_byte
+    half a surrogate pair      source.not_text
+    "" or comments only        source.empty
+    200,001 syntax nodes       source.too_complex
+    x = ((((…))))              syntax.too_deep
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from assayd.findings.source_text import line_of
+from assayd.model.finding import Finding, Rule
+from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES
+from assayd.static.python import syntax as python_syntax
+
+FILENAME = "submission.py"
+
+RULES = (
+    Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
+    Rule(id="source.nul_byte", title="The source holds a NUL byte"),
+    Rule(id="source.not_text", title="The source is not Unicode text"),
+    Rule(id="source.empty", title="There is no code"),
+    Rule(
+        id="source.too_complex",
+        title="The source has too many syntax nodes",
+        help="Large tables of literals belong into data, not into code.",
+    ),
+    Rule(
+        id="source.unanalysable",
+        title="Reading the source exceeded time or memory",
+        help="Submit smaller and less deeply nested source.",
+    ),
+    *python_syntax.RULES,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonSource:
+    """A text and what parsing it gave: a tree, or findings that say why there is none.
+
+    With a tree, `findings` holds the compiler's warnings.
+    """
+
+    text: str
+    tree: ast.Module | None
+    findings: tuple[Finding, ...] = ()
+
+
+@lru_cache(maxsize=16)
+def parse(text: str) -> PythonSource:
+    """Parse and compile a text whose line ends are plain newlines; nothing of it is run."""
+    refused = _refuse(text)
+    if refused is not None:
+        return PythonSource(text=text, tree=None, findings=(refused,))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            tree = _compiled(text)
+        except SyntaxError as error:
+            return PythonSource(text=text, tree=None, findings=(python_syntax.explain(error, text),))
+    if isinstance(tree, Finding):
+        return PythonSource(text=text, tree=None, findings=(tree,))
+    noted = {(w.lineno, str(w.message)) for w in caught if issubclass(w.category, _COMPILER_WARNINGS)}
+    remarks = tuple(python_syntax.remark(message, line, text) for line, message in sorted(noted))
+    return PythonSource(text=text, tree=tree, findings=remarks)
+
+
+def compiles(text: str) -> bool:
+    """Tell whether a text is Python that could run, and nothing of why not, which takes longer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _refuse(text) is None and isinstance(_compiled(text), ast.Module)
+        except SyntaxError:
+            return False
+
+
+_COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
+
+
+def _compiled(text: str) -> ast.Module | Finding:
+    """Give the tree of a text that the compiler accepts, or say why it does not.
+
+    Compiling finds what parsing lets pass, e.g. ``return`` at top level. Raises: SyntaxError.
+    """
+    try:
+        tree = ast.parse(text, FILENAME)
+        if _count_nodes(tree) > SYNTAX_NODES:
+            return _finding("source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes.")
+        if not any(_is_code(statement) for statement in tree.body):
+            return _finding("source.empty", "There is no code in the submission.")
+        compile(text, FILENAME, "exec", dont_inherit=True)
+    except (RecursionError, MemoryError, OverflowError):
+        return python_syntax.too_deep()
+    except ValueError as error:
+        return _finding("source.not_text", f"The source cannot be read: {error}")
+    return tree
+
+
+def _refuse(text: str) -> Finding | None:
+    """Refuse what the compiler must not see."""
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        line = line_of(text, error.start)
+        return _finding("source.not_text", "The source holds half a surrogate pair.", line)
+    if size > SOURCE_BYTES:
+        return _finding("source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed.")
+    if "\0" in text:
+        line = line_of(text, text.index("\0"))
+        return _finding("source.nul_byte", "The source holds a NUL byte.", line)
+    return None
+
+
+def _count_nodes(tree: ast.AST) -> int:
+    """Count nodes, and stop counting shortly after the cap."""
+    count = 0
+    pending: list[Iterator[ast.AST]] = [iter((tree,))]
+    while pending and count <= SYNTAX_NODES:
+        node = next(pending[-1], None)
+        if node is None:
+            pending.pop()
+            continue
+        count += 1
+        pending.append(ast.iter_child_nodes(node))
+    return count
+
+
+def _is_code(statement: ast.stmt) -> bool:
+    return not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+
+
+def _finding(rule: str, message: str, line: int | None = None) -> Finding:
+    return Finding(
+        rule=rule,
+        category="syntax",
+        message=message,
+        line=line,
+        suggestion=_SUGGESTIONS[rule],
+    )
+
+
+_SUGGESTIONS = {
+    "source.too_large": "Submit less source.",
+    "source.nul_byte": "Remove the NUL byte; write \\0 inside a string literal instead.",
+    "source.not_text": "Submit text that is valid UTF-8.",
+    "source.empty": "Submit Python code.",
+    "source.too_complex": "Submit smaller source; keep large tables out of the code.",
+}

@@ -1,0 +1,266 @@
+r"""Says what is wrong with a text that the compiler refuses, and what to do about it.
+
+Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
+
+    x = "abc                          syntax.unterminated_string   edit: x = "abc"
+    x = '''abc                        syntax.unterminated_string
+    x = int(s                         syntax.unclosed_bracket      edit: x = int(s)
+    x = (1, 2]                        syntax.mismatched_bracket    edit: x = (1, 2)
+    if x                              syntax.missing_colon         edit: if x:
+    print "x"                         syntax.print_statement       edit: print("x")
+    except A, error:                  syntax.except_types          edit: except A as error:
+    x = “abc”                         syntax.invalid_character     edit: x = "abc"
+    x = [1 2]                         syntax.missing_comma
+    if x = 1: pass                    syntax.assignment
+    f"{a["b"]}"                       syntax.f_string              edit: f"{a['b']}"
+    "C:\Users"                        syntax.unicode_escape
+    return 1 (at top level)           syntax.outside_function
+    ```python                         syntax.markdown_fence        edit: what stands between the fences
+    (two spaces) x = 1                syntax.indentation
+    a tab under eight spaces          syntax.tabs                  edit: spaces
+    re.compile("\d")                  syntax.invalid_escape        (a warning)
+    [(1, 2) (3, 4)], on two lines     syntax.suspicious            (a warning) edit: a comma between
+
+An edit is offered only when the whole text compiles with it, and nothing else would do: see `python_certain`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assayd.findings.source_text import line_at, snippet
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.text_limits import shorten
+from assayd.static.python.safe_fixes import (
+    Proposal,
+    add_colon,
+    call_print,
+    certain_edit,
+    close_bracket,
+    close_string,
+    comma_after_tuple,
+    drop_bracket,
+    each_line,
+    expand_tabs,
+    join_else_if,
+    match_bracket,
+    name_exceptions,
+    other_quotes,
+    plain_characters,
+    without_fences,
+)
+
+CATEGORY = "syntax"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One kind of mistake: how the compiler words it, and how we do.
+
+    `suggestion` may name ``{line}`` and the pattern's groups as ``{0}``, ``{1}``.
+    """
+
+    rule: str
+    pattern: re.Pattern[str]
+    suggestion: str
+    proposals: tuple[Proposal, ...] = ()
+
+
+def explain(error: SyntaxError, text: str) -> Finding:
+    """Turn the compiler's refusal into one finding."""
+    line, column = _place(error, text)
+    row, groups = _match(error, text, line)
+    return Finding(
+        rule=row.rule,
+        category=CATEGORY,
+        message=shorten(f"Syntax error: {error.msg}"),
+        line=line,
+        column=column,
+        end_line=error.end_lineno if error.end_lineno and line and error.end_lineno >= line else line,
+        snippet=snippet(text, line),
+        suggestion=row.suggestion.format(*groups, line=line or 1),
+        edit=certain_edit(error, text, row.proposals) if line else None,
+    )
+
+
+def too_deep() -> Finding:
+    """Give the finding for a text that exceeds the compiler's own limits."""
+    return Finding(
+        rule="syntax.too_deep",
+        category=CATEGORY,
+        message="The source is nested too deeply, or too large, to be compiled.",
+        suggestion="Flatten nested expressions and blocks; build long values in a loop.",
+    )
+
+
+def remark(message: str, line: int, text: str) -> Finding:
+    """Turn a warning of the compiler into a finding."""
+    escape = "invalid escape sequence" in message
+    return Finding(
+        rule="syntax.invalid_escape" if escape else "syntax.suspicious",
+        category=CATEGORY,
+        message=shorten(message),
+        severity=Severity.WARNING,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion='Put an r before the string: r"…".' if escape else f"Look at line {line} again.",
+        edit=comma_after_tuple(text, line) if "missed a comma" in message else None,
+    )
+
+
+def _place(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
+    """Give line and column, 1-based; the compiler counts an end of file as a line after the last."""
+    last = text.count("\n") + 1
+    line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None
+    column = error.offset if line and error.offset and error.offset > 0 else None
+    return line, column
+
+
+def _match(error: SyntaxError, text: str, line: int | None) -> tuple[_Row, tuple[str, ...]]:
+    shown = line_at(text, line) or ""
+    if re.match(r"\s*(```|~~~)", shown):
+        return _FENCE, ()
+    if isinstance(error, TabError):
+        return _TABS, ()
+    for row in _ROWS:
+        found = row.pattern.search(error.msg)
+        if found:
+            return row, tuple(group or "" for group in found.groups())
+    return (_INDENTATION if isinstance(error, IndentationError) else _INVALID), ()
+
+
+def _row(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _Row:
+    return _Row(
+        rule=f"syntax.{rule}", pattern=re.compile(pattern), suggestion=suggestion, proposals=proposals
+    )
+
+
+_FENCE = _row(
+    "markdown_fence", "", "Remove the markdown fences (```) and send the code alone.", without_fences
+)
+_TABS = _row("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
+_INDENTATION = _row("indentation", "", "Check the indentation of line {line}: four spaces per level.")
+_INVALID = _row("invalid", "", "Check line {line}, and the end of the line before it.")
+
+_ROWS: tuple[_Row, ...] = (
+    _row(
+        "unterminated_string",
+        r"unterminated triple-quoted",
+        'Close the string with its three quotes ("""), somewhere after line {line}.',
+    ),
+    _row(
+        "unterminated_string",
+        r"unterminated f?-?string",
+        "Close the string on line {line}, or use three quotes for one of several lines.",
+        close_string,
+    ),
+    _row(
+        "f_string",
+        r"^f-string",
+        "Simplify the f-string: compute the value before it; write {{{{ and }}}} for literal braces.",
+        each_line(other_quotes),
+    ),
+    _row(
+        "unclosed_bracket",
+        r"'(.)' was never closed",
+        "Close the '{0}' that is opened on line {line}.",
+        close_bracket,
+    ),
+    _row(
+        "mismatched_bracket",
+        r"closing parenthesis '(.)' does not match opening parenthesis '(.)'",
+        "Close '{1}' by its own kind before '{0}'.",
+        match_bracket,
+    ),
+    _row(
+        "mismatched_bracket",
+        r"unmatched '(.)'",
+        "Remove the '{0}' on line {line}, or open it before.",
+        drop_bracket,
+    ),
+    _row(
+        "missing_colon",
+        r"expected ':'",
+        "Add a colon at the end of line {line}.",
+        each_line(add_colon),
+        each_line(join_else_if),
+    ),
+    _row(
+        "print_statement",
+        r"Missing parentheses in call to '(\w+)'",
+        "Call it: {0}(…).",
+        each_line(call_print),
+    ),
+    _row(
+        "except_types",
+        r"multiple exception types must be parenthesized",
+        "Put the exception types in parentheses: except (A, B):",
+        each_line(name_exceptions),
+    ),
+    _row("missing_comma", r"Perhaps you forgot a comma", "Add the comma that is missing on line {line}."),
+    _row(
+        "assignment",
+        r"instead of '='|cannot assign to|cannot delete|illegal (?:target|expression)|"
+        r"(?:only single target|assignment expression) .*",
+        "A single = assigns to a name; compare with ==.",
+    ),
+    _row(
+        "invalid_character",
+        r"invalid (?:non-printable )?character",
+        "Replace the character by its plain ASCII form (\" ' - and an ordinary space).",
+        each_line(plain_characters),
+    ),
+    _row("unicode_escape", r"unicode error", 'Put an r before the string (r"…"), or double its backslashes.'),
+    _row(
+        "number",
+        r"invalid .*literal|leading zeros|integer string conversion",
+        "Check the number on line {line}; a name cannot start with a digit.",
+    ),
+    _row("too_deep", r"too many nested|too many statically nested|too many levels", "Flatten the nesting."),
+    _row(
+        "outside_function",
+        r"'?(?:return|yield|await|yield from)'? outside|outside (?:async )?function",
+        "Move line {line} into a function; check its indentation.",
+    ),
+    _row("outside_loop", r"outside loop|not properly in loop", "Move line {line} into a loop."),
+    _row(
+        "arguments",
+        r"argument|parameter|\* may appear only once|named arguments must follow",
+        "Check the arguments on line {line}: plain ones first, then those with defaults or names, each once.",
+    ),
+    _row(
+        "indentation",
+        r"expected an indented block after (.*) on line (\d+)",
+        "Indent the body of the {0} of line {1} by four spaces; write pass when it has none.",
+    ),
+    _row("indentation", r"unexpected indent", "Line {line} is indented deeper than its block: align it."),
+    _row("indentation", r"unindent does not match", "Align line {line} with the block that it belongs to."),
+    _row(
+        "continuation",
+        r"line continuation|unexpected EOF|unexpected end",
+        "Nothing may follow a backslash at the end of a line; use parentheses for long lines.",
+    ),
+    _row("missing_block", r"expected 'except' or 'finally'", "Give the try an except or finally block."),
+    _row("future", r"from __future__|future feature", "Put known __future__ imports first in the file."),
+    _row(
+        "scope",
+        r"is (?:used|assigned to|annotated) (?:prior to|before)|nonlocal|global declaration|no binding",
+        "Declare global or nonlocal names at the start of the function.",
+    ),
+)
+
+
+def _rules() -> Iterator[Rule]:
+    seen: set[str] = set()
+    for row in (_FENCE, _TABS, _INDENTATION, _INVALID, *_ROWS):
+        if row.rule not in seen:
+            seen.add(row.rule)
+            title = row.rule.removeprefix("syntax.").replace("_", " ").capitalize()
+            yield Rule(id=row.rule, title=title, help=re.sub(r"\{+[^}]*\}+", "…", row.suggestion))
+    yield Rule(id="syntax.invalid_escape", title="Invalid escape", severity=Severity.WARNING)
+    yield Rule(id="syntax.suspicious", title="The compiler warns", severity=Severity.WARNING)
+
+
+RULES = tuple(_rules())

@@ -1,0 +1,107 @@
+"""What the security scan asks of a text: scopes, and which modules an expression may stand for."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from assayd.model.finding import Finding
+from assayd.model.policy import ImportPolicy
+from assayd.static.python.imports import Modules, finding_at
+from assayd.static.python.scopes import Resolution, Scope, ScopedTree, Site, resolve, scoped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One text under one policy.
+
+    `uses_paths` tells whether pathlib is imported anywhere; `constants` are names that are bound once in
+    the whole text, and to a string literal.
+    """
+
+    text: str
+    tree: ScopedTree
+    modules: Modules
+    uses_paths: bool
+    constants: Mapping[str, str]
+
+    @classmethod
+    def of(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> View:
+        """Look at a text."""
+        walked = scoped(tree)
+        return cls(
+            text=text,
+            tree=walked,
+            modules=Modules.of(policy),
+            uses_paths=any(_imports_paths(site.node) for site in walked.sites),
+            constants=_constant_texts(walked),
+        )
+
+    def error(self, node: ast.AST, rule: str, message: str, suggestion: str) -> Finding:
+        """Make an error at a node's place."""
+        return finding_at(node, self.text, rule, message, suggestion=suggestion)
+
+    def dunder_name(self, node: ast.AST, name: str) -> Finding:
+        """Make the finding for a special name."""
+        message = f"The special name {name!r} may not be used."
+        return self.error(node, "name.dunder", message, "Choose a name of your own.")
+
+    def is_builtin(self, node: ast.AST, name: str, scope: Scope) -> bool:
+        """Tell whether an expression is this name and may mean the builtin."""
+        return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
+
+    def governs(self, module: str) -> bool:
+        """Tell whether uses of a module are judged; an import that is refused as a whole says enough."""
+        return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
+
+    def restricts(self, module: str) -> bool:
+        """Tell whether a module is less than free to use: by its names, or refused as a whole."""
+        return self.modules.names(module) is not None or not self.governs(module)
+
+    def modules_of(self, node: ast.AST, scope: Scope) -> frozenset[str]:
+        """Give the modules that an expression may stand for."""
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return frozenset()
+        found = self._named(resolve(node.id, scope))
+        for name in reversed(names):
+            dotted = (f"{module}.{name}" for module in found)
+            found = frozenset(d for d in dotted if self.modules.is_module(d))
+        return found
+
+    def _named(self, resolution: Resolution) -> frozenset[str]:
+        plain = {o.module for o in resolution.origins if o.name is None}
+        named = {f"{o.module}.{o.name}" for o in resolution.origins if o.name is not None}
+        return frozenset(plain | {dotted for dotted in named if self.modules.is_module(dotted)})
+
+
+Check = Callable[[View, Site], Iterator[Finding]]
+
+
+def _imports_paths(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name == "pathlib" for alias in node.names)
+    return isinstance(node, ast.ImportFrom) and node.module == "pathlib"
+
+
+def _constant_texts(tree: ScopedTree) -> dict[str, str]:
+    """Give the names that are bound once in the whole text, and to a string literal."""
+    bound: Counter[str] = Counter()
+    texts: dict[str, str] = {}
+    for site in tree.sites:
+        node = site.node
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound[node.id] += 1
+        elif isinstance(node, ast.arg):
+            bound[node.arg] += 1
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                texts[name] = text
+            case _:
+                pass
+    return {name: text for name, text in texts.items() if bound[name] == 1}

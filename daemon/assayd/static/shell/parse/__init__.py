@@ -1,0 +1,1 @@
+"""Reading bash: the tree of a script, its words, variables and commands."""

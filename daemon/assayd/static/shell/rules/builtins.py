@@ -1,0 +1,207 @@
+"""The rules on builtins: those that set variables, change options or look for the text of a name.
+
+read PATH                     variable.protected
+read "$name"                  variable.dynamic_name
+declare -n ref=PATH           variable.nameref
+mapfile -C run lines          builtin.option
+set -k                        builtin.option
+shopt -s expand_aliases       builtin.option
+command -p cat f              builtin.option
+set -- 'a[$(ls)]'             arithmetic.hidden_command
+cd /etc                       path.outside
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from assayd.static.shell.parse.nodes import Node
+from assayd.static.shell.parse.options import Parsed, Syntax, Text, parse
+from assayd.static.shell.parse.resolve import Invocation
+from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.variables import Known
+from assayd.static.shell.parse.words import arguments_of
+from assayd.static.shell.rules.assignments import check_name, check_text
+from assayd.static.shell.rules.paths import Use, judge_path
+
+_DECLARING = frozenset(("declare", "typeset", "local", "export", "readonly"))
+_REFERRING = frozenset(("declare", "typeset", "local"))
+_SYNTAX: Mapping[str, Syntax] = {
+    "cd": Syntax(short="LPe@", ordered=True),
+    "command": Syntax(short="pvV", ordered=True),
+    "declare": Syntax(short="aAfFgiIlnrtuxp", ordered=True),
+    "export": Syntax(short="fnp", ordered=True),
+    "getopts": Syntax(ordered=True),
+    "local": Syntax(short="aAfFgiIlnrtuxp", ordered=True),
+    "mapfile": Syntax(short="d:n:O:s:tu:C:c:", ordered=True),
+    "printf": Syntax(short="v:", ordered=True),
+    "read": Syntax(short="ersa:d:i:n:N:p:t:u:", ordered=True),
+    "readarray": Syntax(short="d:n:O:s:tu:C:c:", ordered=True),
+    "readonly": Syntax(short="aAfp", ordered=True),
+    "typeset": Syntax(short="aAfFgiIlnrtuxp", ordered=True),
+    "unset": Syntax(short="fvn", ordered=True),
+    "wait": Syntax(short="fnp:", ordered=True),
+}
+_NOTHING = Known([])
+_SHOPT = frozenset(
+    [
+        "dotglob",
+        "extglob",
+        "failglob",
+        "globskipdots",
+        "globstar",
+        "inherit_errexit",
+        "lastpipe",
+        "nocaseglob",
+        "nocasematch",
+        "nullglob",
+    ]
+)
+_SET_LETTERS = frozenset("abCefhuvxE")
+_SET_NAMES = frozenset(
+    [
+        "allexport",
+        "braceexpand",
+        "errexit",
+        "errtrace",
+        "hashall",
+        "noclobber",
+        "noglob",
+        "nounset",
+        "pipefail",
+        "verbose",
+        "xtrace",
+    ]
+)
+
+
+def check_builtin(script: Script, call: Invocation) -> None:
+    """Judge the arguments of a builtin that is allowed."""
+    arguments = [
+        Text(value=one.values[0], node=one.node)
+        for word in call.arguments
+        for one in arguments_of(word, script.known)
+    ]
+    parsed = parse(_SYNTAX.get(call.name, Syntax(ordered=True)), arguments)
+    match call.name:
+        case "set":
+            _check_set(script, arguments)
+        case "shopt":
+            _check_shopt(script, arguments)
+        case "cd":
+            for folder in parsed.operands[:1]:
+                if folder.value != "-":
+                    judge_path(script, folder.node, folder.value, Use.ENTERS, "cd")
+        case "let" | "test" | "[":
+            check_texts(script, arguments)
+        case _:
+            _check_options(script, call.name, parsed)
+    if call.name == "set" or parsed.given("-v"):
+        check_texts(script, arguments)
+    for word in names_set(call):
+        check_name(script, word, call.name, call.call)
+
+
+def check_given(script: Script, call: Invocation) -> None:
+    """Judge what a function is given: its arguments are variables inside."""
+    for word in call.arguments:
+        for one in arguments_of(word, script.known):
+            for value in one.values:
+                check_text(script, one.node, value)
+
+
+def check_texts(script: Script, arguments: Sequence[Text]) -> None:
+    """Judge arguments that become the value of a variable, or are read as one's name."""
+    for argument in arguments:
+        check_text(script, argument.node, argument.value)
+
+
+_REFUSED = {
+    ("command", "-p"): ("command -p looks for commands in another place.", "Write command NAME."),
+    ("mapfile", "-C"): ("mapfile -C runs a command for each line.", "Use a loop: while read -r line."),
+    ("readarray", "-C"): ("readarray -C runs a command for each line.", "Use a loop: while read -r line."),
+}
+
+
+def _check_options(script: Script, name: str, parsed: Parsed) -> None:
+    for option in parsed.options:
+        refused = _REFUSED.get((name, option.name))
+        if refused is not None:
+            message, suggestion = refused
+            script.error(option.node, "builtin.option", message, suggestion)
+        elif name in _REFERRING and option.name == "-n":
+            check_nameref(script, option.node)
+
+
+def check_nameref(script: Script, node: Node) -> None:
+    """Refuse a variable that stands for another one."""
+    message = "A name reference sets or reads another variable than the one that is written."
+    script.error(node, "variable.nameref", message, "Use an associative array: declare -A map.")
+
+
+def names_set(call: Invocation) -> Sequence[Node]:
+    """Give the words of a builtin's call that name variables which it sets."""
+    return [text.node for text in _names(call)]
+
+
+def _names(call: Invocation) -> Iterator[Text]:
+    syntax = _SYNTAX.get(call.name)
+    if syntax is None:
+        return
+    arguments = [
+        Text(value=one.values[0], node=word)
+        for word in call.arguments
+        for one in arguments_of(word, _NOTHING)
+    ]
+    parsed = parse(syntax, arguments)
+    match call.name:
+        case "read":
+            yield from (option.value for option in parsed.given("-a") if option.value is not None)
+            yield from parsed.operands
+        case "mapfile" | "readarray":
+            yield from parsed.operands[:1]
+        case "printf":
+            yield from (option.value for option in parsed.given("-v") if option.value is not None)
+        case "getopts":
+            yield from parsed.operands[1:2]
+        case "wait":
+            yield from (option.value for option in parsed.given("-p") if option.value is not None)
+        case "unset":
+            yield from parsed.operands if not parsed.given("-f") else ()
+        case name if name in _DECLARING:
+            yield from parsed.operands if not _only_functions(parsed) else ()
+        case _:
+            return
+
+
+def _only_functions(parsed: Parsed) -> bool:
+    return bool(parsed.given("-f", "-F"))
+
+
+def _check_set(script: Script, arguments: Sequence[Text]) -> None:
+    rest = list(arguments[::-1])
+    while rest:
+        argument = rest.pop()
+        text = argument.value
+        if text in {"--", "-"} or not text.startswith(("-", "+")):
+            return
+        letters = set(text[1:])
+        if "o" in letters:
+            named = rest.pop() if rest else None
+            letters.discard("o")
+            if named is not None and named.value not in _SET_NAMES:
+                _refuse_set(script, named.node, f"-o {script.written(named.node)}")
+        if letters - _SET_LETTERS and text[0] == "-":
+            _refuse_set(script, argument.node, script.written(argument.node))
+
+
+def _refuse_set(script: Script, node: Node, what: str) -> None:
+    message = f"set may not be used with {what}."
+    script.error(node, "builtin.option", message, "Use set -euo pipefail, -x, -f, -C or --.")
+
+
+def _check_shopt(script: Script, arguments: Sequence[Text]) -> None:
+    for argument in arguments:
+        if not argument.value.startswith("-") and argument.value not in _SHOPT | _SET_NAMES:
+            message = f"shopt may not change {script.written(argument.node)}."
+            script.error(argument.node, "builtin.option", message, f"Use only: {', '.join(sorted(_SHOPT))}.")

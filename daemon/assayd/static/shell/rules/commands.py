@@ -1,0 +1,264 @@
+"""The rules on command words: which commands a script may run.
+
+frob x                  command.not_allowed
+mkdir -p tmp            command.not_allowed     edit: a colon, since that folder is there
+rm x                    command.blocked
+r"m" x                  command.obscured
+$tool x                 command.dynamic
+/bin/cat x              command.path
+eval "$x"               builtin.not_allowed
+builtin cat x           builtin.not_allowed
+cat() { :; }            function.name
+coproc cat              command.coproc
+sleep 1 &               process.not_awaited   (a warning, when nothing waits)
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from assayd.findings.source_text import line_at
+from assayd.model.finding import Edit
+from assayd.static.shell.parse.nodes import Node
+from assayd.static.shell.parse.resolve import TOOLS, Form, Invocation
+from assayd.static.shell.parse.script import Script
+from assayd.static.shell.rules.builtins import check_builtin, check_given
+from assayd.static.shell.rules.operands import check_tool
+
+BUILTINS = frozenset(
+    [
+        ".",
+        ":",
+        "[",
+        "alias",
+        "bg",
+        "bind",
+        "break",
+        "builtin",
+        "caller",
+        "cd",
+        "command",
+        "compgen",
+        "complete",
+        "compopt",
+        "continue",
+        "declare",
+        "dirs",
+        "disown",
+        "echo",
+        "enable",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "false",
+        "fc",
+        "fg",
+        "getopts",
+        "hash",
+        "help",
+        "history",
+        "jobs",
+        "kill",
+        "let",
+        "local",
+        "logout",
+        "mapfile",
+        "popd",
+        "printf",
+        "pushd",
+        "pwd",
+        "read",
+        "readarray",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "shopt",
+        "source",
+        "suspend",
+        "test",
+        "times",
+        "trap",
+        "true",
+        "type",
+        "typeset",
+        "ulimit",
+        "umask",
+        "unalias",
+        "unset",
+        "wait",
+    ]
+)
+"""All builtins of bash 5.2."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INSTEAD = {
+    "eval": "Write the command itself; use an array for arguments that vary.",
+    "source": "Put what the file holds into this script.",
+    ".": "Put what the file holds into this script.",
+    "exec": "Run the command as it is; redirect a group instead: { …; } > tmp/out.",
+    "trap": "Leave it out: the directory is thrown away when the step ends.",
+    "alias": "Write a function.",
+    "rm": "Leave it out: the directory is thrown away after the run; write to another file in tmp/.",
+    "dd": "Use head -c or cat.",
+    "chmod": "Leave it out: what the step writes is its own.",
+    "chown": "Leave it out: what the step writes is its own.",
+    "kill": "Leave it out, and start nothing in the background.",
+    "wget": "Use curl, where the policy opens hosts.",
+    "sudo": "Leave sudo out and run the command itself.",
+    "mkdir": "Write into data/, tmp/, scripts/ or logs/, which are there.",
+    "tee": "Write with > and show the file with cat.",
+    "tr": "Use sed 'y/abc/xyz/', ${name^^}, ${name,,} or awk's toupper() and gsub().",
+    "sleep": "Leave it out.",
+    "basename": "Use ${path##*/}.",
+    "dirname": "Use ${path%/*}.",
+    "seq": "Use {1..9} or for ((i = 1; i <= 9; i++)).",
+    "ls": "Use a pattern: for file in data/*; do …; done, or printf '%s\\n' data/*.",
+    "find": "Use patterns: data/*.csv, and data/**/*.csv after shopt -s globstar.",
+    "xargs": "Use a loop: while IFS= read -r line; do …; done.",
+    "bc": "Use awk 'BEGIN { print … }' or $(( … )).",
+    "expr": "Use $(( … )) or ${name#…}.",
+    "python": "Use awk.",
+    "python3": "Use awk.",
+    "perl": "Use awk or sed.",
+    "jq": "Use awk, or a SQL step with json_extract().",
+    "sqlite3": "Write a step of type sql.",
+    "bash": "Write the commands into this script, or a function.",
+    "sh": "Write the commands into this script, or a function.",
+    "gawk": "Write awk.",
+    "mawk": "Write awk.",
+    "egrep": "Write grep -E.",
+    "fgrep": "Write grep -F.",
+    "touch": "Write : > file.",
+    "tac": "Use awk '{ line[NR] = $0 } END { for (i = NR; i; i--) print line[i] }'.",
+    "paste": "Use awk.",
+    "join": "Use awk, or a SQL step.",
+    "nl": "Use cat -n or awk '{ print NR, $0 }'.",
+    "rev": "Use awk.",
+    "diff": "Use grep -vxFf one two, or awk.",
+    "comm": "Use grep -xFf one two, or awk.",
+    "less": "Use cat.",
+    "more": "Use cat.",
+    "mktemp": "Choose a name in tmp/: every run has a directory of its own.",
+    "ln": "Use cp.",
+    "env": "Write NAME=value before the command.",
+    "nohup": "Leave it out.",
+    "timeout": "Leave it out: a step has a deadline of its own.",
+    "time": "Write the keyword time, without a path.",
+}
+
+
+def check_invocation(script: Script, call: Invocation) -> None:
+    """Judge one command."""
+    written = script.written(call.word)
+    if call.form is Form.DYNAMIC:
+        message = f"Which command runs here is known only then: {written}."
+        suggestion = "Write the command's name in plain text; choose between commands with if or case, and "
+        suggestion += "test a flag with [[ $flag == true ]]."
+        script.error(call.word, "command.dynamic", message, suggestion)
+    elif call.form is Form.OBSCURED:
+        message = f"The command's name is not written in one piece: {written}."
+        suggestion = "Write the command's name in plain text, without quotes or backslashes inside."
+        script.error(call.word, "command.obscured", message, suggestion)
+    elif call.path:
+        _refuse_path(script, call)
+    elif call.prefixes[-1:] == ("builtin",):
+        _check_builtin(script, call)
+    elif call.name in script.functions and call.prefixes[-1:] != ("command",):
+        check_given(script, call)
+    elif call.name in script.commands.blocked:
+        message = f"The command {call.name} is blocked."
+        script.error(call.word, "command.blocked", message, _advice(script, call.name))
+    elif call.name in BUILTINS and (call.name in script.commands.builtins or not _is_tool(script, call)):
+        _check_builtin(script, call)
+    elif _is_tool(script, call):
+        check_tool(script, call)
+    else:
+        message = f"The command {call.name} is not allowed."
+        edit = script.replacing(call.word, _RENAMED[call.name]) if _can_rename(script, call.name) else None
+        edit = edit or _without_mkdir(script, call)
+        script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
+
+
+_MADE = re.compile(r"[ \t]*mkdir(?:[ \t]+-p)?(?:[ \t]+(?:\./)?(?:data|tmp|scripts|logs)/?)+[ \t]*")
+
+
+def _without_mkdir(script: Script, call: Invocation) -> Edit | None:
+    """``mkdir -p tmp`` on a line of its own -> ``:``, since that folder is there."""
+    line, _ = script.source.place(call.word.start)
+    whole = line_at(script.source.text, line) or ""
+    elsewhere = any(each.name in {"cd", "pushd"} for each in script.calls)
+    if call.name != "mkdir" or elsewhere or not _MADE.fullmatch(whole):
+        return None
+    indent = whole[: len(whole) - len(whole.lstrip())]
+    return Edit(start_line=line, end_line=line, replacement=f"{indent}:")
+
+
+_RENAMED = {"gawk": "awk", "mawk": "awk", "egrep": "grep -E", "fgrep": "grep -F"}
+
+
+def _can_rename(script: Script, name: str) -> bool:
+    return name in _RENAMED and _RENAMED[name].split()[0] in script.commands.allowed
+
+
+def _is_tool(script: Script, call: Invocation) -> bool:
+    return call.name in script.commands.allowed and call.name not in script.commands.blocked
+
+
+def _check_builtin(script: Script, call: Invocation) -> None:
+    if call.name in script.commands.builtins and call.name not in script.commands.blocked:
+        check_builtin(script, call)
+        return
+    message = f"The builtin {call.name} may not be used."
+    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name))
+
+
+def _refuse_path(script: Script, call: Invocation) -> None:
+    base = call.name.rsplit("/", 1)[-1]
+    known = base in script.commands.allowed
+    message = f"The command {call.name} is named by a path."
+    if known:
+        suggestion = f"Write {base}."
+    elif call.name.startswith(TOOLS):
+        suggestion = _advice(script, base)
+    else:
+        suggestion = "Scripts in files cannot be run: write a function. " + _allowed(script)
+    edit = script.replacing(call.word, base) if known else None
+    script.error(call.word, "command.path", message, suggestion, edit=edit)
+
+
+def _advice(script: Script, name: str) -> str:
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return (f"Did you mean {close[0]}? " if close else "") + _allowed(script)
+
+
+def _allowed(script: Script) -> str:
+    return f"Allowed are {', '.join(sorted(script.commands.allowed))}, and functions of the script."
+
+
+def check_function(script: Script, node: Node) -> None:
+    """Judge the name of a function; its body is judged like all other commands."""
+    name_node = node.node("Name")
+    name = name_node.text("Value") if name_node is not None else ""
+    commands = script.commands
+    if name in commands.allowed | commands.blocked | BUILTINS:
+        message = f"The function {name} hides the command of that name."
+        script.error(node, "function.name", message, f"Choose another name, e.g. my_{name.strip('.:[')}.")
+    elif not _IDENTIFIER.fullmatch(name.replace("-", "_").replace(":", "_").replace(".", "_")):
+        message = f"{name!r} is an odd name for a function."
+        script.error(node, "function.name", message, "Use letters, digits and _.")
+
+
+def check_background(script: Script, node: Node) -> None:
+    """Judge a command that runs beside the script."""
+    if node.flag("Coprocess") or node.kind == "CoprocClause" or node.flag("Disown"):
+        message = "A process that runs beside the script may not be started this way."
+        script.error(node, "command.coproc", message, "Use a pipe: producer | consumer.")
+    elif node.flag("Background") and not any(call.name == "wait" for call in script.calls):
+        message = "Nothing waits for this command; a step that leaves a process behind fails."
+        script.warn(node, "process.not_awaited", message, "Leave & out, or write wait at the end.")

@@ -1,0 +1,108 @@
+"""The rules on curl: only where the policy opens hosts, only to those, and files stay inside.
+
+curl https://a.example/x                     curl.no_network   (without an allowlist)
+curl https://other.example/x                 curl.url
+curl "$url"                                  curl.url
+curl https://ruled.example/                  curl.url          (listed with paths: plain HTTP only)
+curl --proxy p https://a.example/x           curl.option
+curl -o /etc/x https://a.example/x           path.outside
+curl -d @/etc/passwd https://a.example/x     path.outside
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from assayd.model.policy import HttpRule, NetworkMode
+from assayd.static.shell.parse.options import Option, Syntax, Text, parse
+from assayd.static.shell.parse.resolve import Invocation
+from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.words import ANY, HOME, is_known
+from assayd.static.shell.rules.paths import Use, judge_path
+
+# Those that may be given; another one is refused, since curl has some two hundred and fifty.
+SYNTAX = Syntax(
+    short="A:d:e:fGH:IiLm:Oo:RrsSvw:X:",
+    long="compressed connect-timeout= data= data-ascii= data-binary= data-raw= data-urlencode= fail "
+    "fail-with-body get head header= include json= location max-filesize= max-redirs= max-time= output= "
+    "output-dir= range= referer= remote-name remote-time request= retry= retry-all-errors "
+    "retry-connrefused retry-delay= retry-max-time= show-error silent speed-limit= speed-time= url= "
+    "url-query= user-agent= verbose write-out=",
+)
+_BODY = frozenset(
+    ("-d", "--data", "--data-ascii", "--data-binary", "--data-urlencode", "--json", "-H", "--header")
+)
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9.-]+)(?::(?P<port>[0-9]+))?(?P<rest>[/?#].*)?", re.DOTALL
+)
+_PORTS = {"http": 80, "https": 443}
+
+
+def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+    """Judge a call of curl."""
+    if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
+        message = "curl has nothing to reach: the policy opens no host."
+        suggestion = "Put what the step needs into files under data/; the network is closed."
+        script.error(call.word, "curl.no_network", message, suggestion)
+        return
+    parsed = parse(SYNTAX, arguments)
+    for option in parsed.unknown:
+        message = f"curl may not be used with {option.name}."
+        suggestion = "Use only: -s -S -f -L -o -O -H -d -X -G -m, --retry, --compressed and the like."
+        script.error(option.node, "curl.option", message, suggestion)
+    for option in parsed.options:
+        _check_option(script, option)
+    urls = [option.value for option in parsed.given("--url") if option.value is not None]
+    for url in (*parsed.operands, *urls):
+        _check_url(script, url)
+
+
+def _check_option(script: Script, option: Option) -> None:
+    value = option.value.value if option.value is not None else ""
+    if option.name in {"-o", "--output", "--output-dir"} and value != "-":
+        judge_path(script, option.node, value, Use.WRITES, f"curl {option.name}")
+    elif option.name in _BODY:
+        path = value.partition("@")[2] if option.name == "--data-urlencode" else value.removeprefix("@")
+        if path not in {value, "-"} and not value.startswith(ANY):
+            judge_path(script, option.node, path, Use.READS, f"curl {option.name}")
+    elif option.name in {"-w", "--write-out"} and (value.startswith("@") or "%output{" in value):
+        message = "What curl writes out may name no file."
+        script.error(option.node, "curl.option", message, "Give -w its format in plain text.")
+
+
+def _check_url(script: Script, url: Text) -> None:
+    found = _URL.fullmatch(url.value)
+    network = script.network
+    if found is None:
+        message = f"Where curl connects to cannot be seen: {script.written(url.node)}."
+        suggestion = (
+            "Write the scheme and the host in plain text: https://host/path; only what follows may vary."
+        )
+        script.error(url.node, "curl.url", message, suggestion)
+        return
+    host = found["host"].lower().rstrip(".")
+    port = int(found["port"] or _PORTS[found["scheme"]])
+    rest = found["rest"] or "/"
+    rules = list(network.rules(host))
+    if not rules:
+        allowed = ", ".join(sorted(network.hosts))
+        script.error(url.node, "curl.url", f"The host {host} is not open.", f"Use one of: {allowed}.")
+    elif found["scheme"] == "https" and None not in rules:
+        message = f"The host {host} is open over plain HTTP only, where paths can be seen."
+        script.error(url.node, "curl.url", message, f"Write http://{host}/….")
+    elif port not in network.ports:
+        ports = ", ".join(str(each) for each in sorted(network.ports))
+        script.error(url.node, "curl.url", f"Port {port} is not open.", f"Use one of: {ports}.")
+    elif re.search(r"[\[\]{}]", rest) or HOME in url.value:
+        message = "curl expands brackets and braces in addresses."
+        script.error(url.node, "curl.url", message, "Encode them: %5B %5D %7B %7D.")
+    elif is_known(rest) and not any(_allows(rule, rest) for rule in rules):
+        paths = ", ".join(sorted(path for rule in rules if rule is not None for path in rule.paths))
+        message = f"The path of this address is not open on {host}."
+        script.error(url.node, "curl.url", message, f"Use one of: {paths}.")
+
+
+def _allows(rule: HttpRule | None, rest: str) -> bool:
+    path = re.split("[?#]", rest, maxsplit=1)[0]
+    return rule is None or rule.allows_path(path or "/")

@@ -1,0 +1,126 @@
+"""Where a path leads, by its text: into the sandbox directory or out of it.
+
+data/sales.csv          inside
+/sandbox/tmp/x          inside
+/dev/null               a device that may be used
+/etc/passwd             path.outside
+../x                    path.outside
+~/x                     path.outside
+"$unknown"              path.undecided   (a warning, where something is written)
+/dev/tcp/host/80        redirect.network
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from math import inf
+
+from assayd.static.shell.parse.nodes import Node
+from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.words import ANY, HOME, visible
+
+SANDBOX = "/sandbox"
+"""Where the engine mounts the only writable place, and where steps begin."""
+
+_DEVICE = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
+_NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
+
+
+class Where(StrEnum):
+    """What a path leads to."""
+
+    INSIDE = "inside"
+    """The sandbox directory."""
+    DEVICE = "device"
+    """The null device or an open descriptor."""
+    OUTSIDE = "outside"
+    """Another place of the container."""
+    NETWORK = "network"
+    """A connection, where bash opens it."""
+    UNDECIDED = "undecided"
+    """That is known only when it runs."""
+
+
+class Use(StrEnum):
+    """What is done with a path."""
+
+    READS = "reads"
+    """It is read."""
+    WRITES = "writes to"
+    """Something is written there."""
+    ENTERS = "changes to"
+    """It becomes the current directory."""
+
+
+def where(path: str) -> Where:
+    """Tell where a value, as `words` gives it, leads when it is used as a path."""
+    if path.startswith(HOME):
+        return Where.OUTSIDE
+    if path.startswith(ANY):
+        return Where.UNDECIDED
+    if _DEVICE.fullmatch(path):
+        return Where.DEVICE
+    if _NETWORK.fullmatch(path):
+        return Where.NETWORK
+    if path.startswith("/"):
+        inside = path == SANDBOX or path.startswith(SANDBOX + "/")
+        return Where.INSIDE if inside and _stays(path[len(SANDBOX) :]) else Where.OUTSIDE
+    return Where.INSIDE if _stays(path) else Where.OUTSIDE
+
+
+def _stays(path: str) -> bool:
+    return climbs(path) == 0
+
+
+def climbs(path: str) -> int:
+    """Tell how many folders above its beginning a path leads at most."""
+    depth = lowest = 0
+    for part in path.split("/"):
+        if part == "..":
+            depth -= 1
+            lowest = min(lowest, depth)
+        elif part not in {"", "."}:
+            depth += 1
+    return -lowest
+
+
+def descends(path: str) -> float:
+    """Tell how many folders a path leads down at most."""
+    if where(path) is Where.UNDECIDED:
+        return inf
+    parts = [part for part in path.removeprefix(SANDBOX).split("/") if part not in {"", "."}]
+    return max(0, len(parts) - 2 * parts.count(".."))
+
+
+def judge_path(script: Script, node: Node, path: str, use: Use, what: str) -> None:
+    """Leave a finding for a path that does not stay inside.
+
+    Args:
+        script: the script.
+        node: where to point.
+        path: the value.
+        use: what is done with it.
+        what: who does it, e.g. ``cat`` or ``>``.
+    """
+    place = where(path)
+    if place is Where.NETWORK:
+        message = f"{what} uses {visible(path)}, a network connection."
+        script.error(node, "redirect.network", message, "Do without the network; read from files in data/.")
+    elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and climbs(path) <= script.deepest:
+        message = f"Whether {what} stays inside depends on the folder that cd left it in: {visible(path)}."
+        suggestion = "Stay in the sandbox directory and write data/…, or use ( cd data && … )."
+        script.warn(node, "path.undecided", message, suggestion)
+    elif place is Where.OUTSIDE:
+        message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
+        script.error(node, "path.outside", message, _advice(path))
+    elif place is Where.UNDECIDED and use is not Use.READS:
+        message = f"Where {what} leads cannot be seen beforehand: {visible(path)}."
+        suggestion = 'Begin the path with a folder in plain text, e.g. "tmp/$name".'
+        script.warn(node, "path.undecided", message, suggestion)
+
+
+def _advice(path: str) -> str:
+    if path.startswith("/tmp"):  # noqa: S108 - a word of the script
+        return "Use the folder tmp/ of the sandbox directory: write tmp/… instead of /tmp/…."
+    return "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."

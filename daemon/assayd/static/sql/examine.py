@@ -1,0 +1,216 @@
+"""Examines the SQL of one step: can it be read, and may it do what it says.
+
+SELCT * FROM t                       sql.syntax      (near "SELCT")          edit: SELECT * FROM t
+CREATE TABLE … (a INT,)              sql.syntax      (near ")")              edit: … (a INT)
+DROP TABLE sales                     sql.drop
+PRAGMA journal_mode = WAL            sql.pragma
+CREATE TRIGGER x AFTER INSERT ON …   sql.trigger
+SELECT * FROM t WHERE id = ?         sql.parameter
+CREATE TABLE … UNIQUE ON CONFLICT REPLACE    sql.replace
+SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments are no statements
+BEGIN; …; COMMIT                     nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
+
+from assayd.model.finding import Finding
+from assayd.model.policy import SqlPolicy
+from assayd.model.text_limits import FINDINGS
+from assayd.static.sql import rules, tree
+from assayd.static.sql.judge import judge_tree
+from assayd.static.sql.mending import mended, stray, written_for
+from assayd.static.sql.read import SqlText, read_sql
+from assayd.static.sql.statements import Statement
+from assayd.static.sql.tokens import Kind, Token
+
+_ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
+_KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE
+_SPLIT = "Split the step, or read rows from a CSV file."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found: `syntax` keeps the text from being read, `rules` is what it may not do."""
+
+    syntax: tuple[Finding, ...] = ()
+    rules: tuple[Finding, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def examine(content: str, policy: SqlPolicy) -> Examined:
+    """Examine a step's SQL; two stages ask for the same texts."""
+    text = read_sql(content)
+    examined = _examined(text, policy)
+    if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
+        return examined
+    [found] = examined.syntax
+    statement = next((s for s in text.statements if _holds(s, text, found)), None)
+    edit = mended(content, statement, lambda other: not _examined(read_sql(other), policy).syntax)
+    return replace(examined, syntax=(replace(found, edit=edit),))
+
+
+def _holds(statement: Statement, text: SqlText, finding: Finding) -> bool:
+    """Tell whether a finding is in a statement."""
+    return any(text.place(token.start) == (finding.line, finding.column) for token in statement.tokens)
+
+
+def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
+    if unfit := _unfit(text, policy):
+        return Examined(syntax=(unfit,))
+    syntax: list[Finding] = []
+    found: list[Finding] = []
+    for statement in text.statements:
+        try:
+            found += islice(_judge(text, statement), FINDINGS - len(found))
+        except tree.NotUnderstood as problem:
+            (syntax if problem.syntax else found).append(_not_understood(text, statement, problem))
+    return Examined(syntax=tuple(syntax[:FINDINGS]), rules=tuple(found[:FINDINGS]))
+
+
+def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
+    """Give what keeps the text as a whole from being read."""
+    size = len(text.content.encode())
+    if size > policy.max_bytes:
+        message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+    if text.broken is not None:
+        message = f"unrecognized token: {text.broken}"
+        suggestion = "Close every quote, and write nothing but SQL."
+        return text.finding("sql.syntax", message, at=text.broken.place, suggestion=suggestion)
+    if not text.statements:
+        suggestion = "Write a statement, or leave the step out."
+        return text.finding("sql.empty", "The step has no statement.", at=0, suggestion=suggestion)
+    if len(text.statements) > policy.max_statements:
+        message = f"The step has {len(text.statements)} statements; {policy.max_statements} are allowed."
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+    return None
+
+
+def _not_understood(text: SqlText, statement: Statement, problem: tree.NotUnderstood) -> Finding:
+    rule = "sql.syntax" if problem.syntax else "sql.not_understood"
+    message = f"Statement {statement.number}: {problem}."
+    suggestion = "Correct it, or write it more plainly: a statement that cannot be read is not run."
+    finding = text.finding(rule, message, at=problem.at.start, suggestion=problem.suggestion or suggestion)
+    if problem.instead is None:
+        return finding
+    token, new = problem.instead
+    return replace(finding, edit=written_for(text.content, token, new))
+
+
+def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
+    """Judge one statement, by its words first; what they allow, by its tree. Raises: NotUnderstood."""
+    if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
+        place = statement.tokens.index(explained)
+        statement = replace(statement, tokens=statement.tokens[place:])
+    if statement.verb not in _KNOWN:
+        raise _unknown(statement)
+    if (found := stray(statement)) is not None:
+        raise found
+    if statement.verb in tree.VERBS:
+        yield from _judge_words(text, statement) or judge_tree(text, statement, tree.parse(statement))
+    else:
+        yield from _judge_words(text, statement)
+
+
+def _judge_words(text: SqlText, statement: Statement) -> Sequence[Finding]:
+    """Give what is wrong with a statement by its words alone, the first thing only."""
+    return [
+        text.finding(rule, message, at=at, suggestion=suggestion)
+        for rule, message, at, suggestion in islice(_complaints(statement), 1)
+    ]
+
+
+def _complaints(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+    """Give rule, message, place, suggestion."""
+    start, verb = statement.tokens[0].start, statement.verb
+    if verb in rules.REFUSED:
+        rule, message, suggestion = rules.REFUSED[verb]
+        yield rule, f"{message}.", start, suggestion
+    elif verb in rules.UNSUITABLE:
+        suggestion = f"Leave it out; a step may have {', '.join(sorted(_ALLOWED))}."
+        yield "sql.statement", f"{verb} has no place in a step.", start, suggestion
+    elif statement.is_trigger:
+        yield "sql.trigger", "CREATE TRIGGER is not allowed.", start, "Do in a step what it would do."
+    elif statement.after("CREATE", "VIRTUAL") is not None:
+        suggestion = "Use a plain table, and LIKE or GLOB to search in it."
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+    elif verb == "CREATE" and (replacing := _replaced(statement)) is not None:
+        rule, message, _ = rules.REFUSED["REPLACE"]
+        yield rule, f"ON CONFLICT {message}.", replacing.start, "Write ON CONFLICT IGNORE, or leave it out."
+    elif verb == "ALTER":
+        yield from _complaints_of_alter(statement)
+    elif verb == "PRAGMA" and (name := _refused_pragma(statement)) is not None:
+        hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
+        suggestion = f"{hint}Leave it out; allowed are {', '.join(sorted(rules.READ_PRAGMAS))}."
+        yield "sql.pragma", f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
+    for token in statement.tokens:
+        if token.kind is Kind.PARAMETER:
+            message = f"{token.text[:40]} stands for a value, and none is given."
+            yield "sql.parameter", message, token.start, "Write the value itself."
+
+
+def _unknown(statement: Statement) -> tree.NotUnderstood:
+    """Give the problem of a first word that SQLite does not know."""
+    first = statement.tokens[0]
+    near = get_close_matches(statement.verb[:40], _ALLOWED, 1)
+    suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
+    return tree.NotUnderstood(
+        f'near "{first.text[:40]}": syntax error', at=first, syntax=True, suggestion=suggestion
+    )
+
+
+def _complaints_of_alter(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+    """Judge by words what has no tree."""
+    if not _adds(statement):
+        start = statement.tokens[0].start
+        yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
+    elif (called := _calls(statement)) is not None:
+        message = f"{called.text[:40]}() reaches outside the database."
+        yield "sql.function", message, called.start, "Do without it."
+
+
+def _calls(statement: Statement) -> Token | None:
+    """Give the name of a function that reaches outside."""
+    names = (token for token in statement.tokens if token.kind in {Kind.WORD, Kind.NAME})
+    return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
+
+
+def _replaced(statement: Statement) -> Token | None:
+    """Give the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
+    tokens = statement.tokens
+    found = (
+        last
+        for on, conflict, last in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if on.says("ON") and conflict.says("CONFLICT") and last.says("REPLACE")
+    )
+    return next(found, None)
+
+
+def _adds(statement: Statement) -> bool:
+    """Tell whether it is ``ALTER TABLE [schema.]name ADD …``."""
+    tokens = statement.tokens
+    place = 5 if len(tokens) > 3 and tokens[3].says(".") else 3
+    return len(tokens) > place and tokens[place].says("ADD")
+
+
+def _refused_pragma(statement: Statement) -> str | None:
+    """Give the name of a PRAGMA that is not allowed: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
+    tokens = statement.tokens
+    place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
+    name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
+    sets = any(token.says("=") for token in tokens)
+    if name == "foreign_keys" and (len(tokens) == place + 1 or _says_on(tokens[place + 1 :])):
+        return None
+    return name if sets or name not in rules.READ_PRAGMAS else None
+
+
+def _says_on(tokens: Sequence[Token]) -> bool:
+    """Tell whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
+    words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
+    return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

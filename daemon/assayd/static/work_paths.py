@@ -1,0 +1,102 @@
+r"""Judges the relative paths that a submission names: files to lay out, outputs to collect.
+
+Both are relative to the work directory, plain and normalised, so that one text names one place:
+
+    /etc/passwd, C:\data.csv          path.invalid   not relative
+    ../secret, a/./b, a//b, a/        path.invalid   not normalised
+    a beside a/b                      path.clash     a file cannot be a folder too
+    101 files                         path.too_many
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from glob import escape
+
+from assayd.model.finding import Finding, Rule
+from assayd.model.text_limits import shorten
+
+MOST_PATHS = 100
+"""Files to lay, and outputs to collect. Source: CONTRACT section 7."""
+_MOST_PARTS = 12
+_MOST_BYTES = 512
+_MOST_NAME_BYTES = 255
+_MOST_COLLECTED_CHARS = 16_384
+"""Of all outputs together, escaped as they travel in the header of one frame."""
+
+RULES = (
+    Rule(
+        id="path.invalid",
+        title="A path that is not a plain relative one",
+        help="Bad: ../data.csv, /tmp/out.csv. Good: data/in.csv.",
+    ),
+    Rule(id="path.clash", title="A path that is a file and a folder", help="Bad: out beside out/a.csv."),
+    Rule(id="path.too_many", title="Too many paths", help=f"There may be {MOST_PATHS} of them."),
+)
+
+
+def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
+    """Judge the paths of one field of a payload; the finding names the field and the path."""
+    if len(paths) > MOST_PATHS:
+        message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
+        yield _finding("path.too_many", message, "Name fewer; pack small files into one.")
+        return
+    for path in paths:
+        wrong = next(((what, remedy) for judge, what, remedy in _PROBLEMS if judge(path)), None)
+        if wrong is not None:
+            yield _finding("path.invalid", f"{field}: {_shown(path)} {wrong[0]}.", wrong[1])
+    yield from _clashes(paths, field)
+    if len(json.dumps([escape(path) for path in paths])) > _MOST_COLLECTED_CHARS and field == "collect":
+        yield _finding("path.too_many", "The paths of collect are too long together.", "Use shorter names.")
+
+
+_Judge = Callable[[str], bool]
+_PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
+    (lambda path: not path, "is empty", "Give every file a name."),
+    (
+        lambda path: path.startswith("/") or path[1:3] == ":\\",
+        "is not relative",
+        "Name it relative to the directory that the program starts in.",
+    ),
+    (
+        lambda path: any(part in {"", ".", ".."} for part in path.split("/")),
+        "is not normalised",
+        "Leave out '.', '..', double slashes and a slash at the end.",
+    ),
+    (
+        lambda path: not path.isprintable() or "\\" in path,
+        "has characters that a path may not have here",
+        "Use letters, digits, '-', '_', '.' and '/'.",
+    ),
+    (
+        lambda path: path.count("/") >= _MOST_PARTS or len(path.encode()) > _MOST_BYTES,
+        "is too long",
+        f"Use at most {_MOST_PARTS} parts and {_MOST_BYTES} bytes.",
+    ),
+    (
+        lambda path: any(len(part.encode()) > _MOST_NAME_BYTES for part in path.split("/")),
+        "has a name that is too long",
+        f"Use names of at most {_MOST_NAME_BYTES} bytes.",
+    ),
+)
+"""What can be wrong with a path, in the order in which it is asked: whether, what, and what to do."""
+
+
+def _clashes(paths: Collection[str], field: str) -> Iterator[Finding]:
+    known = set(paths)
+    for path in paths:
+        parts = path.split("/")
+        folders = ("/".join(parts[:end]) for end in range(1, len(parts)))
+        for folder in folders:
+            if folder in known:
+                message = f"{field}: {_shown(folder)} is named as a file, and is a folder of {_shown(path)}."
+                yield _finding("path.clash", message, "Give one of them another name.")
+
+
+def _shown(path: str) -> str:
+    return ascii(shorten(path, 120))
+
+
+def _finding(rule: str, message: str, suggestion: str) -> Finding:
+    return Finding(rule=rule, category="paths", message=message, suggestion=suggestion)

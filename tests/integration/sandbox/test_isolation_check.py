@@ -1,0 +1,80 @@
+"""The canary: silent where the walls hold, and loud for each one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from assayd.engines.docker import DockerEngine
+from assayd.model.run import Cause
+from assayd.sandbox import isolation_check as canary
+from assayd.sandbox.probes import RELAYED, probes
+from assayd.sandbox.sandbox import Sandbox
+from support.sandboxes import sandbox_on
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
+    engine = DockerEngine(base_url=docker_host)
+    try:
+        async with sandbox_on(engine) as ready:
+            yield ready
+    finally:
+        await engine.close()
+
+
+async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
+    assert await canary.try_walls(sandbox) == []
+
+
+async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
+    sandbox.seccomp = "unconfined"
+    complaints = await canary.try_walls(sandbox)
+    assert complaints == ["walls: seccomp: ['0', '2'] instead of ['2', '2']"]
+
+
+async def test_the_canary_sees_limits_that_are_wider_than_asked(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    wide = replace(canary.LIMITS, max_processes=20, work_bytes=24 * 2**20)
+    monkeypatch.setattr(canary, "LIMITS", wide)
+    narrow = probes(max_processes=8, work_bytes=8 * 2**20)
+    monkeypatch.setattr(canary, "probes", lambda **_: narrow)
+    complaints = await canary.try_walls(sandbox)
+    assert any(c.startswith("processes:") for c in complaints)
+    assert any(c.startswith("disk:") for c in complaints)
+
+
+async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_means(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    spec = canary.canary_spec
+    monkeypatch.setattr(canary, "canary_spec", lambda tried, image, network=None: spec(tried, image))
+    [complaint] = await canary.try_walls(sandbox)
+    assert complaint.startswith("way out: ended as")
+
+
+@pytest.mark.parametrize(
+    "fact", ["interfaces", "routes", "sockets_refused", "connects_directly", "connects_to_the_proxy"]
+)
+def test_each_fact_of_the_way_out_is_judged(fact: str):
+    good = {
+        "interfaces": ["lo"],
+        "routes": 0,
+        "sockets_refused": True,
+        "connects_directly": False,
+        "connects_to_the_proxy": True,
+    }
+    [probe] = RELAYED
+    assert list(probe.complaints(good)) == []
+    [complaint] = probe.complaints({**good, fact: ["eth0"]})
+    assert complaint.startswith(fact.replace("_", " "))
+
+
+def test_there_is_a_probe_for_each_limit_that_ends_a_unit():
+    causes = {probe.cause for probe in probes(max_processes=8, work_bytes=2**20)}
+    assert causes >= {Cause.TIMEOUT, Cause.OUT_OF_MEMORY, Cause.OUTPUT_LIMIT, Cause.COMPLETED}

@@ -1,0 +1,100 @@
+"""The shell image: what is in it, and that real bash agrees with what the checks say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker import APIClient
+
+from assayd.analysis.shfmt import read_shell
+from assayd.imaging.recipe import load_recipe
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.static.shell import check_script
+from assayd.static.shell.parse import reader
+from support import bare_container, random_scripts
+
+TESTS = Path(__file__).resolve().parents[3]
+INSIDE = (TESTS / "support/in_shell_image.py").read_text()
+POLICY = load_policies([share("policies")]).get("pipeline")
+
+
+@pytest.fixture(scope="module")
+def client(docker_host: str) -> Iterator[APIClient]:
+    with bare_container.bare_client(docker_host) as made:
+        yield made
+
+
+def ask(client: APIClient, question: object) -> Any:
+    wanted = bare_container.production(client, INSIDE, json.dumps(question))
+    return json.loads(bare_container.output_of(client, {**wanted, "Image": "assayd/shell:latest"}))
+
+
+def runs(client: APIClient, scripts: list[str], *, trapped: bool = False) -> list[dict[str, Any]]:
+    ended: list[dict[str, Any]] = ask(client, {"scripts": scripts, "trapped": trapped})
+    return ended
+
+
+@pytest.mark.engine
+def test_image_has_the_listed_programs_and_no_others(client: APIClient) -> None:
+    found = ask(client, None)
+    recipe = load_recipe(share("images"), "shell")
+
+    assert found["programs"] == sorted(f"/{name}" for name in recipe.executables)
+    assert found["privileged"] == []
+    assert found["left"] == []
+
+
+@pytest.mark.engine
+def test_path_shows_what_the_shipped_policy_allows(client: APIClient) -> None:
+    assert set(ask(client, None)["path"]) == POLICY.commands.allowed
+
+
+@pytest.mark.engine
+def test_legitimate_scripts_do_their_work_in_the_image(client: APIClient) -> None:
+    table = (TESTS / "unit/static/shell/legitimate.txt").read_text()
+    parts = re.split(r"^#### (.*)\n", table, flags=re.MULTILINE)[1:]
+
+    ended = runs(client, parts[1::2])
+
+    failed = [(name, end) for name, end in zip(parts[::2], ended, strict=True) if end["status"] != 0]
+    assert failed == []
+    assert len(ended) >= 40
+
+
+@pytest.mark.engine
+def test_tools_have_no_shell_to_hand_commands_to(client: APIClient) -> None:
+    scripts = ["awk 'BEGIN { exit system(\"exit 0\") }'", "echo a | sed 's/a/exit 0/e'"]
+
+    assert all(end["status"] != 0 for end in runs(client, scripts))
+
+
+@pytest.mark.system
+def test_real_bash_runs_nothing_that_the_checks_do_not_see(client: APIClient) -> None:
+    reader.install(read_shell)
+    passing = [
+        script
+        for script in random_scripts.scripts(seed=7, count=6000)
+        if not any(f.is_error for f in check_script(script, POLICY.commands).findings)
+    ]
+    assert len(passing) > 50
+
+    ended = [
+        end
+        for index in range(0, len(passing), 200)
+        for end in runs(client, passing[index : index + 200], trapped=True)
+    ]
+
+    assert [script for script, end in zip(passing, ended, strict=True) if end["hit"]] == []
+
+
+@pytest.mark.engine
+def test_trap_shows_a_hit_when_there_is_one(client: APIClient) -> None:
+    (end,) = runs(client, ["echo \"${x:-'$(rm)'}\""], trapped=True)
+
+    assert end["hit"]

@@ -1,0 +1,399 @@
+"""Batches from their first line to their last verdict, over crashes, cancelling and sending again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assayd.attempts.scheduler import QueueLimits
+from assayd.errors import RequestError, StoreError
+from assayd.model.batch import BatchState, Tally
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.ports.batches import Request
+from support.small_daemon import PEER, How, SmallDaemon, small_daemon, with_lines
+
+Sender = Any  # the fixture's class; test folders are not a package
+
+OTHER = Peer(uid=2000, gid=2000, pid=2)
+PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
+
+
+async def waiting(daemon: SmallDaemon, count: int) -> None:
+    """Wait until so many attempts are at the shut gate, and see that no more come."""
+    while len(daemon.checks.waiting) < count:
+        await daemon.stock.jobs.unfinished()  # lets the store's thread work
+
+
+async def test_lines_become_attempts_and_results_keep_their_order(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        lines = sender.lines("one", "bad two", "run three")
+        batch, received = await sender.send(daemon, [*lines[:2], b"", lines[2]])
+        over = await sender.end(daemon, batch)
+
+        assert (received.lines, received.added, received.known) == (3, 3, 0)
+        assert (over.batch.state, over.tally) == (
+            BatchState.FINISHED,
+            Tally(total=3, validated=2, failed=1),
+        )
+        assert over.batch.finished_at is not None
+        results = [
+            json.loads(line) async for part in daemon.batches.results(batch.id) for line in part.splitlines()
+        ]
+        assert [(r["line"], r["verdict"], r["rules"]) for r in results] == [
+            (1, "validated", []),
+            (2, "failed", ["small.bad"]),
+            (4, "validated", []),
+        ]
+        assert [r["attempt"]["batch_id"] for r in results] == [batch.id] * 3
+        assert [r["attempt"]["report"]["status"] for r in results] == ["VALIDATED", "FAILED", "VALIDATED"]
+        assert [r["attempt"]["execution"] is None for r in results] == [True, True, False]
+
+
+async def test_malformed_line_is_an_item_in_error_and_the_rest_goes_on(
+    tmp_path: Path, sender: Sender
+) -> None:
+    bad = [
+        b"{",
+        b"[]",
+        b'{"kind": "nothing", "payload": {}}',
+        b'{"kind": "small", "payload": {}}',
+        b'{"kind": "small", "payload": {"code": "x"}, "policy": "nothing"}',
+        b'{"kind": "small", "payload": {"code": "x"}, "overrides": {"resources": {"timeout_s": 999}}}',
+        b'{"kind": "small", "payload": {"code": "x"}, "parent_id": "01JTC8ZK5V7777777777777777"}',
+        b"x" * 2000,
+    ]
+    async with small_daemon(tmp_path, with_lines(line_bytes=1000)) as daemon:
+        batch, received = await sender.send(daemon, [*sender.lines("good"), *bad, *sender.lines("good")])
+        over = await sender.end(daemon, batch)
+
+        assert (received.lines, received.malformed) == (10, 8)
+        assert over.tally == Tally(total=10, validated=2, error=8, malformed=8)
+        items = await daemon.batches.items(batch.id, after=0, limit=100)
+        assert [(item.line, item.error.code) for item in items if item.error] == [
+            (2, "malformed"),
+            (3, "malformed"),
+            (4, "kind.unknown"),
+            (5, "invalid"),
+            (6, "policy.unknown"),
+            (7, "override.wider"),
+            (8, "invalid"),
+            (9, "too_large"),
+        ]
+
+
+async def test_sending_again_adds_only_what_is_missing(tmp_path: Path, sender: Sender) -> None:
+    lines = sender.lines("one", "two", "three")
+    async with small_daemon(tmp_path) as daemon:
+        first, _ = await sender.send(daemon, lines[:2])
+        await sender.end(daemon, first)
+
+        again, received = await sender.send(daemon, lines)
+        over = await sender.end(daemon, again)
+
+        assert (again.id, received.added, received.known) == (first.id, 1, 2)
+        assert over.tally == Tally(total=3, validated=3)
+        assert sorted(daemon.checks.passed) == ["one", "three", "two"]
+
+
+async def test_finished_batch_that_is_sent_again_stays_finished(tmp_path: Path, sender: Sender) -> None:
+    lines = [*sender.lines("one"), b"{"]
+    async with small_daemon(tmp_path) as daemon:
+        batch, _ = await sender.send(daemon, lines)
+        before = await sender.end(daemon, batch)
+        await sender.send(daemon, lines)
+        assert (await daemon.batches.progress(batch.id)).batch == before.batch
+
+
+async def test_line_with_another_input_takes_the_place_of_the_one_before(
+    tmp_path: Path, sender: Sender
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch, _ = await sender.send(daemon, [*sender.lines("one"), b"{", *sender.lines("three")])
+        await sender.end(daemon, batch)
+
+        _, received = await sender.send(daemon, sender.lines("one", "bad two", "three"))
+        over = await sender.end(daemon, batch)
+
+        assert (received.added, received.known) == (1, 2)
+        assert over.tally == Tally(total=3, validated=2, failed=1)
+        _, received = await sender.send(daemon, [*sender.lines("one"), b"{", *sender.lines("three")])
+        assert received.added == 0
+        assert (await sender.end(daemon, batch)).tally == Tally(total=3, validated=2, error=1, malformed=1)
+
+
+async def test_line_with_another_policy_is_said_to_conflict_and_stays(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch, _ = await sender.send(daemon, sender.lines("one", "two"))
+        await sender.end(daemon, batch)
+        labelled = [*sender.lines("one"), *sender.lines("two", labels={"a": "b"})]
+        _, received = await sender.send(daemon, labelled)
+        assert (received.added, received.conflicting) == (0, (2,))
+
+
+async def test_lines_that_would_run_the_same_are_one_attempt_when_asked(
+    tmp_path: Path, sender: Sender
+) -> None:
+    lines = [*sender.lines("same", "other", "same"), *sender.lines("same", policy="default")]
+    async with small_daemon(tmp_path) as daemon:
+        batch, _ = await sender.send(daemon, lines, dedupe=True)
+        await sender.send(daemon, [*lines, *sender.lines("same")], dedupe=True)
+        over = await sender.end(daemon, batch)
+
+        assert over.tally == Tally(total=5, validated=5)
+        assert sorted(daemon.checks.passed) == ["other", "same", "same"]
+        items = await daemon.batches.items(batch.id, after=0, limit=100)
+        ids = [item.attempt_id for item in items]
+        assert ids[0] == ids[2] == ids[4] != ids[3]
+
+
+async def test_lines_of_different_images_are_not_one_attempt(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        await sender.send(daemon, sender.lines("same"), dedupe=True)
+        daemon.sandbox.image_digest = "sha256:newer"
+        batch, _ = await sender.send(daemon, sender.lines("same", "same", "same"), dedupe=True)
+        await sender.end(daemon, batch)
+        assert daemon.checks.passed == ["same", "same"]
+
+
+async def test_no_more_of_a_batch_is_under_way_than_it_may_have(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        batch, _ = await sender.send(daemon, sender.lines(*map(str, range(50))), concurrency=5)
+        await waiting(daemon, 5)
+        assert len(await daemon.stock.jobs.unfinished()) == 5
+        assert (await daemon.batches.progress(batch.id)).running == 5
+        daemon.checks.open.set()
+        assert (await sender.end(daemon, batch)).tally == Tally(total=50, validated=50)
+
+
+async def test_concurrency_beyond_what_the_daemon_allows_is_refused(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        with pytest.raises(RequestError) as caught:
+            await sender.open(daemon, concurrency=33)
+        assert (caught.value.code, caught.value.field) == ("invalid", "concurrency")
+
+
+async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=2))) as daemon:
+        daemon.checks.open.clear()
+        large, _ = await sender.send(daemon, sender.lines(*(f"l{n}" for n in range(80))), name="large")
+        small, _ = await sender.send(daemon, sender.lines(*(f"s{n}" for n in range(10))), name="small")
+        while daemon.scheduler.unfinished < 32 + 10:
+            await daemon.stock.jobs.unfinished()
+        daemon.checks.open.set()
+        await sender.end(daemon, small)
+        assert (await daemon.batches.progress(large.id)).tally.done < 40
+        await sender.end(daemon, large)
+
+
+async def test_engine_that_is_away_holds_a_batch_up_and_loses_nothing(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch = await sender.open(daemon)
+        daemon.house.problem = "the engine is away"
+        batch, _ = await sender.send(daemon, sender.lines("one", "two"))
+        while (await daemon.batches.progress(batch.id)).running < 2:
+            await asyncio.sleep(0)
+        assert await daemon.stock.jobs.unfinished() == ()
+        daemon.house.problem = ""
+        assert (await sender.end(daemon, batch)).tally == Tally(total=2, validated=2)
+
+
+async def test_new_batch_is_refused_while_nothing_can_run(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.house.problem = "the engine is away"
+        with pytest.raises(RequestError) as caught:
+            await sender.open(daemon)
+        assert (caught.value.code, caught.value.retryable) == ("not_ready", True)
+
+
+async def test_profile_that_goes_away_makes_its_items_errors(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch = await sender.open(daemon)
+        daemon.house.problem = "not yet"
+        await sender.send(daemon, [*sender.lines("one"), *sender.lines("two", policy="script")])
+        gone = daemon.stock.policies._policies.pop("script")
+        try:
+            daemon.house.problem = ""
+            assert (await sender.end(daemon, batch)).tally == Tally(
+                total=2, validated=1, error=1, malformed=1
+            )
+        finally:
+            daemon.stock.policies._policies["script"] = gone
+
+
+async def test_sender_that_goes_away_leaves_a_batch_that_runs_and_stays_open(
+    tmp_path: Path, sender: Sender
+) -> None:
+    async def gone(body: bytes) -> AsyncIterator[bytes]:
+        yield body
+        raise RequestError("too_slow", "nothing comes")
+
+    async with small_daemon(tmp_path) as daemon:
+        batch = await sender.open(daemon)
+        lines = sender.lines("one", "two", "three")
+        with pytest.raises(RequestError):
+            await daemon.batches.receive(batch, gone(b"\n".join(lines[:2]) + b"\n{"), sees=lambda _: True)
+        while (await daemon.batches.progress(batch.id)).tally.done < 2:
+            await asyncio.sleep(0)
+        assert (await daemon.batches.progress(batch.id)).batch.state is BatchState.OPEN
+
+        _, received = await sender.send(daemon, lines)
+        over = await sender.end(daemon, batch)
+        assert (received.added, over.tally) == (1, Tally(total=3, validated=3))
+        assert over.batch.state is BatchState.FINISHED
+
+
+async def test_cancelled_batch_ends_what_runs_and_starts_no_more(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        batch, _ = await sender.send(daemon, sender.lines(*map(str, range(20))), concurrency=4)
+        await waiting(daemon, 4)
+
+        await daemon.batches.cancel(batch)
+        over = await sender.end(daemon, batch)
+
+        assert (over.batch.state, over.tally) == (BatchState.CANCELLED, Tally(total=20, cancelled=20))
+        assert len((await daemon.service.list(query())).attempts) == 4
+        daemon.checks.open.set()
+
+        _, received = await sender.send(daemon, sender.lines(*map(str, range(20))))
+        over = await sender.end(daemon, batch)
+        assert (received.added, over.batch.state) == (0, BatchState.FINISHED)
+        assert over.tally == Tally(total=20, validated=16, cancelled=4)
+
+
+async def test_finished_batch_cannot_be_cancelled(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch, _ = await sender.send(daemon, sender.lines("one"))
+        over = await sender.end(daemon, batch)
+        with pytest.raises(RequestError) as caught:
+            await daemon.batches.cancel(over.batch)
+        assert caught.value.code == "batch.finished"
+
+
+async def test_next_life_goes_on_with_a_batch_and_runs_nothing_twice(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        batch, _ = await sender.send(daemon, sender.lines(*map(str, range(12))), concurrency=4)
+        await waiting(daemon, 4)
+        before = {attempt.id for attempt in await daemon.stock.jobs.unfinished()}
+
+    async with small_daemon(tmp_path) as daemon:
+        left = await daemon.intake.left_over()
+        await daemon.intake.take_up(left)
+        await daemon.batches.take_up(left)
+        over = await sender.end(daemon, batch)
+        listed = (await daemon.service.list(query())).attempts
+
+    assert over.tally.done == over.tally.total == 12
+    assert len(listed) == 12
+    assert before <= {attempt.id for attempt in listed}
+
+
+async def test_next_life_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        batch, _ = await sender.send(daemon, sender.lines("one", "two"))
+        await waiting(daemon, 2)
+        await daemon.batch_store.cancel(batch.id, daemon.clock.now())
+        daemon.scheduler._parts.jobs.finish = never  # type: ignore[method-assign]
+
+    async with small_daemon(tmp_path) as daemon:
+        left = await daemon.intake.left_over()
+        assert len(left) == 2
+        daemon.checks.open.clear()
+        await daemon.intake.take_up(left)
+        await daemon.batches.take_up(left)
+        for attempt in left:
+            assert (await daemon.finished(attempt)).verdict is Verdict.CANCELLED
+
+
+async def never(*_: object) -> bool:
+    raise StoreError("store.failed", "the disk is gone")
+
+
+async def test_item_that_breaks_the_daemon_does_not_hold_up_the_others(
+    tmp_path: Path, sender: Sender
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        intake, read = daemon.intake, daemon.intake.read
+
+        async def breaking(document: bytes) -> Any:
+            if b"break" in document:
+                raise ZeroDivisionError("a defect")
+            return await read(document)
+
+        intake.read = breaking  # type: ignore[method-assign]
+        batch, _ = await sender.send(daemon, sender.lines("one", "break", "three"))
+        while (await daemon.batches.progress(batch.id)).tally.done < 2:
+            await asyncio.sleep(0)
+        progress = await daemon.batches.progress(batch.id)
+        assert (progress.tally.waiting, progress.batch.state) == (1, BatchState.RUNNING)
+    async with small_daemon(tmp_path) as daemon:
+        await daemon.batches.take_up(())
+        assert (await sender.end(daemon, batch)).tally == Tally(total=3, validated=3)
+
+
+async def test_user_has_so_many_unfinished_batches(tmp_path: Path, sender: Sender) -> None:
+    how = How()
+    async with small_daemon(tmp_path, replace(how, batch=replace(how.batch, per_uid=2))) as daemon:
+        daemon.checks.open.clear()
+        for name in ("a", "b"):
+            await sender.send(daemon, sender.lines("x"), name=name)
+        with pytest.raises(RequestError) as caught:
+            await sender.open(daemon, name="c")
+        assert (caught.value.code, caught.value.retryable) == ("quota.full", True)
+        assert (await sender.open(daemon, name="a")).name == "a"
+        other = await daemon.batches.open(Request(name="a"), peer=OTHER)
+        assert other.peer == OTHER
+        daemon.checks.open.set()
+
+
+async def test_batch_of_too_many_lines_keeps_those_before(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path, with_lines(lines=300)) as daemon:
+        with pytest.raises(RequestError, match="at most 300 lines") as caught:
+            await sender.send(daemon, sender.lines(*["x"] * 301), dedupe=True)
+        assert caught.value.code == "too_large"
+        batch, received = await sender.send(daemon, sender.lines(*["x"] * 300), dedupe=True)
+        assert (received.known, received.added) == (300, 0)
+        assert (await sender.end(daemon, batch)).tally.total == 300
+
+
+async def test_low_disk_stops_the_receiving(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
+        with pytest.raises(RequestError) as caught:
+            await sender.send(daemon, sender.lines("x"))
+        assert (caught.value.code, caught.value.retryable) == ("not_ready", True)
+
+
+async def test_batch_is_found_by_id_and_by_its_users_name(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch, _ = await sender.send(daemon, sender.lines("x"), name=None)
+        assert batch.name == batch.id
+        named = await sender.open(daemon, name="mine")
+        assert await daemon.batches.find(named.id, uid=7) == named
+        assert await daemon.batches.find("mine", uid=PEER.uid) == named
+        assert await daemon.batches.find("mine", uid=7) is None
+
+
+async def test_followers_are_sent_away_when_the_daemon_stops(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        batch, _ = await sender.send(daemon, sender.lines("x"))
+        following = asyncio.ensure_future(sender.end(daemon, batch))
+        await waiting(daemon, 1)
+        daemon.batches.stop()
+        assert not (await asyncio.wait_for(following, 10)).is_over
+
+
+def query() -> Any:
+    from assayd.ports.store import Query
+
+    return Query(limit=500)

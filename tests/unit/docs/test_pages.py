@@ -1,0 +1,97 @@
+"""What the documents show works, and what they refer to exists."""
+
+from __future__ import annotations
+
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from assayd.model.finding import Finding
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Judgement
+from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.ports.validator import Validator
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+LIMITS = Limits(timeout_s=10, unit_timeout_s=2, memory_bytes=2**26, max_processes=1)
+
+
+@pytest.fixture(scope="module")
+def example() -> Validator:
+    """Give the validator that the guide shows."""
+    text = (ROOT / "docs/adding-a-validator.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    module = types.ModuleType("example")
+    exec(compile(code, "adding-a-validator.md", "exec"), module.__dict__)
+    validator: Validator = module.validator
+    return validator
+
+
+def policy_of(validator: Validator) -> ExecutionPolicy:
+    return load_policies([share("policies")]).get(validator.default_policy)
+
+
+def static_findings(validator: Validator, payload: object) -> list[Finding]:
+    policy = policy_of(validator)
+    checked = validator.payload.model_validate(payload)
+    return [finding for stage in validator.stages for finding in stage.check(checked, policy)]
+
+
+def judged(validator: Validator, payload: object, records: list[bytes]) -> Judgement:
+    policy = policy_of(validator)
+    checked = validator.payload.model_validate(payload)
+    spec = validator.plan(checked, policy, LIMITS)
+    assert spec is not None
+    good = Outcome(cause=Cause.COMPLETED)
+    units = tuple(
+        UnitResult(name=unit.name, wait_status=0, results=(record,), outcome=good)
+        for unit, record in zip(spec.units, records, strict=True)
+    )
+    return validator.judge(checked, policy, RunResult(units=units, end=RunEnd.FINISHED, outcome=good))
+
+
+def test_samples_of_the_guide_get_their_static_rules(example: Validator) -> None:
+    found = {s.name: {f.rule for f in static_findings(example, s.payload)} for s in example.samples}
+
+    assert found == {s.name: set() if s.needs_container else s.rules for s in example.samples}
+
+
+def test_right_answers_pass_the_validator_of_the_guide(example: Validator) -> None:
+    records = [b'{"status":"returned","value":true,"value_type":"bool","notes":[]}'] * 2
+
+    judgement = judged(example, {"code": "", "examples": {"A": True, "B": True}}, records)
+
+    assert judgement.stage_findings == {"sandbox": ()}
+    assert [case.status for case in judgement.cases] == ["passed", "passed"]
+
+
+def test_wrong_answer_fails_the_validator_of_the_guide(example: Validator) -> None:
+    records = [b'{"status":"returned","value":1,"value_type":"int","notes":[]}']
+
+    judgement = judged(example, {"code": "", "examples": {"A": True}}, records)
+
+    assert [finding.rule for finding in judgement.stage_findings["sandbox"]] == ["predicate.wrong"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)", document.read_text())
+
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_every_module_has_its_line_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    package = ROOT / "daemon/assayd"
+    modules = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+
+    assert {
+        name for name in modules - {"__init__"} if f"`{name}`" not in text and f"`{name}/`" not in text
+    } == set()

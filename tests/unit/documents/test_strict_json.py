@@ -1,0 +1,74 @@
+import pytest
+
+from assayd.documents.strict_json import MAX_DEPTH, canonical, digest, read_json
+from assayd.errors import RequestError
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (b"", "line 1, column 1"),
+        (b"{", "line 1, column 2"),
+        (b'{"a": 1,}', "line 1"),
+        (b'{"a": 1} {}', "Extra data"),
+        (b"\xef\xbb\xbf{}", "BOM"),
+        (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+        (b'"\xed\xa0\x80"', "not UTF-8"),
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' is given twice"),
+        (b'{"a": NaN}', "NaN is not"),
+        (b"[Infinity]", "Infinity is not"),
+        (b"[-Infinity]", "-Infinity is not"),
+        (b"[1e999]", "too large"),
+        (b"[" + b"9" * 500 + b"]", "longer than"),
+        (b'["\\ud800"]', "lone surrogate"),
+        (b'{"\\udfff": 1}', "lone surrogate"),
+        (b'["a\nb"]', "control character"),
+        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "nested deeper"),
+        (b"[" * 100_000, "nested deeper"),
+        (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, "nested deeper"),
+        (b"01", "Extra data"),
+        (b"[.5]", "Expecting value"),
+        (b"'a'", "Expecting value"),
+    ],
+)
+def test_what_is_not_strict_json_is_refused_with_its_place(text: bytes, part: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_json(text)
+    assert caught.value.code == "malformed"
+    assert part in caught.value.message
+
+
+def test_a_duplicate_key_is_named_as_the_field() -> None:
+    with pytest.raises(RequestError) as caught:
+        read_json(b'{"kind": 1, "kind": 2}')
+    assert caught.value.field == "kind"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b' {"a": [1, -2.5e3, true, null, "x"]} ', {"a": [1, -2500.0, True, None, "x"]}),
+        ('["é", "\\u00e9", "\\ud83d\\ude00"]'.encode(), ["é", "é", "😀"]),
+        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, None),
+        (b"9007199254740993", 9007199254740993),
+    ],
+)
+def test_legitimate_neighbours_are_read(text: bytes, value: object) -> None:
+    read = read_json(text)
+    assert value is None or read == value
+
+
+def test_canonical_does_not_depend_on_order_or_escapes() -> None:
+    one = canonical(read_json(b'{"b": 1, "a": "\\u00e9"}'))
+    other = canonical(read_json('{ "a":"é" , "b":1 }'.encode()))
+    assert one == other == '{"a":"é","b":1}'.encode()
+    assert digest(one) == digest(other)
+
+
+def test_canonical_writes_valid_utf8_for_what_a_guest_may_say() -> None:
+    assert canonical("a\ud800b") == b'"a?b"'
+
+
+def test_canonical_never_writes_nan() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical(float("nan"))

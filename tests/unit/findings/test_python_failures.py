@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from assayd.findings.python_failures import Surroundings, failure_finding
+from assayd.guest_results.record import Raised
+
+TEXT = "prices = [1]\nresult: int = sum(price)\n"
+
+
+def explain(error_type: str, message: str, **around: object) -> tuple[str, str, str]:
+    record = Raised(
+        error_type=error_type, message=message, line=2, traceback="…", where="<module>", phase="call"
+    )
+    finding = failure_finding(record, Surroundings(text=TEXT, **around))  # type: ignore[arg-type]
+    assert (finding.line, finding.snippet) == (2, "result: int = sum(price)")
+    return finding.rule, finding.message, str(finding.suggestion)
+
+
+@pytest.mark.parametrize(
+    ("error_type", "message", "rule", "said", "remedy"),
+    [
+        (
+            "NameError",
+            "name 'price' is not defined",
+            "name_undefined",
+            "'price' is not",
+            "Did you mean 'prices'",
+        ),
+        ("NameError", "name 'json' is not defined", "name_undefined", "'json' is not", "import json"),
+        ("NameError", "name 'Any' is not defined", "name_undefined", "'Any'", "from typing import Any"),
+        ("NameError", "name 'pd' is not defined", "name_undefined", "'pd'", "no pandas; use csv"),
+        ("NameError", "name 'qqqq' is not defined", "name_undefined", "'qqqq'", "Define or import 'qqqq'"),
+        (
+            "NameError",
+            "cannot access free variable 'n' where it is not associated with a value in enclosing scope",
+            "name_unbound",
+            "'n' of the enclosing function",
+            "before the inner function",
+        ),
+        (
+            "UnboundLocalError",
+            "cannot access local variable 'n' where it is not associated with a value",
+            "name_unbound",
+            "The local variable 'n'",
+            "on every way",
+        ),
+        ("ModuleNotFoundError", "No module named 'yaml'", "module_missing", "no module 'yaml'", "use json"),
+        ("ModuleNotFoundError", "No module named 'jsonn'", "module_missing", "'jsonn'", "'json', if that"),
+        ("ModuleNotFoundError", "No module named 'tkinter'", "module_missing", "'tkinter'", "has for it"),
+        ("ModuleNotFoundError", "No module named 'os.pth'", "import_missing", "'os' is there", "Look up"),
+        (
+            "ModuleNotFoundError",
+            "No module named 'json.x.y'; 'json.x' is not a package",
+            "import_missing",
+            "'json' is there",
+            "Look up",
+        ),
+        (
+            "ImportError",
+            "cannot import name 'loadz' from 'json' (/usr/lib/python3.11/json/__init__.py)",
+            "import_missing",
+            "has no 'loadz'",
+            "spelling",
+        ),
+    ],
+)
+def test_messages_of_the_interpreter_are_explained(
+    error_type: str, message: str, rule: str, said: str, remedy: str
+) -> None:
+    found, words, suggestion = explain(error_type, message)
+    assert found == f"sandbox.{rule}"
+    assert said in words
+    assert remedy in suggestion
+
+
+@pytest.mark.parametrize(
+    ("error_type", "message"),
+    [
+        ("NameError", "nobody knows"),
+        ("NameError", ""),
+        ("ImportError", "by hand"),
+        ("ModuleNotFoundError", "No module named here"),
+        ("ValueError", "name 'x' is not defined"),
+        ("NameError", f"name '{'x' * 300}' is not defined"),
+        ("UnboundLocalError", "name 'x' is not defined"),
+    ],
+)
+def test_messages_that_are_not_the_interpreters_are_shown_as_they_are(error_type: str, message: str) -> None:
+    rule, words, _ = explain(error_type, message)
+    assert (rule, words) == ("sandbox.raised", f"{error_type}: {message}".removesuffix(": "))
+
+
+def test_name_that_was_to_be_given_is_said_to_be_missing_among_the_inputs() -> None:
+    _, words, _ = explain("NameError", "name 'price' is not defined", awaited=("price",))
+    assert words == "'price' is declared as an input, and no value was given for it."
+
+
+def test_missing_module_is_held_against_what_was_required() -> None:
+    message = "No module named 'numpy'"
+    assert "it is in requires" in explain("ModuleNotFoundError", message, required=("numpy",))[1]
+    assert "not in requires either" in explain("ModuleNotFoundError", message, required=("json",))[1]
+    assert "requires" not in explain("ModuleNotFoundError", message)[1]
+
+
+def test_distribution_that_is_called_otherwise_is_known_as_required() -> None:
+    _, words, _ = explain("ModuleNotFoundError", "No module named 'yaml'", required=("PyYAML",))
+    assert "it is in requires" in words

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from assayd.findings.retry_context import retry_context
+from assayd.model.finding import Finding, Severity
+
+
+def finding(number: int, severity: Severity = Severity.ERROR) -> Finding:
+    return Finding(
+        rule="import.not_allowed",
+        category="import",
+        message=f"message {number}",
+        severity=severity,
+        line=number,
+        snippet=f"    import m{number}",
+        suggestion=f"fix {number}",
+        context=f"path {number}",
+    )
+
+
+def test_five_findings_are_told_and_the_others_counted() -> None:
+    text = retry_context(
+        [finding(n) for n in range(1, 13)], headline="It failed:", reminders=["One.", "Two."]
+    )
+    assert [n for n in range(1, 13) if f"message {n} " in text] == [1, 2, 3, 4, 5]
+    assert "… and 7 more." in text
+    assert text.index("message 1 ") < text.index("message 5 ")
+    assert text.startswith("It failed:\n")
+    assert text.endswith("Keep in mind:\n- One.\n- Two.\n")
+
+
+def test_exactly_five_findings_have_no_more() -> None:
+    assert "more." not in retry_context([finding(n) for n in range(1, 6)], headline="It failed:")
+
+
+def test_a_finding_shows_place_code_context_and_fix() -> None:
+    text = retry_context([finding(7)], headline="It failed:")
+    lines = [line.strip() for line in text.splitlines()]
+    assert "1. line 7: message 7 [import.not_allowed]" in lines
+    assert {"Code: import m7", "Seen: path 7", "Fix: fix 7"} <= set(lines)
+
+
+def test_warnings_are_left_out_beside_errors_and_told_alone() -> None:
+    warning = finding(1, Severity.WARNING)
+    assert "message 1" not in retry_context([warning, finding(2)], headline="It failed:")
+    assert "message 1" in retry_context([warning], headline="It passed:")
+    assert "message 1" not in retry_context([finding(1, Severity.INFO)], headline="It passed:")
+
+
+def test_the_text_is_capped_in_bytes() -> None:
+    text = retry_context([finding(1)], headline="ü" * 100_000)
+    assert len(text.encode()) <= 32 * 1024
+    assert text.endswith("…\n")

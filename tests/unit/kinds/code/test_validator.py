@@ -1,0 +1,214 @@
+"""Code nodes: payload, command line, policy, and the judgement of what a container brought back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from assayd.errors import RequestError
+from assayd.kinds.code.validator import CodePayload, validator
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import CaseStatus, Judgement
+from assayd.model.run import Captured, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult, Usage
+from assayd.policies import PolicySet
+from assayd.ports.validator import FileOptions
+
+CODE = "data: list\nresult: int = len(data)\n"
+LIMITS = Limits(timeout_s=60, unit_timeout_s=7, memory_bytes=2**28, max_processes=4)
+POLICY = ExecutionPolicy(name="x")
+PROTOCOL = "sandbox.protocol_violation"
+
+
+def payload(**fields: object) -> CodePayload:
+    """Read a payload as a request's is read."""
+    return CodePayload.model_validate_json(json.dumps({"code": CODE, "inputs": {"data": []}, **fields}))
+
+
+def record(value: object, type_name: str = "int", **more: object) -> dict[str, object]:
+    """Give the record of a node with this result."""
+    found = {"value": value, "value_type": type_name, "notes": [], "complete": True, **more}
+    return {"status": "returned", "values": {"result": found}, "missing": []}
+
+
+def judged(*records: object, cause: Cause = Cause.COMPLETED, status: int = 0, code: str = CODE) -> Judgement:
+    """Judge a run that ended like this."""
+    outcome = Outcome(cause=cause)
+    unit = UnitResult(
+        name="node",
+        wait_status=status,
+        results=tuple(json.dumps(each).encode() for each in records),
+        stdout=Captured(head=b"said", total_bytes=4),
+        usage=Usage(wall_s=3.0),
+        outcome=outcome,
+    )
+    result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=outcome)
+    return validator.judge(validator.prepare(payload(code=code)), POLICY, result)
+
+
+def rules(judgement: Judgement) -> list[str]:
+    return [finding.rule for found in judgement.stage_findings.values() for finding in found]
+
+
+@pytest.mark.parametrize(
+    "timeout_s", [True, False, "5", 0, -1, None, [1]], ids=lambda value: f"{type(value).__name__} {value}"
+)
+def test_timeout_that_is_no_time_is_refused(timeout_s: object) -> None:
+    if timeout_s is None:
+        assert payload(timeout_s=None).timeout_s is None
+        return
+    with pytest.raises(ValidationError, match="timeout_s"):
+        payload(timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_timeout_without_a_number_is_refused(number: str) -> None:
+    with pytest.raises(ValidationError):
+        CodePayload.model_validate_json(f'{{"code": "x", "timeout_s": {number}}}')
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"code": None},
+        {"code": 1},
+        {"inputs": []},
+        {"inputs": {str(number): 1 for number in range(101)}},
+        {"requires": ["not a name"]},
+        {"requires": "json"},
+        {"timeout": 5},
+        {"result_types": ["int"]},
+    ],
+)
+def test_payload_of_another_form_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        payload(**fields)
+
+
+def test_timeout_tightens_the_time_of_a_unit(policies: PolicySet) -> None:
+    policy = policies.get("code")
+    narrowed = validator.narrow(payload(timeout_s=2), policy)
+    assert narrowed.resources.unit_timeout_s == 2
+    assert narrowed.digest != policy.digest
+    assert validator.narrow(payload(), policy) is policy
+
+
+def test_timeout_that_is_wider_than_the_policy_is_refused(policies: PolicySet) -> None:
+    with pytest.raises(RequestError, match="can only tighten") as refused:
+        validator.narrow(payload(timeout_s=30.5), policies.get("code"))
+    assert (refused.value.code, refused.value.field) == ("override.wider", "payload.timeout_s")
+
+
+def test_command_line_gives_code_inputs_and_options() -> None:
+    options = FileOptions(input={"data": [1]}, extra={"timeout_s": "2.5", "requires": "json, csv"})
+    assert validator.from_files({"node.py": CODE.encode()}, options) == {
+        "code": CODE,
+        "inputs": {"data": [1]},
+        "timeout_s": 2.5,
+        "requires": ["json", "csv"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "options"),
+    [
+        ({}, FileOptions()),
+        ({"a.py": b"", "b.py": b""}, FileOptions()),
+        ({"a.csv": b""}, FileOptions()),
+        ({"a.py": b"\xff"}, FileOptions()),
+        ({"a.py": b""}, FileOptions(sample_paths=("/a",))),
+        ({"a.py": b""}, FileOptions(extra={"color": "red"})),
+        ({"a.py": b""}, FileOptions(extra={"timeout_s": "soon"})),
+    ],
+)
+def test_command_line_that_means_no_node_is_refused(files: dict[str, bytes], options: FileOptions) -> None:
+    with pytest.raises(RequestError):
+        validator.from_files(files, options)
+
+
+def test_plan_is_one_unit_that_gives_the_result(policies: PolicySet) -> None:
+    spec = validator.plan(validator.prepare(payload()), policies.get("code"), LIMITS)
+    [unit] = spec.units
+    assert (unit.program, unit.deadline_s, unit.status_decides) == (Program.PYTHON, 7, False)
+    assert (unit.arguments["namespace"], unit.arguments["results"]) == ({"data": []}, ["result"])
+    assert not spec.allow_exec
+
+
+def test_answer_of_a_model_is_run_as_the_code_in_it() -> None:
+    prepared = validator.prepare(payload(code=f"Here it is:\n```python\n{CODE}```\n"))
+    assert isinstance(prepared, CodePayload)
+    assert prepared.code == CODE
+
+
+def test_result_of_the_declared_type_passes() -> None:
+    judgement = judged(record(3))
+    [case] = judgement.cases
+    assert (rules(judgement), case.status, case.result, case.stdout) == ([], CaseStatus.PASSED, 3, "said")
+
+
+@pytest.mark.parametrize(
+    ("found", "rule"),
+    [
+        (record("3", "str"), "result.type"),
+        (record("3", "int"), "result.type"),
+        (record(None, "int"), "result.type"),
+        (record({"$py": "object", "value": "int"}, "int"), "result.type"),
+        (record({"$py": "int", "value": 3}, "int"), "result.type"),
+        (record({"$py": "set", "value": [], "more": 1}, "int"), "result.type"),
+        (record(3, complete=False), "result.cut"),
+        (record(3, complete=None), "result.cut"),
+        (record({"$py": "object", "value": "int"}, "int", complete=False), "result.cut"),
+        ({"status": "returned", "values": {}, "missing": ["result"]}, "result.missing"),
+        ({"status": "returned", "values": {}, "missing": []}, PROTOCOL),
+        ({"status": "returned", "values": {"a": {"value": 1, "value_type": "int"}}}, PROTOCOL),
+        ({"status": "returned", "value": 3, "value_type": "int"}, PROTOCOL),
+        ({"status": "exited", "exit_code": 0}, PROTOCOL),
+        ({"status": "raised"}, PROTOCOL),
+        ("passed", PROTOCOL),
+    ],
+)  # fmt: skip
+def test_record_that_is_not_the_result_is_no_pass(found: object, rule: str) -> None:
+    judgement = judged(found)
+    assert rules(judgement) == [rule]
+    assert judgement.cases[0].status is not CaseStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("range", "list(…)"), ("coroutine", "asyncio.run"), ("method", "Call it"), ("Point", "plain values")],
+)
+def test_result_without_a_form_says_what_to_make_of_it(name: str, remedy: str) -> None:
+    [finding] = judged(record({"$py": "object", "value": name}, name)).stage_findings["result"]
+    assert (finding.rule, remedy in (finding.suggestion or "")) == ("result.type", True)
+
+
+def test_good_record_beside_a_bad_end_is_no_pass() -> None:
+    for cause in set(Cause) - {Cause.COMPLETED, Cause.CANCELLED, Cause.INFRASTRUCTURE}:
+        judgement = judged(record(3), cause=cause, status=9)
+        assert rules(judgement) == [f"sandbox.{cause}"]
+        assert judgement.cases[0].result is None
+
+
+def test_value_that_loses_something_is_a_warning() -> None:
+    judgement = judged(record(3, notes=[{"path": "$", "problem": "a Level, shown as its base type int"}]))
+    [finding] = judgement.stage_findings["result"]
+    assert (finding.rule, finding.severity) == ("result.not_plain", "warning")
+    assert judgement.cases[0].status is CaseStatus.PASSED
+
+
+def test_text_that_only_the_container_refuses_fails_at_syntax() -> None:
+    refused = {"status": "not_compiled", "error_type": "SyntaxError", "message": "no", "line": 1, "column": 1}
+    judgement = judged(refused, cause=Cause.EXITED_NONZERO, status=256)
+    assert list(judgement.stage_findings) == ["syntax"]
+
+
+def test_node_that_never_started_is_skipped() -> None:
+    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=Outcome(cause=Cause.TIMEOUT))
+    [case] = validator.judge(validator.prepare(payload()), POLICY, result).cases
+    assert case.status is CaseStatus.SKIPPED
+
+
+@pytest.mark.parametrize("stage", ["syntax", "annotations", "inputs", "sandbox", "result", "new"])
+def test_every_stage_has_its_headline(stage: str) -> None:
+    assert validator.retry_context([], stage).splitlines()[0].endswith(":")

@@ -1,0 +1,69 @@
+"""Confidence by its formula, and what another try is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assayd.kinds.fifth.advice import confidence, feedback
+from assayd.kinds.fifth.analysis import analyse
+from assayd.kinds.fifth.language import language
+from assayd.model.finding import Finding
+
+Check = Callable[..., list[Finding]]
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        (": f ( -- ) cr ;", 1.0),
+        (": a 1 ;", 0.9),
+        (": a 1 ;\n: b 2 ;", 0.81),
+        ("require x.fs\n: f ( -- ) help ;", 0.45),
+        ("require x.fs\n: f ( -- ) help me ;", 0.225),
+    ],
+    ids=["clean", "one warning", "two warnings", "an unknown word", "two unknown words"],
+)
+def test_confidence_falls_by_warnings_and_unknown_words(check: Check, code: str, value: float) -> None:
+    assert confidence(check(code)) == pytest.approx(value)
+
+
+def test_what_is_only_for_information_costs_no_confidence() -> None:
+    found = analyse(": f ( row$ -- ) 0 sql-field type 2drop ;", libraries=["sql"]).findings["structure"]
+    assert [finding.rule for finding in found] == ["structure.library_result"]
+    assert confidence(found) == 1.0
+
+
+def test_feedback_of_a_failure_follows_what_was_found(check: Check) -> None:
+    given = feedback(check(': f s" a" s" b" s+ ;'), language())
+    assert given["add_emphasis"] == [
+        "s+ is FORBIDDEN: build strings with str-reset, str+ and str$",
+        "EVERY definition has a stack comment ( before -- after ) behind its name",
+    ]
+    assert given["expand_sections"] == ["buffer_system", "stack_discipline"]
+    assert given["priority_fixes"] == ["Buffer pattern not s+", "Stack effect comments"]
+    assert given["notes"] == []
+
+
+def test_profile_of_the_model_and_task_only_add_to_the_emphasis(check: Check) -> None:
+    found = check(": f 1 drop ;")
+    plain = feedback(found, language())
+    steered = feedback(found, language(), model_source="openai/gpt4o-mini", task_type="html_pages")
+
+    assert steered["priority_fixes"] == plain["priority_fixes"] == ["Stack effect comments"]
+    added = set(steered["add_emphasis"]) - set(plain["add_emphasis"])
+    assert any("text" in text for text in added)
+    assert any("functions" in text for text in added)
+    assert "html_output" in steered["expand_sections"]
+    assert set(plain["lens_warnings"]) < set(steered["lens_warnings"])
+
+
+def test_feedback_of_a_pass_has_notes_and_nothing_to_stress(check: Check) -> None:
+    given = feedback(check(": a 1 ;"), language(), model_source="gpt-4", task_type="sql")
+    assert given["add_emphasis"] == given["priority_fixes"] == given["lens_warnings"] == []
+    assert given["notes"] == [
+        "Nothing forbidden is used",
+        "Control words belong together, and stack effects agree with what is written",
+        "Every word exists where it is used",
+    ]

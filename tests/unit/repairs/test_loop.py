@@ -1,0 +1,239 @@
+"""The loop over attempts in memory, real analysis workers and a scripted provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+
+from assayd.analysis.analyst import AnalysisLimits, Analyst
+from assayd.errors import ProviderError
+from assayd.ids import SystemClock, Ulids
+from assayd.kinds import registry as validators
+from assayd.model.attempt import Attempt, State
+from assayd.model.repair import Repair, RepairOutcome, Strategy
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.ports.llm import Reply, Request
+from assayd.ports.repairs import Document, Subject
+from assayd.repairs.loop import Means, run_repair
+
+FIRST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+PAYLOAD = {"code": "x = 0\n", "sample_paths": ["/a"]}
+Judge = Callable[[str], tuple[Verdict, str]]
+"""Says of a code which verdict it gets, and with which message or cause."""
+
+
+def judge(code: str) -> tuple[Verdict, str]:
+    """`x = good` is validated; anything else fails with what stands right of the equals sign."""
+    word = code.split("=")[1].strip()
+    if word == "good":
+        return Verdict.VALIDATED, "completed"
+    return (Verdict.ERROR if word == "lost" else Verdict.FAILED), word
+
+
+class Attempts:
+    """Implements `ports.repairs.Attempts`: each attempt is judged as soon as it is submitted."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Subject] = {}
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+        self.endless = False
+        self._add(FIRST, {"kind": "extractor", "payload": PAYLOAD}, 1)
+
+    def _add(self, attempt_id: str, submission: Document, number: int) -> None:
+        verdict, word = judge(submission["payload"]["code"])
+        attempt = Attempt(
+            id=attempt_id,
+            kind="extractor",
+            policy="extractor",
+            input_digest="",
+            created_at=datetime(2026, 5, 4, tzinfo=UTC),
+            peer=Peer(uid=0, gid=0, pid=0),
+            state=State.FINISHED,
+            verdict=verdict,
+            cause="policy_violation" if word == "evil" else "exited_nonzero",
+            attempt_number=number,
+        )
+        finding = {"rule": "sandbox.raised", "severity": "error", "message": word}
+        report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": word, "fix_hints": []}
+        self.known[attempt_id] = Subject(attempt=attempt, submission=submission, report=report)
+
+    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
+        self.submitted.append(attempt_id)
+        self._add(attempt_id, submission, parent.attempt_number + 1)
+
+    async def finished(self, attempt_id: str) -> Subject:
+        if self.endless and attempt_id != FIRST:
+            raise TimeoutError  # as the repair's own clock does to whoever waits
+        return self.known[attempt_id]
+
+    async def cancel(self, attempt_id: str) -> None:
+        self.cancelled.append(attempt_id)
+
+
+class Power(Exception):
+    """The power went out."""
+
+
+class Store:
+    """Implements `ports.repairs.RepairStore`; the power goes out at the given save, after or before it."""
+
+    def __init__(self, *, fails_at: int | None = None) -> None:
+        self.saves: list[Repair] = []
+        self._fails_at = fails_at
+
+    async def save(self, repair: Repair) -> None:
+        if self._fails_at is not None and len(self.saves) == self._fails_at:
+            raise Power
+        self.saves.append(repair)
+
+    async def remove(self, repair_id: str) -> None:
+        self.saves.clear()
+
+    async def get(self, repair_id: str) -> Repair | None:
+        return self.saves[-1] if self.saves else None
+
+    async def of_attempt(self, attempt_id: str) -> list[Repair]:
+        return self.saves[-1:]
+
+    async def list(self, **_: object) -> list[Repair]:
+        return self.saves[-1:]
+
+    async def unfinished(self) -> list[Repair]:
+        return [repair for repair in self.saves[-1:] if repair.outcome is None]
+
+
+class Scripted:
+    """Implements `ports.llm.Provider`: one word after the other, or a problem."""
+
+    name = "scripted"
+
+    def __init__(self, words: Iterable[str | ProviderError]) -> None:
+        self._words = iter(words)
+        self.asked: list[Request] = []
+
+    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+        self.asked.append(request)
+        word = next(self._words)
+        if isinstance(word, ProviderError):
+            raise word
+        return Reply(code=f"x = {word}\n", reason=f"now {word}")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def analyst() -> AsyncIterator[Analyst]:
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        yield analyst
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Bench:
+    """Everything that one repair needs."""
+
+    def __init__(self, analyst: Analyst, *words: str | ProviderError) -> None:
+        self.attempts, self.store, self.provider = Attempts(), Store(), Scripted(words)
+        now = datetime.now(UTC)
+        self.repair = Repair(
+            id="R",
+            attempt_id=FIRST,
+            kind="extractor",
+            provider="scripted",
+            uid=0,
+            max_attempts=3,
+            started_at=now,
+            ends_at=now + timedelta(minutes=5),
+        )
+        self._analyst = analyst
+
+    async def run(self, repair: Repair | None = None) -> Repair | None:
+        means = Means(
+            attempts=self.attempts,
+            repairs=self.store,
+            analyst=self._analyst,
+            kinds={"extractor": validators.find("extractor")},
+            providers={"scripted": self.provider},
+            clock=SystemClock(),
+            ids=Ulids(),
+        )
+        return await run_repair(repair or self.repair, means)
+
+
+async def test_an_attempt_that_did_not_fail_needs_no_repair(analyst: Analyst) -> None:
+    bench = Bench(analyst)
+    bench.attempts._add(FIRST, {"kind": "extractor", "payload": {**PAYLOAD, "code": "x = good"}}, 1)
+    await bench.store.save(bench.repair)
+    assert await bench.run() is None
+    assert not bench.store.saves
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome", "verdicts"),
+    [
+        (["good"], RepairOutcome.REPAIRED, ["validated"]),
+        (["a", "b", "good"], RepairOutcome.REPAIRED, ["failed", "failed", "validated"]),
+        (["a", "b", "c", "good"], RepairOutcome.EXHAUSTED, ["failed"] * 3),
+        (["evil", "good"], RepairOutcome.TERMINAL, ["failed"]),
+        (["lost", "good"], RepairOutcome.TERMINAL, ["error"]),
+        ([ProviderError("provider.refused", "no")], RepairOutcome.PROVIDER_FAILED, []),
+    ],
+)
+async def test_repair_ends(analyst: Analyst, words, outcome, verdicts) -> None:
+    ended = await Bench(analyst, *words).run()
+    assert (ended.outcome, [fix.verdict.value for fix in ended.fixes]) == (outcome, verdicts)
+    assert ended.finished_at is not None
+
+
+async def test_every_fix_follows_the_attempt_before_it(analyst: Analyst) -> None:
+    bench = Bench(analyst, "a", "good")
+    ended = await bench.run()
+    assert bench.attempts.submitted == [fix.attempt_id for fix in ended.fixes]
+    assert [bench.attempts.known[i].attempt.attempt_number for i in bench.attempts.submitted] == [2, 3]
+    assert "x = a" in bench.provider.asked[1].user
+
+
+async def test_a_duplicate_is_not_run_counts_and_changes_how_is_asked(analyst: Analyst) -> None:
+    bench = Bench(analyst, "a", "a  # the same", "good")
+    ended = await bench.run()
+    assert [fix.duplicate for fix in ended.fixes] == [False, True, False]
+    assert [fix.strategy for fix in ended.fixes] == [Strategy.FIX, Strategy.FIX, Strategy.DIFFERENT]
+    assert len(bench.attempts.submitted) == 2
+
+
+async def test_the_same_failure_for_the_third_time_is_stuck(analyst: Analyst) -> None:
+    bench = Bench(analyst, "1", "2", "good")
+    ended = await bench.run()
+    assert ended.outcome is RepairOutcome.STUCK
+    assert [fix.strategy for fix in ended.fixes] == [Strategy.FIX, Strategy.RETHINK]
+
+
+async def test_an_attempt_under_way_is_cancelled_when_the_time_is_over(analyst: Analyst) -> None:
+    bench = Bench(analyst, "a")
+    bench.attempts.endless = True
+    ended = await bench.run()
+    assert ended.outcome is RepairOutcome.TIMEOUT
+    assert bench.attempts.cancelled == [ended.fixes[0].attempt_id]
+
+
+@pytest.mark.parametrize("save", range(6))
+async def test_a_repair_goes_on_where_it_stood_when_the_power_went_out(analyst: Analyst, save: int) -> None:
+    bench = Bench(analyst, "a", "b", "c", "d", "e")
+    bench.store = Store(fails_at=save)
+    with pytest.raises(Power):
+        await bench.run()
+    stood = bench.store.saves[-1] if bench.store.saves else bench.repair
+    bench.store = Store()
+    ended = await bench.run(stood)
+    assert ended.outcome is RepairOutcome.EXHAUSTED
+    assert len(ended.fixes) == 3
+    assert ended.fixes[: len(stood.fixes)] == tuple(
+        replace(fix, verdict=e.verdict, cause=e.cause, fingerprint=e.fingerprint)
+        for fix, e in zip(stood.fixes, ended.fixes, strict=False)
+    )
+    assert len(set(bench.attempts.submitted)) == 3

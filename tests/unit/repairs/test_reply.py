@@ -1,0 +1,56 @@
+import json
+
+import pytest
+
+from assayd.errors import ProviderError
+from assayd.repairs.reply import MAX_REASON_CHARS, MAX_REPLY_CHARS, read_reply
+
+OBJECT = json.dumps({"patched_code": "x = 1\n", "fix_reason": "It was 2."})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OBJECT,
+        f"\n{OBJECT}\n",
+        f"```json\n{OBJECT}\n```",
+        f"Here is the fix:\n\n```\n{OBJECT}\n```\nGood luck!",
+        f"I looked at {{x}} first. {OBJECT} That is all.",
+        f'{{"thought": "hm"}} {OBJECT}',
+    ],
+)
+def test_patch_is_found_in_json_fence_or_prose(text) -> None:
+    patch = read_reply(text)
+    assert (patch.code, patch.reason) == ("x = 1\n", "It was 2.")
+
+
+def test_reason_may_be_missing() -> None:
+    assert read_reply('{"patched_code": "x"}').reason == ""
+
+
+def test_reason_is_one_line_of_limited_length() -> None:
+    reply = json.dumps({"patched_code": "x", "fix_reason": "a\n\x1b[31m" + "b" * 10_000})
+    reason = read_reply(reply).reason
+    assert len(reason) == MAX_REASON_CHARS
+    assert reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "I cannot help with that.",
+        "x = 1",
+        OBJECT[:-5],
+        '{"patched_code": 3, "fix_reason": "no"}',
+        '{"patched_code": "   ", "fix_reason": "empty"}',
+        '{"patched_code": "\\ud800", "fix_reason": "no text"}',
+        "{" * 100_000,
+        "[" * 100_000,
+        "x" * (MAX_REPLY_CHARS + 1),
+    ],
+)
+def test_what_is_no_answer_is_refused_and_may_be_asked_again(text) -> None:
+    with pytest.raises(ProviderError) as refused:
+        read_reply(text)
+    assert (refused.value.code, refused.value.retryable) == ("provider.reply", True)

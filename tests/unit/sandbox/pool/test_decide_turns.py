@@ -1,0 +1,129 @@
+"""Whoever waits for a container is served in the end, whatever the bounds and whoever else asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assayd.fair_queue import FairQueue
+from assayd.sandbox.pool.decide import (
+    Action,
+    Assign,
+    Create,
+    Lessee,
+    PoolKey,
+    PoolLimits,
+    PoolState,
+    Remove,
+    Settle,
+    decide,
+    welcome,
+)
+
+from .test_pool import MIB, A, B, idle
+
+
+class House:
+    """Carries decisions out at once; a start ends, or else a lease, whenever nothing else is to be done."""
+
+    def __init__(self, targets: Mapping[PoolKey, int], limits: PoolLimits) -> None:
+        self.queue: FairQueue[tuple[str, Lessee]] = FairQueue()
+        self.state = PoolState(targets=targets, limits=limits)
+        self.names = (f"n{number}" for number in count())
+        self.served: list[Lessee] = []
+
+    def ask(self, lessee: Lessee) -> None:
+        name = next(self.names)
+        self.queue.put(*lessee.lane, name, (name, lessee))
+
+    def act(self) -> None:
+        for _ in range(100):
+            waiting = self._look()
+            actions = decide(self.state, 0.0)
+            if not actions:
+                return
+            for action in actions:
+                self._do(action, waiting)
+            self._look()
+            assert self.state.containers <= self.state.limits.max_containers
+        pytest.fail("it does not come to rest")
+
+    def go_on(self) -> bool:
+        if self.state.starting:
+            key, starting = next(iter(self.state.starting)), Counter(self.state.starting)
+            starting[key] -= 1
+            ready = (*self.state.idle, idle(next(self.names), key))
+            self.state = replace(self.state, starting=+starting, idle=ready)
+            waiting, action = self._look(), welcome(self.state, key)
+            if action is not None:
+                self._do(action, waiting)
+        elif self.state.leased:
+            self.state = replace(self.state, leased=self.state.leased[1:])
+        else:
+            return False
+        return True
+
+    def _look(self) -> list[tuple[str, Lessee]]:
+        waiting = self.queue.in_turn()
+        self.state = replace(self.state, waiting=tuple(lessee for _, lessee in waiting))
+        return waiting
+
+    def _do(self, action: Action, waiting: list[tuple[str, Lessee]]) -> None:
+        match action:
+            case Settle(waiter=place):
+                self.queue.serve(waiting[place][0])
+            case Assign(waiter=place, ulid=ulid, owes=owes):
+                name, lessee = waiting[place]
+                assert not lessee.owed
+                self.queue.serve(name)
+                self.served.append(lessee)
+                self._drop(ulid)
+                self.state = replace(self.state, leased=(*self.state.leased, lessee))
+                if owes:
+                    self.ask(replace(lessee, owed=True))
+            case Remove(ulid=ulid):
+                self._drop(ulid)
+            case Create(key=key):
+                self.state = replace(self.state, starting=Counter(self.state.starting) + Counter([key]))
+
+    def _drop(self, ulid: str) -> None:
+        left = tuple(one for one in self.state.idle if one.ulid != ulid)
+        assert len(left) == len(self.state.idle) - 1
+        self.state = replace(self.state, idle=left)
+
+
+LESSEES = st.builds(Lessee, key=st.sampled_from([A, B]), lane=st.sampled_from([(1, "a"), (1, "b"), (2, "a")]))
+
+
+@given(
+    asked=st.lists(LESSEES, min_size=1, max_size=20),
+    target_each=st.sampled_from([0, 1, 4]),
+    limits=st.builds(
+        PoolLimits,
+        max_containers=st.sampled_from([1, 2, 3, 8, 32]),
+        start_concurrency=st.sampled_from([1, 4]),
+        idle_memory_bytes=st.sampled_from([0, 10 * MIB, 30 * MIB, 1024 * MIB]),
+    ),
+    pauses=st.lists(st.integers(0, 4), min_size=20, max_size=20),
+)
+def test_everybody_is_served_in_the_end(
+    asked: list[Lessee], target_each: int, limits: PoolLimits, pauses: list[int]
+):
+    house = House({A: target_each, B: target_each}, limits)
+    for lessee, pause in zip(asked, pauses, strict=False):
+        house.ask(lessee)
+        house.act()
+        for _ in range(pause):
+            house.go_on()
+            house.act()
+    for _ in range(500):
+        if not house.go_on():
+            break
+        house.act()
+    assert Counter(house.served) == Counter(asked)

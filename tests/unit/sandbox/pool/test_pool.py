@@ -1,0 +1,395 @@
+"""The warm pool over the fake engine: what is created, handed out, removed, and when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from assayd.engines.fake import FakeEngine, Peer
+from assayd.errors import EngineError
+from assayd.guest.frames import MAX_HEADER, Decoder, encode
+from assayd.ids import SystemClock, Ulids
+from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec, ImageFacts
+from assayd.sandbox.container import Container, Origin
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import PoolKey, PoolLimits
+from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
+
+from .test_pool import key
+
+IMAGE = ImageFacts(name="assayd/python", digest="sha256:1", size_bytes=1, labels={})
+A = replace(key(), image="assayd/python")
+B = replace(A, memory_bytes=A.memory_bytes * 2)
+READY = encode(
+    {
+        "type": "ready",
+        "protocol": 1,
+        "python": "3.11.2",
+        "preloaded": 0,
+        "preload_failed": [],
+        "cgroup": 1,
+        "memory_bytes": 1,
+    }
+)
+
+
+async def polite_guest(peer: Peer) -> None:
+    """Answer the greeting, then wait for the end."""
+    decoder = Decoder()
+    while data := await peer.read():
+        for header, _ in decoder.feed(data):
+            if header["type"] == "hello":
+                await peer.write(READY)
+
+
+async def mute_guest(peer: Peer) -> None:
+    """Say nothing and end."""
+
+
+async def dying_guest(peer: Peer) -> None:
+    """Answer the greeting, then end by itself."""
+    await peer.read()
+    await peer.write(READY)
+
+
+class FrozenClock(SystemClock):
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@asynccontextmanager
+async def running(
+    engine: FakeEngine, *, base: int = 0, keep: Iterable[PoolKey] = (), clock: SystemClock | None = None
+) -> AsyncIterator[Pool]:
+    demand = Demand(base=base, unused=base, most=base)
+    demand.keep(frozenset(keep))
+    pool = Pool(
+        engine=engine,
+        origin=Origin(daemon_id="d", generation="g"),
+        clock=clock or SystemClock(),
+        ids=Ulids(),
+        limits=PoolLimits(),
+        demand=demand,
+    )
+    async with pool.running():
+        yield pool
+
+
+async def until(condition) -> None:
+    """Give the event loop turns until something holds."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def owned(engine: FakeEngine) -> int:
+    return len(await engine.list_owned("d"))
+
+
+async def test_an_empty_pool_starts_a_container_for_who_asks():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        container, warm = await pool.acquire(A)
+        assert (container.key, warm) == (A, False)
+        assert container.ready.python == "3.11.2"
+        pool.release(container)
+        await until(lambda: not pool.state().containers)
+        assert await owned(engine) == 0
+
+
+async def test_a_used_container_stays_while_attempts_find_warm_ones():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=8, keep=[A]) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == 8)
+        with pool.attempt():
+            first, _ = await pool.acquire(A)
+            pool.release(first)
+            second, warm = await pool.acquire(A)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert (warm, pool.state().removing, await owned(engine)) == (True, 1, 8)
+        pool.release(second)
+        await until(lambda: not pool.state().removing)
+
+
+async def test_a_kept_key_is_warm_and_refilled_after_a_lease():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=1, keep=[A]) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == 1)
+        first, warm = await pool.acquire(A)
+        assert warm
+        pool.release(first)
+        await until(lambda: len(pool.state().idle) == 1)
+        second, warm = await pool.acquire(A)
+        assert warm
+        assert second.ref.ulid != first.ref.ulid
+        pool.release(second)
+
+
+async def test_a_container_is_never_handed_out_twice():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        leased: list[Container] = []
+        for _ in range(10):
+            container, _ = await pool.acquire(A)
+            leased.append(container)
+            pool.release(container)
+    assert len({c.ref.ulid for c in leased}) == 10
+
+
+async def test_leaving_the_pool_removes_every_container():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=3, keep=[A, B]) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == 6)
+    assert await owned(engine) == 0
+
+
+async def test_an_idle_container_that_dies_is_noticed_and_not_leased():
+    engine = FakeEngine(dying_guest, images=[IMAGE])
+    async with running(engine, base=1, keep=[A], clock=FrozenClock()) as pool:
+        pool.poke()
+        await until(lambda: engine.calls.count("remove") >= 1)
+        assert all(idle.alive for idle in pool.state().idle) or not pool.state().idle
+
+
+async def test_who_waits_hears_of_a_failing_engine_and_later_attempts_succeed():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    clock = FrozenClock()
+    engine.fail_next("create", EngineError("engine.unreachable", "gone", retryable=True))
+    async with running(engine, clock=clock) as pool:
+        with pytest.raises(EngineError, match="gone"):
+            await pool.acquire(A)
+        assert pool.failures == 1
+        waiting = asyncio.ensure_future(pool.acquire(A))
+        await asyncio.sleep(0)
+        assert not pool.state().starting, "the engine is left alone for a while"
+        clock.at += 60
+        pool.poke()
+        container, _ = await waiting
+        assert pool.failures == 0
+        pool.release(container)
+
+
+@pytest.mark.parametrize("call", ["verify", "start"])
+async def test_a_container_that_fails_on_its_way_up_is_removed(call: str):
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    engine.fail_next(call, EngineError("engine.refused", "no"))
+    async with running(engine) as pool:
+        with pytest.raises(EngineError, match="no"):
+            await pool.acquire(A)
+        assert await owned(engine) == 0
+
+
+async def test_a_runner_that_ends_before_it_is_ready_is_our_trouble():
+    engine = FakeEngine(mute_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        with pytest.raises(EngineError) as caught:
+            await pool.acquire(A)
+        assert caught.value.code == "runner.silent"
+        assert await owned(engine) == 0
+
+
+async def test_a_container_that_cannot_be_removed_keeps_its_place_until_it_is_gone():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        container, _ = await pool.acquire(A)
+        engine.fail_next("remove", EngineError("engine.timeout", "slow", retryable=True))
+        pool.release(container)
+        await until(lambda: bool(pool.stuck))
+        assert pool.state().containers == 1
+        assert container.ref.ulid not in pool.live(), "the reaper may take it"
+        await engine.remove(container.ref)
+        pool.forget(container.ref.ulid)
+        assert pool.state().containers == 0
+
+
+async def test_who_stops_waiting_leaves_the_container_to_others():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    release = engine.hang_next("create")
+    async with running(engine) as pool:
+        impatient = asyncio.ensure_future(pool.acquire(A))
+        patient = asyncio.ensure_future(pool.acquire(B))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        release.set()
+        container, _ = await patient
+        assert container.key == B
+        pool.release(container)
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+    assert await owned(engine) == 0
+
+
+async def test_lanes_get_fresh_containers_in_turn():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    served: list[str] = []
+    async with running(engine) as pool, asyncio.TaskGroup() as group:
+
+        async def ask(lane: str) -> None:
+            container, _ = await pool.acquire(A, 1, lane)
+            served.append(lane)
+            pool.release(container)
+
+        for lane in ("batch", "batch", "batch", "batch", "batch", "single"):
+            group.create_task(ask(lane))
+    assert served[:2] == ["batch", "single"]
+    assert len(served) == 6
+
+
+async def filled(pool: Pool, count: int) -> None:
+    pool.poke()
+    await until(lambda: len(pool.state().idle) == count)
+
+
+async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        await filled(pool, 2)
+        release = engine.hang_next("create")
+        first = await pool.acquire(A, 1, "batch")
+        second = asyncio.ensure_future(pool.acquire(A, 1, "batch"))
+        await asyncio.sleep(0)
+        assert not second.done()
+        single = await pool.acquire(A, 1, "single")
+        assert single[1]
+        release.set()
+        for container, _ in (first, single, await second):
+            pool.release(container)
+
+
+class Queueing(FakeEngine):
+    """Makes one container after the other."""
+
+    one = asyncio.Lock()
+
+    async def create(self, spec: ContainerSpec) -> ContainerRef:
+        async with self.one:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return await super().create(spec)
+
+
+async def test_who_sends_much_gets_its_turns_beside_who_asks_again_and_again():
+    served: Counter[str] = Counter()
+    async with running(Queueing(polite_guest, images=[IMAGE]), base=4, keep=[A]) as pool:
+        await filled(pool, 4)
+
+        async def ask(lane: str) -> None:
+            while served.total() < 60:
+                container, _ = await pool.acquire(A, 1, lane)
+                served[lane] += 1
+                pool.release(container)
+
+        await asyncio.gather(*(ask("batch") for _ in range(4)), ask("single"))
+    assert min(served["batch"], served["single"]) > 20
+
+
+async def test_what_is_left_to_newcomers_serves_who_waits_when_the_engine_fails():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        await filled(pool, 2)
+        hanging = engine.hang_next("create")
+        first, _ = await pool.acquire(A, 1, "batch")
+        waiting = asyncio.ensure_future(pool.acquire(A, 1, "batch"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        engine.fail_next("start", EngineError("engine.failed", "no", retryable=True))
+        hanging.set()
+        second, _ = await waiting
+        pool.release(first)
+        pool.release(second)
+
+
+async def test_who_is_alone_in_its_lane_again_gets_what_is_left_to_newcomers_at_once():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=2, keep=[A]) as pool:
+        await filled(pool, 2)
+        hanging = [engine.hang_next(call) for call in ("create", "create", "remove")]
+        first, _ = await pool.acquire(A, 1, "batch")
+        second, third = (asyncio.ensure_future(pool.acquire(A, 1, "batch")) for _ in range(2))
+        await asyncio.sleep(0)
+        pool.release(first)
+        assert not second.done()
+        third.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert second.done()
+        pool.release(second.result()[0])
+        for release in hanging:
+            release.set()
+
+
+async def test_a_closed_pool_tells_those_who_wait():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    release = engine.hang_next("create")
+    async with running(engine) as pool:
+        waiting = asyncio.ensure_future(pool.acquire(A))
+        await asyncio.sleep(0)
+        release.set()
+    with pytest.raises(EngineError, match="stopping"):
+        await waiting
+    assert await owned(engine) == 0
+
+
+class BrokenEngine(FakeEngine):
+    """Fails in a way that no engine should."""
+
+    async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
+        raise KeyError("Id")
+
+
+async def test_an_error_that_nobody_foresaw_costs_one_container_and_not_the_daemon():
+    engine = BrokenEngine(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        with pytest.raises(EngineError) as caught:
+            await pool.acquire(A)
+        assert caught.value.code == "pool.broken"
+        assert await owned(engine) == 0
+
+
+async def test_more_preloads_than_a_frame_holds_are_refused():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        with pytest.raises(EngineError) as caught:
+            await pool.acquire(replace(A, preload=("x" * MAX_HEADER,)))
+        assert caught.value.code == "runner.request"
+        assert await owned(engine) == 0
+
+
+async def test_a_container_on_its_way_up_is_left_alone_by_the_reaper():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    release = engine.hang_next("start")
+    async with running(engine) as pool:
+        waiting = asyncio.ensure_future(pool.acquire(A))
+        while not await owned(engine):
+            await asyncio.sleep(0)
+        [container] = await engine.list_owned("d")
+        assert container.labels[LABEL_CONTAINER] in pool.live()
+        release.set()
+        pool.release((await waiting)[0])
+
+
+async def test_a_removal_that_failed_is_tried_again_and_frees_its_place():
+    engine, clock = FakeEngine(polite_guest, images=[IMAGE]), FrozenClock()
+    async with running(engine, clock=clock) as pool:
+        container, _ = await pool.acquire(A)
+        engine.fail_next("remove", EngineError("engine.timeout", "slow", retryable=True))
+        pool.release(container)
+        await until(lambda: bool(pool.stuck))
+        await engine.remove(container.ref)  # it went all the same, so that no sweep finds it
+        clock.at += STUCK_AGAIN_S
+        async with asyncio.timeout(5):
+            while pool.state().containers:
+                await asyncio.sleep(0.01)
+        assert not pool.stuck

@@ -1,0 +1,226 @@
+"""The daemon's side of a conversation, against runners that behave and runners that don't."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from assayd.aio import Deadline
+from assayd.guest.frames import Header, encode
+from assayd.model.run import Limits, Program, RunEnd, RunSpec, Unit, UnitEnd
+from assayd.sandbox.session.channel import Channel
+from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
+
+from .conftest import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
+
+LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1, output_kept_bytes=64)
+SPEC = RunSpec(
+    image="python",
+    limits=LIMITS,
+    units=tuple(
+        Unit(name=name, program=Program.CALL, arguments={"n": name}, deadline_s=1) for name in ("a", "b")
+    ),
+)
+
+
+async def hold(reply: Reply, spec: RunSpec = SPEC, *, timeout_s: float = 5.0):
+    duplex = ScriptedDuplex(reply)
+    conversation = Conversation(Channel(duplex), spec)
+    await conversation.begin()
+    end, detail = await conversation.hold(Deadline(timeout_s))
+    return conversation, duplex, end, detail
+
+
+async def test_units_are_sent_one_by_one_and_the_run_finishes():
+    conversation, duplex, end, _ = await hold(good_runner)
+    assert end is RunEnd.FINISHED
+    assert [header["type"] for header in duplex.sent] == ["begin", "unit", "unit", "finish"]
+    assert [(u.name, u.results, u.end) for u in conversation.units] == [
+        ("a", (b"{}",), UnitEnd.EXITED),
+        ("b", (b"{}",), UnitEnd.EXITED),
+    ]
+    assert conversation.peak_memory_bytes == 12_000_000
+
+
+async def test_the_second_unit_is_not_sent_before_the_first_is_dead():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        return [encode({"type": "started", "unit": 0})] if header["type"] == "unit" else []
+
+    conversation, duplex, end, _ = await hold(reply, timeout_s=0.05)
+    assert end is RunEnd.DEADLINE
+    assert [header.get("unit") for header in duplex.sent] == [None, 0]
+    assert conversation.units[0].end is UnitEnd.INTERRUPTED
+
+
+async def test_partial_output_of_an_interrupted_unit_is_kept():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] != "unit":
+            return []
+        return [encode({"type": "output", "unit": 0, "stream": "stdout", "part": "head"}, b"so far")]
+
+    conversation, _, _, _ = await hold(reply, timeout_s=0.05)
+    assert conversation.units[0].stdout.head == b"so far"
+
+
+async def test_a_cancelled_deadline_ends_the_run_as_cancelled():
+    duplex = ScriptedDuplex(lambda header, body: [])
+    conversation = Conversation(Channel(duplex), SPEC)
+    deadline = Deadline(60)
+    asyncio.get_running_loop().call_soon(deadline.cancel)
+    assert (await conversation.hold(deadline))[0] is RunEnd.CANCELLED
+
+
+async def test_the_end_of_the_stream_is_a_lost_run():
+    _, _, end, _ = await hold(lambda header, body: [b""] if header["type"] == "unit" else [])
+    assert end is RunEnd.LOST
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (b"\xff" * 64, "over the cap"),
+        (encode({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 1}), "unit"),
+        (encode({"type": "started", "unit": 1}), "another unit"),
+        (encode({"type": "started", "unit": True}), "not an integer"),
+        (encode({"type": "dance", "unit": 0}), "unexpected"),
+        (unit_end(0, wait_status=-1), "wait_status"),
+        (unit_end(0, end="interrupted"), "only the daemon"),
+        (unit_end(0, end="well"), "unknown"),
+        (unit_end(0, wall_s="x"), "wall_s"),
+        (unit_end(0, work_full=1), "work_full"),
+        (unit_end(0, stdout_bytes=10**20), "stdout_bytes"),
+        (encode({"type": "result", "unit": 0, "index": 1, "last": True}), "out of order"),
+        (encode({"type": "output", "unit": 0, "stream": "disk", "part": "head"}), "unknown stream"),
+        (encode({"type": "output", "unit": 0, "stream": "stdout", "part": "head"}, b"x" * 33), "more output"),
+        (
+            encode({"type": "result", "unit": 0, "index": 0, "last": False}) + unit_end(0),
+            "without its end",
+        ),
+        (encode({"type": "fault", "message": "no such program"}), "gave up"),
+    ],
+)
+async def test_a_runner_that_breaks_the_protocol_ends_the_run(answer: bytes, complaint: str):
+    _, _, end, detail = await hold(lambda header, body: [answer] if header["type"] == "unit" else [])
+    assert end is RunEnd.PROTOCOL
+    assert complaint in detail
+
+
+async def test_a_result_over_its_cap_ends_the_run():
+    spec = replace(SPEC, limits=replace(LIMITS, unit_result_bytes=10))
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        return good_unit(0, b"x" * 11) if header["type"] == "unit" else []
+
+    _, _, end, detail = await hold(reply, spec)
+    assert (end, detail) == (RunEnd.PROTOCOL, "a result larger than its cap")
+
+
+async def test_results_over_the_attempt_cap_are_dropped_with_their_unit_at_fault():
+    spec = replace(SPEC, limits=replace(LIMITS, attempt_result_bytes=3))
+    conversation, _, end, _ = await hold(good_runner, spec)
+    assert end is RunEnd.FINISHED
+    assert [u.end for u in conversation.units] == [UnitEnd.EXITED, UnitEnd.RESULT_LIMIT]
+    assert conversation.units[1].results == ()
+
+
+async def test_declared_outputs_are_put_together():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] != "finish":
+            return good_runner(header, body)
+        part: Header = {"type": "collected", "path": "out.csv", "truncated": False}
+        return [encode(part | {"append": False}, b"a,"), encode(part | {"append": True}, b"b"), BYE]
+
+    conversation, _, _, _ = await hold(reply)
+    assert [(o.name, o.content) for o in conversation.collected()] == [("out.csv", b"a,b")]
+
+
+async def test_more_outputs_than_the_cap_end_the_run():
+    spec = replace(SPEC, limits=replace(LIMITS, outputs_bytes=3))
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] != "finish":
+            return good_runner(header, body)
+        return [encode({"type": "collected", "path": "o", "append": False, "truncated": False}, b"four"), BYE]
+
+    _, _, end, _ = await hold(reply, spec)
+    assert end is RunEnd.PROTOCOL
+
+
+async def test_large_arguments_arrive_in_parts_before_their_unit():
+    text = "x" * (3 * 2**20)
+    unit = Unit(name="a", program=Program.CALL, arguments={"source": text}, deadline_s=1)
+    received: list[bytes] = []
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] in ("arguments", "unit"):
+            received.append(body)
+        return good_runner(header, body)
+
+    _, _, end, _ = await hold(reply, replace(SPEC, units=(unit,)))
+    assert end is RunEnd.FINISHED
+    assert b"".join(received) == b'{"source":"' + text.encode() + b'"}'
+
+
+async def test_many_units_together_keep_little_more_output_than_one_may():
+    names = [f"u{n}" for n in range(20)]
+    kept = 8 * LEAST_KEPT_BYTES
+    units = tuple(replace(SPEC.units[0], name=name) for name in names)
+    spec = replace(SPEC, units=units, limits=replace(LIMITS, output_kept_bytes=kept))
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] != "unit":
+            return [BYE] if header["type"] == "finish" else []
+        index = int(str(header["unit"]))
+        output = {"type": "output", "unit": index, "stream": "stdout"}
+        parts = [encode(output | {"part": part}, part.encode() * (kept // 8)) for part in ("head", "tail")]
+        return [*parts, *good_unit(index)[1:-1], unit_end(index, stdout_bytes=10**6)]
+
+    conversation, _, end, _ = await hold(reply, spec)
+    sizes = [len(u.stdout.head) + len(u.stdout.tail) for u in conversation.units]
+    assert end is RunEnd.FINISHED
+    assert (sizes[0], sizes[-1]) == (kept, LEAST_KEPT_BYTES)
+    assert sum(sizes) <= kept + len(names) * LEAST_KEPT_BYTES
+    last = conversation.units[-1].stdout
+    assert (last.head[:4], last.tail[-4:], last.total_bytes) == (b"head", b"tail", 10**6)
+
+
+@pytest.mark.parametrize("status", [0x7F, 0x137F, 0xFFFF])
+async def test_a_wait_status_of_no_end_breaks_the_protocol(status: int):
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        return [unit_end(0, wait_status=status)] if header["type"] == "unit" else []
+
+    _, _, end, detail = await hold(reply)
+    assert (end, detail) == (RunEnd.PROTOCOL, "unit_end.wait_status is not that of an end")
+
+
+async def test_a_unit_that_fails_is_the_last_where_the_spec_says_so():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] == "unit":
+            return [encode({"type": "started", "unit": 0}), unit_end(0, wait_status=256)]
+        return [BYE] if header["type"] == "finish" else []
+
+    conversation, duplex, end, _ = await hold(reply, replace(SPEC, stop_on_failure=True))
+    assert end is RunEnd.FINISHED
+    assert [header["type"] for header in duplex.sent] == ["begin", "unit", "finish"]
+    assert len(conversation.units) == 1
+
+
+async def test_a_unit_brings_its_files_and_leaves_its_output_for_the_next():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] == "unit":
+            index = int(str(header["unit"]))
+            out = encode({"type": "output", "unit": index, "stream": "stdout", "part": "head"}, b"said")
+            return [out, *good_unit(index)[:-1], unit_end(index, stdout_bytes=4)]
+        return [BYE] if header["type"] == "finish" else []
+
+    units = tuple(
+        replace(unit, files={f"scripts/{unit.name}": b"text"}, log=f"logs/{unit.name}") for unit in SPEC.units
+    )
+    _, duplex, _, _ = await hold(reply, replace(SPEC, units=units, database=b"db", stop_on_failure=True))
+    assert [header.get("path", header["type"]) for header in duplex.sent] == [
+        "begin", "database", "scripts/a", "unit", "logs/a.out", "logs/a.err", "scripts/b", "unit",
+        "logs/b.out", "logs/b.err", "finish",
+    ]  # fmt: skip

@@ -1,0 +1,59 @@
+"""Readiness over the fake engine: what keeps the daemon from serving."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import assayd.guest
+from assayd.engines.fake import FakeEngine
+from assayd.ids import SystemClock
+from assayd.ports.engine import EngineInfo
+from assayd.ports.service import Health
+from assayd.sandbox.images import Images
+from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.readiness import House
+from assayd.sandbox.sandbox import Sandbox
+from support.sandboxes import no_way_out
+
+from .test_warm import IMAGE, polite_guest, running, until
+
+
+class HoledEngine(FakeEngine):
+    """An engine of a version with a known hole."""
+
+    async def info(self) -> EngineInfo:
+        return EngineInfo(
+            name="fake", version="0", runtime="none", kernel="none", cgroup_version=0, warnings=("CVE-1",)
+        )
+
+
+async def held(_: Sandbox) -> list[str]:
+    """Find every wall holding."""
+    return []
+
+
+@pytest.mark.parametrize(("refuse", "health"), [(False, Health.WARN), (True, Health.FAIL)])
+async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
+    refuse: bool, health: Health
+) -> None:
+    engine = HoledEngine(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        sandbox = Sandbox(
+            pool=pool,
+            images=Images(engine, Path(assayd.guest.__file__).parent),
+            clock=SystemClock(),
+            seccomp="{}",
+            egress=no_way_out(),
+        )
+        reaper = Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget)
+        house = House(
+            engine=engine, reaper=reaper, sandbox=sandbox, usual=(), canary=held, refuse_holes=refuse
+        )
+        preparing = asyncio.create_task(house.prepare())
+        await until(lambda: preparing.done() or "CVE-1" in house.problem)
+        assert house.ready()[0] is not refuse
+        assert (await house.examine())[0].status is health
+        preparing.cancel()

@@ -1,0 +1,117 @@
+"""Names that nothing defines: the edit where they can mean one thing only, and silence elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from assayd.model.finding import Finding, Severity
+from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.repairs.providers.rules import apart, apply
+from assayd.static.python.import_edits import with_import_edits
+from assayd.static.python.inferred_names import RULES, check_meant
+from assayd.static.python.security import scan
+from assayd.static.python.source import parse
+
+OBSERVED = ImportPolicy(mode=ImportMode.OBSERVE)
+OFFERED = frozenset({"collections", "datetime", "json", "os", "pathlib", "re", "typing"})
+
+
+@pytest.fixture(scope="module")
+def extractor() -> ExecutionPolicy:
+    return load_policies([share("policies")]).get("extractor")
+
+
+def found(text: str, policy: ImportPolicy = OBSERVED, **more: object) -> Sequence[Finding]:
+    offered = OFFERED if policy is OBSERVED else None
+    return tuple(check_meant(parse(text), policy, **{"offered": offered, **more}))  # type: ignore[arg-type]
+
+
+def mended(text: str, findings: Sequence[Finding]) -> str:
+    return apply(text, apart([finding.edit for finding in findings if finding.edit is not None]))
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "after"),
+    [
+        ("x = null\n", "name.other_language", "x = None\n"),
+        ("x = [true, 'ä', false]\n", "name.other_language", "x = [True, 'ä', False]\n"),
+        ("x = re.match('a', 'b')\n", "name.not_imported", "import re\nx = re.match('a', 'b')\n"),
+        ("x = Path('a')\n", "name.not_imported", "from pathlib import Path\nx = Path('a')\n"),
+        ('"""Doc."""\nx = json.loads(re.sub("a", "b", "c"))\n', "name.not_imported",
+         '"""Doc."""\nimport json\nimport re\nx = json.loads(re.sub("a", "b", "c"))\n'),
+        ("x = datetime.now()\n", "name.not_imported", "from datetime import datetime\nx = datetime.now()\n"),
+        ("x = datetime.date(1, 2, 3) - datetime.timedelta(1)\n", "name.not_imported",
+         "import datetime\nx = datetime.date(1, 2, 3) - datetime.timedelta(1)\n"),
+        ("import pandas as pd\nx = 1\n", "import.needless", "x = 1\n"),
+    ],
+)  # fmt: skip
+def test_what_was_meant_is_warned_of_with_its_edit(text: str, rule: str, after: str) -> None:
+    findings = found(text)
+
+    assert {(finding.rule, finding.severity) for finding in findings} == {(rule, Severity.WARNING)}
+    assert mended(text, findings) == after
+    assert {rule.id for rule in RULES} >= {rule}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    return re.match('a', 'b')\nre = None\n",
+        "from x import *\ny = re.match('a', 'b')\n",
+        "x = re.matches('a', 'b')\n",
+        "x = f(re)\n",
+        "x = datetime.time\n",
+        "x = numpy.array([])\n",
+        "import pandas as pd\nx = pd.DataFrame()\n",
+        "import pandas\n__all__ = ['pandas']\n",
+        "try:\n    import pandas\nexcept ImportError:\n    pass\n",
+        "import json\nx = 1\n",
+        "from __future__ import annotations\nx = 1\n",
+        "x = nothing\n",
+    ],
+)
+def test_nothing_is_said_where_a_doubt_is_left(text: str) -> None:
+    assert found(text) == ()
+
+
+def test_names_of_modules_that_somebody_else_looks_at_are_left_out() -> None:
+    assert found("x: List = []\n", leaving_out={"typing"}) == ()
+    assert len(found("x: List = []\n")) == 1
+
+
+def test_only_what_the_policy_allows_is_imported(extractor: ExecutionPolicy) -> None:
+    text = "x = re.match('a', 'b'), json.load, os.path.join('a', 'b'), itertools.chain()\n"
+
+    findings = found(text, extractor.imports)
+
+    assert mended(text, findings).split("\n")[:3] == ["import os.path", "import re", text.rstrip()]
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("import os\nx = os.path.join('a', 'b')\n", "import os.path\nx = os.path.join('a', 'b')\n"),
+        ("import logging\nx = 1\n", "x = 1\n"),
+        ("from subprocess import run\nx = 1\n", "x = 1\n"),
+        ("import os\nx = os.path.join(os.sep, 'b')\n", None),
+        ("import logging\nlogging.info('a')\n", None),
+        ("import logging, sys\nx = 1\n", None),
+        ("import logging; x = 1\n", None),
+        ("def f():\n    import logging\n", None),
+    ],
+)
+def test_refused_import_has_an_edit_when_nothing_depends_on_it(
+    extractor: ExecutionPolicy, text: str, after: str | None
+) -> None:
+    source = parse(text)
+    assert source.tree is not None
+    given = scan(source, extractor.imports)
+
+    findings = tuple(with_import_edits(given, source.tree, text, paths=True))
+
+    assert len(findings) == len(given) >= 1
+    assert mended(text, findings) == (text if after is None else after)

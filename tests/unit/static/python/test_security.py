@@ -1,0 +1,169 @@
+"""Evasions, each with the rule that meets it, beside ordinary code that must pass."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from assayd.model.finding import Severity
+from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
+from assayd.static.python.security import RULES, scan
+from assayd.static.python.source import PythonSource, parse
+
+CASES = tomllib.loads(Path(__file__).with_name("security_cases.toml").read_text())
+REFUSED: dict[str, list[str]] = CASES["refused"]
+WARNED: list[str] = CASES["warned"]
+ACCEPTED: list[str] = CASES["accepted"]
+
+
+def found(code: str, policy: ExecutionPolicy) -> set[str]:
+    source = parse(code)
+    assert source.tree is not None, source.findings
+    return {finding.rule for finding in scan(source, policy.imports)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"), [(rule, code) for rule, codes in REFUSED.items() for code in codes]
+)
+def test_refused_code_meets_its_rule(rule: str, code: str, policy: ExecutionPolicy) -> None:
+    source = parse(code)
+    if source.tree is None:  # a comparison of scopes, not a program that compiles
+        source = PythonSource(text=code, tree=ast.parse(code))
+    findings = [f for f in scan(source, policy.imports) if f.rule == rule]
+    assert findings
+    assert all(f.is_error and f.line and f.column and f.snippet and f.suggestion for f in findings)
+
+
+@pytest.mark.parametrize("code", WARNED)
+def test_a_format_text_that_cannot_be_read_is_a_warning(code: str, policy: ExecutionPolicy) -> None:
+    [finding] = scan(parse(code), policy.imports)
+    assert (finding.rule, finding.severity) == ("format.dynamic_template", Severity.WARNING)
+
+
+@pytest.mark.parametrize("code", ACCEPTED)
+def test_ordinary_code_passes(code: str, policy: ExecutionPolicy) -> None:
+    source = parse(code)
+    if source.tree is None:
+        source = PythonSource(text=code, tree=ast.parse(code))
+    assert scan(source, policy.imports) == ()
+
+
+def test_every_rule_of_the_table_is_declared() -> None:
+    declared = {rule.id for rule in RULES}
+    assert {*REFUSED, "format.dynamic_template", "node.not_allowed"} == declared
+
+
+def test_all_violations_come_at_once_and_in_order(policy: ExecutionPolicy) -> None:
+    code = "import os\nx = eval('1')\nimport sys\ny = x.__class__; z = open('a')\n"
+    findings = scan(parse(code), policy.imports)
+    assert [(f.rule, f.line, f.column) for f in findings] == [
+        ("import.not_allowed", 1, 1),
+        ("builtin.not_allowed", 2, 5),
+        ("import.not_allowed", 3, 1),
+        ("attribute.dunder", 4, 7),
+        ("builtin.not_allowed", 4, 22),
+    ]
+
+
+def test_columns_count_characters_and_snippets_are_cut(policy: ExecutionPolicy) -> None:
+    code = "x = 'äöü€😀'; eval('1')  # " + "ü" * 500
+    [finding] = scan(parse(code), policy.imports)
+    assert finding.column == code.index("eval") + 1
+    assert finding.snippet is not None
+    assert len(finding.snippet) == 200
+
+
+def test_an_attribute_in_a_chain_over_lines_is_placed_where_it_stands(policy: ExecutionPolicy) -> None:
+    [finding] = scan(parse("x = (\n    y\n    .strip()\n    .__class__\n)\n"), policy.imports)
+    assert (finding.line, finding.column, finding.snippet) == (4, 6, "    .__class__")
+
+
+def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
+    by_code = {
+        code: scan(parse(code), policy.imports)[0].suggestion or ""
+        for code in ("import os", "import csv", "import uuid\nuuid.uuid1()", "import urllib")
+    }
+    assert "os.path" in by_code["import os"]
+    assert "pathlib, re" in by_code["import csv"]
+    assert "uuid5" in by_code["import uuid\nuuid.uuid1()"]
+    assert "urllib.parse" in by_code["import urllib"]
+
+
+def test_a_refused_import_is_not_repeated_at_every_use(policy: ExecutionPolicy) -> None:
+    assert found("import sys\nprint(sys.argv)\nf(sys)", policy) == {"import.not_allowed"}
+
+
+def test_findings_are_capped(policy: ExecutionPolicy) -> None:
+    assert len(scan(parse("eval\n" * 2000), policy.imports)) == 500
+
+
+def test_syntax_of_an_unknown_kind_is_refused(policy: ExecutionPolicy) -> None:
+    class Novelty(ast.expr):
+        _fields = ()
+
+    tree = ast.parse("x")
+    tree.body.append(ast.Expr(value=Novelty(), lineno=1, col_offset=0))
+    findings = scan(PythonSource(text="x", tree=tree), policy.imports)
+    assert [f.rule for f in findings] == ["node.not_allowed"]
+
+
+def test_a_deep_tree_is_walked_without_recursion(policy: ExecutionPolicy) -> None:
+    tree = ast.parse("x")
+    node: ast.expr = ast.Name(
+        id="eval", ctx=ast.Load(), lineno=1, col_offset=0, end_lineno=1, end_col_offset=1
+    )
+    for _ in range(5_000):
+        node = ast.UnaryOp(op=ast.Not(), operand=node, lineno=1, col_offset=0)
+    tree.body.append(ast.Expr(value=node, lineno=1, col_offset=0))
+    findings = scan(PythonSource(text="x", tree=tree), policy.imports)
+    assert [f.rule for f in findings] == ["builtin.not_allowed"]
+
+
+def test_every_listed_name_exists_and_is_no_other_module(policy: ExecutionPolicy) -> None:
+    for module_name, names in policy.imports.names.items():
+        module = importlib.import_module(module_name)
+        for name in names:
+            value = getattr(module, name)
+            assert not isinstance(value, types.ModuleType), f"{module_name}.{name}"
+
+
+def test_every_allowed_module_has_a_list_of_names(policy: ExecutionPolicy) -> None:
+    assert policy.imports.names.keys() == policy.imports.allowed
+
+
+def test_observed_imports_are_for_information() -> None:
+    policy = ImportPolicy(mode=ImportMode.OBSERVE, allowed=frozenset({"re"}))
+    [finding] = scan(parse("import os"), policy)
+    assert finding.severity is Severity.INFO
+
+
+def test_a_module_without_a_list_is_free_but_for_special_names() -> None:
+    policy = ImportPolicy(allowed=frozenset({"os", "json"}), denied=frozenset({"os.system"}))
+    assert (
+        scan(parse("import os, json\nx = os\nos.stat('x')\njson.codecs\nfrom os import stat"), policy) == ()
+    )
+    assert [f.rule for f in scan(parse("import json\njson.__loader__"), policy)] == ["attribute.dunder"]
+    assert [f.rule for f in scan(parse("import os\nos.system('x')"), policy)] == ["attribute.not_allowed"]
+    assert [f.rule for f in scan(parse("from os import system"), policy)] == ["attribute.not_allowed"]
+
+
+_FRAGMENTS = st.sampled_from(
+    [code for codes in (*REFUSED.values(), ACCEPTED, WARNED) for code in codes]
+    + ["x", "(", ")", "\n", "    ", "def f():", "class A:", "import re", "re.", ".__class__", "'", "{0.", "é"]
+)
+
+
+@given(st.lists(_FRAGMENTS, max_size=6).map("\n".join) | st.text(max_size=80))
+@example("import a.b.c.d\na.b.c.d.e")
+def test_no_text_makes_the_scan_raise(code: str) -> None:
+    policy = ImportPolicy(allowed=frozenset({"re", "a.b"}), names={"re": frozenset({"match"})})
+    findings = scan(parse(code), policy)
+    places = [(f.line or 0, f.column or 0) for f in findings]
+    assert places == sorted(places)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from assayd.static.python.source import compiles, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("x = 1\n" * 900_000, "source.too_large"),
+        ("x = '" + "ü" * 600_000 + "'", "source.too_large"),
+        ("x = 1\0", "source.nul_byte"),
+        ("x = '\ud800'", "source.not_text"),
+        ("", "source.empty"),
+        ("\n\n  \n", "source.empty"),
+        ("# nothing\n", "source.empty"),
+        ('"""Only a docstring."""\n', "source.empty"),
+        ("x\n" * 110_000, "source.too_complex"),
+    ],
+)
+def test_text_that_must_not_reach_the_compiler_is_refused(text: str, rule: str) -> None:
+    source = parse(text)
+    assert source.tree is None
+    [finding] = source.findings
+    assert finding.rule == rule
+    assert finding.suggestion
+
+
+def test_the_line_of_a_nul_byte_is_given() -> None:
+    [finding] = parse("x = 1\ny = 2\nz = '\0'\n").findings
+    assert finding.line == 3
+
+
+def test_code_of_the_largest_size_is_read() -> None:
+    text = "x = 1\n" + "#" * (2**20 - 6)
+    assert len(text) == 2**20
+    assert parse(text).tree is not None
+
+
+def test_the_same_text_is_parsed_once() -> None:
+    assert parse("x = 17\n") is parse("x = 17\n")
+
+
+def test_compiling_inherits_no_future_of_ours() -> None:
+    assert compiles("def f(x: 1 / 0): pass\n")
+    assert not compiles("return 1\n")

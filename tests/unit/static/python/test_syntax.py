@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assayd.model.finding import Severity
+from assayd.static.python.source import RULES, parse
+
+# text, rule, line, a part of the suggestion
+BROKEN = [
+    ('x = "abc', "unterminated_string", 1, "Close the string on line 1"),
+    ("x = 'abc\ny = 1", "unterminated_string", 1, "Close the string"),
+    ('def f():\n    """doc\n    return 1\n', "unterminated_string", 2, "three quotes"),
+    ("x = '''a", "unterminated_string", 1, "three quotes"),
+    ("x = (1, 2\ny = 1\n", "unclosed_bracket", 1, "Close the '('"),
+    ("x = {'a': [1, 2}\n", "mismatched_bracket", 1, "Close '['"),
+    ("x = 1)\n", "mismatched_bracket", 1, "Remove the ')'"),
+    ("def f(x)\n    return x\n", "missing_colon", 1, "colon at the end of line 1"),
+    ("class A\n    x = 1\n", "missing_colon", 1, "colon"),
+    ("if x\n    pass\n", "missing_colon", 1, "colon"),
+    ("for x in y\n    pass\n", "missing_colon", 1, "colon"),
+    ("while x\n    pass\n", "missing_colon", 1, "colon"),
+    ("try\n    pass\nexcept E: pass", "missing_colon", 1, "colon"),
+    ("  x = 1\n", "indentation", 1, "align"),
+    ("x = 1\n    y = 2\n", "indentation", 2, "align"),
+    ("def f():\nreturn 1\n", "indentation", 2, "body of the function definition of line 1"),
+    ("if x:\ny = 1\n", "indentation", 2, "'if' statement of line 1"),
+    ("def f():\n        x = 1\n    y = 2\n", "indentation", 3, "Align line 3"),
+    ("if 1:\n\tx = 1\n        y = 2\n", "tabs", 3, "spaces only"),
+    ('print "x"\n', "print_statement", 1, "print("),
+    ("exec 'x'\n", "print_statement", 1, "exec("),
+    ("x = [1 2]\n", "missing_comma", 1, "comma"),
+    ("f(a b)\n", "missing_comma", 1, "comma"),
+    ("if x = 1: pass\n", "assignment", 1, "=="),
+    ("1 = x\n", "assignment", 1, "=="),
+    ("f() = 1\n", "assignment", 1, "=="),
+    ("del f()\n", "assignment", 1, "="),
+    ('f"{a b}"\n', "f_string", 1, "before it"),
+    ('f"{}"\n', "f_string", 1, "{{"),
+    ("x = “abc”\n", "invalid_character", 1, "ASCII"),
+    ("x =\u00a01\n", "invalid_character", 1, "ordinary space"),
+    ("x = 1 – 2\n", "invalid_character", 1, "ASCII"),
+    ('x = "C:\\Users"\n', "unicode_escape", 1, 'r"'),
+    ("x = 0777\n", "number", 1, "number"),
+    ("1st = 2\n", "number", 1, "digit"),
+    (f"x = {'9' * 5000}\n", "number", 1, "number"),
+    ("return 1\n", "outside_function", 1, "into a function"),
+    ("yield 1\n", "outside_function", 1, "into a function"),
+    ("await x\n", "outside_function", 1, "into a function"),
+    ("def f():\n    await x\n", "outside_function", 2, "into a function"),
+    ("break\n", "outside_loop", 1, "loop"),
+    ("continue\n", "outside_loop", 1, "loop"),
+    ("def f(a, a): pass\n", "arguments", 1, "arguments"),
+    ("def f(a=1, b): pass\n", "arguments", 1, "defaults"),
+    ("f(a=1, 2)\n", "arguments", 1, "plain ones first"),
+    ("f(a=1, a=2)\n", "arguments", 1, "each once"),
+    ("x = 1 \\ 2\n", "continuation", 1, "backslash"),
+    ("try:\n    pass\nx = 1\n", "missing_block", 3, "except"),
+    ("try:\n    pass\nexcept A, B:\n    pass\n", "except_types", 3, "(A, B)"),
+    ("x = 1\nfrom __future__ import annotations\n", "future", 2, "first"),
+    ("def f():\n    x = 1\n    global x\n", "scope", 3, "global"),
+    ("def f():\n    nonlocal x\n", "scope", 2, "nonlocal"),
+    ("```python\nx = 1\n```\n", "markdown_fence", 1, "fences"),
+    ("x = 1\n```\n", "markdown_fence", 2, "fences"),
+    ("Here is the code:\n", "invalid", 1, "line 1"),
+    ("(" * 10_000, "too_deep", 1, "Flatten"),
+    ("x = " + "-" * 100_000 + "1\n", "too_deep", None, "Flatten"),
+    ("x = a" + ".b" * 100_000 + "\n", "too_deep", None, "Flatten"),
+    ("x = " + "not " * 20_000 + "1\n", "too_deep", None, "Flatten"),
+    ("".join(" " * n + "if 1:\n" for n in range(101)) + " " * 101 + "pass\n", "too_deep", 101, "Flatten"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule", "line", "suggestion"), BROKEN)
+def test_broken_text_gives_one_finding_that_helps(
+    text: str, rule: str, line: int | None, suggestion: str
+) -> None:
+    source = parse(text)
+    assert source.tree is None
+    [finding] = source.findings
+    assert (finding.rule, finding.line, finding.severity) == (f"syntax.{rule}", line, Severity.ERROR)
+    assert suggestion in (finding.suggestion or "")
+    assert finding.line is None or finding.snippet is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("def f(x)\n    return x\n", "def f(x):"),
+        ("if x  # why: so\n    pass\n", "if x:  # why: so"),
+        ('if x == "#"\n    pass\n', 'if x == "#":'),
+        ('print "a", 1  # b\n', 'print("a", 1)  # b'),
+        ("    print x\n".strip() + "\n", "print(x)"),
+        ("x = “a”\n", 'x = "a"'),
+        ("x =\u00a01\n", "x = 1"),
+        ("try: pass\nexcept A, B: pass\n", "except (A, B): pass"),
+    ],
+)
+def test_an_edit_is_given_where_it_is_certain(text: str, fixed: str) -> None:
+    [finding] = parse(text).findings
+    edit = finding.edit
+    assert edit is not None
+    assert edit.replacement == fixed
+    lines = text.split("\n")
+    lines[edit.start_line - 1 : edit.end_line] = [edit.replacement]
+    assert parse("\n".join(lines)).tree is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["def f(x)\n    return (x\n", 'print "a"\nif x\n', "x = “a\n", "if x\n    y = [\n", "def f(x\n"],
+)
+def test_no_edit_is_given_when_the_text_would_still_be_broken(text: str) -> None:
+    [finding] = parse(text).findings
+    assert finding.edit is None
+
+
+def test_a_warning_of_the_compiler_is_a_warning() -> None:
+    source = parse("import re\nx = re.compile('\\d')\ny = x is 1\n")
+    assert source.tree is not None
+    assert [(f.rule, f.line, f.severity) for f in source.findings] == [
+        ("syntax.invalid_escape", 2, Severity.WARNING),
+        ("syntax.suspicious", 3, Severity.WARNING),
+    ]
+
+
+def test_columns_count_characters() -> None:
+    [finding] = parse("é = 'äöü'; x = )\n").findings
+    assert finding.column == 16
+
+
+@given(st.text(alphabet="xf12 ()[]{}:=.,'\"\\#\n\t\r\x0c`é“λ@!-*", max_size=40) | st.text(max_size=40))
+def test_every_text_gives_a_tree_or_a_declared_finding(text: str) -> None:
+    source = parse(text)
+    assert (source.tree is None) == any(f.is_error for f in source.findings)
+    assert {f.rule for f in source.findings} <= {rule.id for rule in RULES}

@@ -1,0 +1,51 @@
+"""SQL that cannot be read: the edit where one small change is all it wants, and none where it is in doubt."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.policy import SqlPolicy
+from assayd.repairs.providers.rules import apply
+from assayd.static.sql import examine
+
+POLICY = SqlPolicy()
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("SELECT a,\n  b,\nFROM t", "SELECT a,\n  b\nFROM t"),
+        ("CREATE TABLE IF NOT EXISTS t (a INT, b INT,)", "CREATE TABLE IF NOT EXISTS t (a INT, b INT)"),
+        (
+            "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY AUTO_INCREMENT)",
+            "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY AUTOINCREMENT)",
+        ),
+        ("SELECT 1;\nSELCT a FROM t", "SELECT 1;\nSELECT a FROM t"),
+        ("SELECT a FROM t WHRE b = 1", "SELECT a FROM t WHERE b = 1"),
+        ("select a from t gruop by a", "select a from t group by a"),
+        ("```sql\nSELECT 1;\n```\n", "SELECT 1;\n"),
+    ],
+)
+def test_edit_makes_sql_of_the_text(text: str, mended: str) -> None:
+    [finding] = examine(text, POLICY).syntax
+    assert finding.rule == "sql.syntax"
+    assert finding.edit is not None
+    assert apply(text, [finding.edit]).rstrip("\n") == mended.rstrip("\n")
+    assert examine(mended, POLICY).syntax == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM t WHERE",
+        "SELCT a FROM t; SELCT b FROM t",  # one finding at a time has an edit
+        "SELECT 'never ends",
+        "XELECT a FROM t WHERE",
+        "SELECT (a FROM t",
+        "```sql\nSELCT 1\n```",
+    ],
+)
+def test_no_edit_where_a_doubt_is_left(text: str) -> None:
+    found = examine(text, POLICY).syntax
+    assert found
+    assert all(finding.edit is None for finding in found)

@@ -1,0 +1,183 @@
+import asyncio
+
+import pytest
+
+from assayd.fair_queue import FairQueue, FairSlots
+
+
+def served(queue: FairQueue[str]) -> list[str]:
+    return [queue.pop() for _ in range(len(queue))]
+
+
+def filled(*places: tuple[int, str, str]) -> FairQueue[str]:
+    queue: FairQueue[str] = FairQueue()
+    for owner, lane, key in places:
+        queue.put(owner, lane, key, key)
+    return queue
+
+
+def test_one_lane_is_served_first_come_first_served() -> None:
+    assert served(filled((1, "", "a"), (1, "", "b"), (1, "", "c"))) == ["a", "b", "c"]
+
+
+def test_owners_are_served_in_turn_however_much_each_has() -> None:
+    queue = filled(*((1, "", f"a{n}") for n in range(4)), (2, "", "b0"), (2, "", "b1"), (3, "", "c0"))
+    assert served(queue) == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
+
+
+def test_lanes_of_an_owner_share_its_turns() -> None:
+    queue = filled(*((1, "big", f"a{n}") for n in range(3)), (1, "small", "b0"), (2, "", "c0"), (2, "", "c1"))
+    assert served(queue) == ["a0", "c0", "b0", "c1", "a1", "a2"]
+
+
+def test_short_lane_beside_a_long_one_ends_early() -> None:
+    queue = filled(*((1, "long", f"l{n}") for n in range(3000)), *((1, "short", f"s{n}") for n in range(30)))
+    order = served(queue)
+    assert max(order.index(f"s{n}") for n in range(30)) < 62
+
+
+def test_newcomer_waits_for_one_turn_of_the_others() -> None:
+    queue = filled((1, "", "a0"), (1, "", "a1"), (2, "", "b0"), (2, "", "b1"))
+    assert queue.pop() == "a0"
+    queue.put(3, "", "c0", "c0")
+    assert served(queue) == ["b0", "a1", "c0", "b1"]
+
+
+def test_removed_item_is_not_served_and_leaves_no_turn_behind() -> None:
+    queue = filled((1, "x", "a"), (2, "", "b"), (1, "y", "c"))
+    assert queue.remove("a") == "a"
+    assert served(queue) == ["c", "b"]
+    assert not queue
+    with pytest.raises(KeyError):
+        queue.pop()
+    with pytest.raises(KeyError):
+        queue.remove("a")
+
+
+async def test_slots_are_given_in_turn() -> None:
+    slots, order, go_on = FairSlots(1), [], asyncio.Event()
+
+    async def work(owner: int, key: str) -> None:
+        async with slots.hold(owner, "", key):
+            order.append(key)
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for owner, key in ((1, "a0"), (1, "a1"), (1, "a2"), (2, "b0")):
+            tasks.create_task(work(owner, key))
+        await asyncio.sleep(0)
+        go_on.set()
+    assert order == ["a0", "a1", "b0", "a2"]
+
+
+@pytest.mark.parametrize(("count", "for_one_lane"), [(1, 1), (3, 3), (4, 3), (8, 7)])
+async def test_last_of_four_slots_or_more_is_for_newcomers(count: int, for_one_lane: int) -> None:
+    slots, inside, go_on = FairSlots(count), [], asyncio.Event()
+    async with slots.hold(1, "single", "s0"):
+        pass
+
+    async def work(owner: int, lane: str, key: str) -> None:
+        async with slots.hold(owner, lane, key):
+            inside.append(key)
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(count + 1):
+            tasks.create_task(work(1, "batch", f"b{number}"))
+        await asyncio.sleep(0)
+        assert len(inside) == for_one_lane
+        tasks.create_task(work(1, "single", "s1"))
+        await asyncio.sleep(0)
+        assert ("s1" in inside) == (for_one_lane < count)
+        go_on.set()
+    assert len(inside) == count + 2
+
+
+async def test_owner_of_many_lanes_does_not_get_what_is_left_to_other_owners() -> None:
+    slots, inside, go_on = FairSlots(4), [], asyncio.Event()
+
+    async def work(owner: int, lane: str) -> None:
+        async with slots.hold(owner, lane, f"{owner}{lane}"):
+            inside.append(f"{owner}{lane}")
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for owner, lane in ((1, "a"), (2, "a"), (2, "b"), (2, "c"), (3, "a")):
+            tasks.create_task(work(owner, lane))
+        await asyncio.sleep(0)
+        assert inside == ["1a", "2a", "2b", "3a"]
+        go_on.set()
+    assert inside[4:] == ["2c"]
+
+
+async def test_slot_that_comes_with_a_cancellation_is_given_on() -> None:
+    slots = FairSlots(1)
+    first = slots.hold(1, "", "first")
+    await first.__aenter__()
+    second = asyncio.ensure_future(slots.hold(1, "", "second").__aenter__())
+    third = asyncio.ensure_future(slots.hold(1, "", "third").__aenter__())
+    await asyncio.sleep(0)
+
+    await first.__aexit__(None, None, None)  # the second has the slot now, and does not know it yet
+    second.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    await asyncio.wait_for(third, 5)
+
+
+async def test_waiter_that_is_cancelled_leaves_the_queue() -> None:
+    slots = FairSlots(1)
+    held = slots.hold(1, "", "held")
+    await held.__aenter__()
+    waiter = asyncio.ensure_future(slots.hold(1, "", "waits").__aenter__())
+    await asyncio.sleep(0)
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+
+    await held.__aexit__(None, None, None)
+
+    async with asyncio.timeout(5), slots.hold(1, "", "next"):
+        pass
+
+
+async def test_waiter_cancelled_just_before_its_turn_is_passed_over() -> None:
+    slots = FairSlots(1)
+    held = slots.hold(1, "", "held")
+    await held.__aenter__()
+    waiter = asyncio.ensure_future(slots.hold(1, "", "waits").__aenter__())
+    await asyncio.sleep(0)
+
+    waiter.cancel()
+    await held.__aexit__(None, None, None)
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    async with asyncio.timeout(5), slots.hold(1, "", "next"):
+        pass
+
+
+def test_those_who_wait_are_told_in_the_order_in_which_they_will_be_served() -> None:
+    queue = filled((1, "a", "a1"), (1, "a", "a2"), (1, "b", "b1"), (2, "", "c1"), (1, "a", "a3"))
+
+    told = queue.in_turn()
+
+    assert told == ["a1", "c1", "b1", "a2", "a3"]
+    assert served(queue) == told
+
+
+def test_item_that_is_served_before_its_turn_uses_up_the_turn_of_its_lane_and_owner() -> None:
+    queue = filled((1, "a", "a1"), (1, "a", "a2"), (1, "b", "b1"), (2, "", "c1"))
+
+    assert queue.serve("a2") == "a2"
+
+    assert served(queue) == ["c1", "b1", "a1"]
+
+
+def test_lane_that_comes_back_again_and_again_does_not_pass_those_who_wait() -> None:
+    queue = filled((1, "batch", "a1"), (1, "batch", "a2"), (1, "", "b1"))
+    assert (queue.pop(), queue.pop()) == ("a1", "b1")
+    queue.put(1, "", "b2", "b2")
+
+    assert served(queue) == ["a2", "b2"]
