@@ -137,7 +137,7 @@ p50 of the daemon's own steps, in milliseconds.
 
 
 def _steps(scenarios: object) -> str:
-    """Give a table of steps by scenario."""
+    """Return a table of steps by scenario."""
     if not isinstance(scenarios, Mapping):
         return ""
     names = ("queued", "static", "lease", "run", "report", "total")

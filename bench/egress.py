@@ -80,7 +80,7 @@ def host(told: Connection) -> None:
 
 
 async def measure(port: int) -> list[list[float]]:
-    """Give what each transfer took, down and up, in seconds."""
+    """Return what each transfer took, down and up, in seconds."""
     clock = SystemClock()
     relay = Relay(
         EgressLimits(bytes_up=TIMES * 2 * SIZE, bytes_down=TIMES * 2 * SIZE),

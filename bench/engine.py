@@ -54,7 +54,7 @@ class Ceiling:
         self._origin = Origin(daemon_id="bench-" + self._ids.new(), generation="bench")
 
     async def measure(self, *, concurrency: int, seconds: float) -> float:
-        """Give containers per second at this concurrency."""
+        """Return containers per second at this concurrency."""
         end = time.perf_counter() + seconds
         began = time.perf_counter()
         counts = await asyncio.gather(*(self._worker(end) for _ in range(concurrency)))

@@ -94,13 +94,13 @@ QUICK = Size(
 
 
 def extractor(source: str = SOURCE, paths: int = 1) -> Submission:
-    """Give a submission with this source and number of sample paths."""
+    """Return a submission with this source and number of sample paths."""
     samples = [PATH.replace("2024", str(2000 + n)) for n in range(paths)]
     return {"kind": "extractor", "payload": {"code": source, "sample_paths": samples}}
 
 
 def script(source: str) -> Submission:
-    """Give a script, with the time that an extractor has for a path."""
+    """Return a script, with the time that an extractor has for a path."""
     return {
         "kind": "script",
         "payload": {"code": source},
@@ -112,7 +112,7 @@ _HOSTILE: Mapping[str, Callable[[str], Submission]] = {"extractor": extractor, "
 
 
 def hostile() -> dict[str, Submission]:
-    """Give the hostile submissions by name; the folder that one lies in is its kind.
+    """Return the hostile submissions by name; the folder that one lies in is its kind.
 
     The fork bomb is a script, since an extractor that forks is refused before it runs.
     """
@@ -267,7 +267,7 @@ def measure(size: Size, folder: Path) -> dict[str, object]:
 
 
 def flat(results: dict[str, object]) -> dict[str, object]:
-    """Give the figures that goals are stated in, under the names that are kept."""
+    """Return the figures that goals are stated in, under the names that are kept."""
 
     def of(scenario: str, figure: str) -> object:
         values = results[scenario]

@@ -63,7 +63,7 @@ FILES = (
 
 
 def client_page() -> str:
-    """Give the page of `assay`."""
+    """Return the page of `assay`."""
     root: Any = typer.main.get_command(app)
     lines = [
         *_title("ASSAY", 1, "assay", "validate untrusted code in throwaway containers"),
@@ -84,7 +84,7 @@ def client_page() -> str:
 
 
 def daemon_page() -> str:
-    """Give the page of `assayd`."""
+    """Return the page of `assayd`."""
     parser = _parser()
     settings = [
         (f"{name} ({variable})", f"{description} Default: {default}.")
@@ -182,7 +182,7 @@ def _escaped(text: str) -> str:
 
 
 def completions() -> dict[str, str]:
-    """Give the completion scripts by the names that the shells look for."""
+    """Return the completion scripts by the names that the shells look for."""
     names = {"bash": "assay", "zsh": "_assay", "fish": "assay.fish"}
     return {
         name: get_completion_script(prog_name="assay", complete_var="_ASSAY_COMPLETE", shell=shell) + "\n"

@@ -89,7 +89,7 @@ def wait_until_ready(process):
 
 
 def ask(path):
-    """Give the status that the daemon answers a GET with."""
+    """Return the status that the daemon answers a GET with."""
     connection = http.client.HTTPConnection("assayd", timeout=5)
     connection.sock = socket.socket(socket.AF_UNIX)
     with contextlib.closing(connection):
@@ -126,7 +126,7 @@ def validate(folder, example):
 
 
 def options(folder, example):
-    """Give the options that an example is validated with."""
+    """Return the options that an example is validated with."""
     for path in example.get("sample_paths", ()):
         yield from ("--sample-path", path)
     if "input" in example:

@@ -51,7 +51,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def docker_host() -> str:
-    """Give the address of the engine that answers; a test that needs one fails without it."""
+    """Return the address of the engine that answers; a test that needs one fails without it."""
     script = ROOT / "deploy/dev/engine.sh"
     asked = subprocess.run([script, "socket"], capture_output=True, text=True, check=False, timeout=60)
     if asked.returncode != 0:

@@ -52,7 +52,7 @@ class Repaired:
 
     @property
     def false(self) -> bool:
-        """Tell whether it was called repaired and is not."""
+        """Return whether it was called repaired and is not."""
         return self.outcome == "repaired" and not self.true
 
 
@@ -107,7 +107,7 @@ class Bench:
         )
 
     def _looked_at(self, case: Case, attempt: Document) -> tuple[object, object]:
-        """Give what an attempt shows, and what its text shows with what is held out."""
+        """Return what an attempt shows, and what its text shows with what is held out."""
         submission = self._submission(attempt)
         if attempt["execution"] is None:  # it was read only: its words are what it is
             return " ".join(submission["payload"]["code"].split()), None
@@ -122,7 +122,7 @@ class Bench:
 
 
 def _shown(attempt: Document) -> object:
-    """Give what can be seen of an attempt from outside."""
+    """Return what can be seen of an attempt from outside."""
     cases = (attempt["report"]["runtime_results"] or {}).get("cases", [])
     files = {a["name"]: a["sha256"] for a in attempt["artifacts"] if a["name"].startswith("files/")}
     files.pop("files/database.sqlite", None)  # what is in it, is selected

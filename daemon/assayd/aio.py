@@ -69,7 +69,7 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Give a TaskGroup that lets an error of its body through as it is, after its tasks have ended.
+    """Return a TaskGroup that lets an error of its body through as it is, after its tasks have ended.
 
     A bare TaskGroup would wrap that error into a group. The body must see to it that its tasks end.
     """

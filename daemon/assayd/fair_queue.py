@@ -53,7 +53,7 @@ class FairQueue(Generic[T]):
         return item
 
     def in_turn(self) -> list[T]:
-        """Give everything in the order in which `pop` would; it goes on waiting."""
+        """Return everything in the order in which `pop` would; it goes on waiting."""
         copy: FairQueue[T] = FairQueue()
         copy._places = dict(self._places)
         copy._turns = OrderedDict(

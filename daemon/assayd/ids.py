@@ -14,11 +14,11 @@ class SystemClock:
     """The machine's time."""
 
     def now(self) -> datetime:
-        """Give the wall-clock time, UTC and aware."""
+        """Return the wall-clock time, UTC and aware."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Give seconds that never go back."""
+        """Return seconds that never go back."""
         return time.monotonic()
 
 
@@ -32,7 +32,7 @@ class Ulids:
         self._last = 0
 
     def new(self) -> str:
-        """Give a fresh ULID."""
+        """Return a fresh ULID."""
         fresh = (time.time_ns() // 1_000_000) << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big")
         self._last = max(fresh, self._last + 1)
         return encode(self._last)

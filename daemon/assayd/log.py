@@ -68,13 +68,13 @@ def configure(
 
 
 def request_id() -> str | None:
-    """Give the id of the request that is being answered."""
+    """Return the id of the request that is being answered."""
     bound = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return bound if isinstance(bound, str) else None
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Tell whether a stream leads to systemd's journal (``JOURNAL_STREAM``, systemd.exec(5))."""
+    """Return whether a stream leads to systemd's journal (``JOURNAL_STREAM``, systemd.exec(5))."""
     named = os.environ.get("JOURNAL_STREAM")
     if not named:
         return False
@@ -86,7 +86,7 @@ def is_journal(stream: TextIO) -> bool:
 
 
 def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
-    """Give what prepares an event, and what makes it text."""
+    """Return what prepares an event, and what makes it text."""
     # Local variables may hold submitted source, or a key; either form leaves them out.
     if form == "console":
         plain = structlog.dev.plain_traceback

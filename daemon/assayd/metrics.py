@@ -87,7 +87,7 @@ class Metrics:
         self.database_bytes = self._gauge("database_bytes", "Size of the database's files.")
 
     def render(self) -> bytes:
-        """Give all values in the text form that Prometheus reads."""
+        """Return all values in the text form that Prometheus reads."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -14,7 +14,7 @@ _IN_CHECKOUT = {"images": "images", "policies": "policies", "seccomp": "deploy/s
 
 
 def share(name: str, *parts: str) -> Path:
-    """Give the path of a shared file or folder.
+    """Return the path of a shared file or folder.
 
     Args:
         name: ``images``, ``policies`` or ``seccomp``.

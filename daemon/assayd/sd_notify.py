@@ -70,7 +70,7 @@ class Notifier:
 
 
 def _interval_s(environ: Mapping[str, str]) -> float:
-    """Give the time between two signs of life: half of what the watchdog allows."""
+    """Return the time between two signs of life: half of what the watchdog allows."""
     allowed, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID")
     if not allowed.isdigit() or int(allowed) == 0 or meant_for not in {None, str(os.getpid())}:
         return USUALLY_S

@@ -19,7 +19,7 @@ BACKLOG = 1024
 
 
 def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
-    """Give a listening Unix socket.
+    """Return a listening Unix socket.
 
     Raises: ConfigError ``socket.taken`` when another daemon answers there, ``socket.unusable`` otherwise.
     """
@@ -35,7 +35,7 @@ def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
 
 
 def listen_loopback(address: tuple[str, int]) -> socket.socket:
-    """Give a listening TCP socket. Raises: ConfigError ``metrics.unusable``."""
+    """Return a listening TCP socket. Raises: ConfigError ``metrics.unusable``."""
     host, port = address
     server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -51,7 +51,7 @@ def listen_loopback(address: tuple[str, int]) -> socket.socket:
 
 
 def passed_by_systemd() -> bool:
-    """Tell whether the socket is that of a socket unit (sd_listen_fds(3)), which outlives this process."""
+    """Return whether the socket is that of a socket unit (sd_listen_fds(3)), which outlives this process."""
     return os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1"
 
 

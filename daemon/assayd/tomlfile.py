@@ -64,7 +64,7 @@ class TomlFile:
     lines: Mapping[Key, int]
 
     def line(self, key: Sequence[object]) -> int | None:
-        """Give the line of a key, or of the nearest table around it."""
+        """Return the line of a key, or of the nearest table around it."""
         names = tuple(str(part) for part in key)
         for end in range(len(names), 0, -1):
             if names[:end] in self.lines:
@@ -136,7 +136,7 @@ def sentence(message: str) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Give `` (did you mean …?)`` when a known name is close, else nothing."""
+    """Return `` (did you mean …?)`` when a known name is close, else nothing."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""
 

@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def podman(scripted_image: str) -> Iterator[str]:
-    """Give the address of a Podman service of our own that has the image."""
+    """Return the address of a Podman service of our own that has the image."""
     with podman_service.serving() as address:
         podman_service.copy_image(scripted_image, address)
         yield address

@@ -12,7 +12,7 @@ from support.daemon_process import DaemonProcess
 
 @pytest.fixture(scope="session")
 def daemon(docker_host: str) -> Iterator[DaemonProcess]:
-    """Give a daemon that serves everybody on this machine."""
+    """Return a daemon that serves everybody on this machine."""
     made = DaemonProcess(docker_host, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
     made.home.chmod(0o755)
     try:

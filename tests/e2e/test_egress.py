@@ -39,7 +39,7 @@ def extract(path: str) -> dict:
 
 @pytest.fixture
 def reaching(make_daemon: MakeDaemon, tmp_path: Path) -> DaemonProcess:
-    """Give a daemon that knows the profile."""
+    """Return a daemon that knows the profile."""
     (tmp_path / "reach.toml").write_text(PROFILE)
     daemon = make_daemon(settings={"POLICY_FOLDERS": f'["{tmp_path}"]', "POOL__ENABLED": "false"})
     daemon.start()

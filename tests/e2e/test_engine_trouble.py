@@ -32,14 +32,14 @@ def proxy(docker_host: str) -> Iterator[CuttableEngine]:
 
 @pytest.fixture
 def foreign_image(docker_host: str) -> Iterator[str]:
-    """Give an image like ours whose guest code, it says, is another."""
+    """Return an image like ours whose guest code, it says, is another."""
     engine_image.commit(FOREIGN, "pass", "LABEL org.assayd.guest=another")
     yield FOREIGN
     engine_image.drop(FOREIGN)
 
 
 def refusal(daemon: DaemonProcess) -> Document:
-    """Give what the daemon answers to a submission, and see that it says the same when asked."""
+    """Return what the daemon answers to a submission, and see that it says the same when asked."""
     with daemon.http() as http:
         began = time.monotonic()
         refused = http.post("/v1/attempts", params={"wait_s": 60}, json=extractor(GOOD))

@@ -64,7 +64,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(docker_host: str) -> Iterator[Stage]:
-    """Give one daemon for all tests."""
+    """Return one daemon for all tests."""
     stage = Stage(docker_host)
     try:
         stage.daemon.start()
@@ -241,7 +241,7 @@ def test_repair_is_cancelled_with_the_attempt_that_it_has_under_way(stage: Stage
 
 
 def pipeline(name: str, statement: str) -> Document:
-    """Give a pipeline of which the second step fails; to SQL the first line is a comment, too."""
+    """Return a pipeline of which the second step fails; to SQL the first line is a comment, too."""
     steps = [
         {"name": "first", "type": "bash", "content": "echo ready"},
         {"name": "second", "type": "bash", "content": f"# {name}\n{statement}\n"},

@@ -49,19 +49,19 @@ class Flag:
     process: Mapping[str, object] | None = None
 
     def gone(self, seen: Any) -> bool:
-        """Tell whether the probe saw that the flag is not there."""
+        """Return whether the probe saw that the flag is not there."""
         return not self.holds(seen) if self.fires is None else self.fires(seen)
 
 
 def tmpfs(without: str, instead: str = "") -> Mapping[str, object]:
-    """Give the work directory's mount with one option left out or another in its place."""
+    """Return the work directory's mount with one option left out or another in its place."""
     options = str(document.creation(spec(), HOST)["HostConfig"]["Tmpfs"][document.WORK_DIRECTORY]).split(",")
     kept = [instead if option.startswith(without) else option for option in options]
     return {"Tmpfs": {document.WORK_DIRECTORY: ",".join(option for option in kept if option)}}
 
 
 def ulimits(without: str) -> Mapping[str, object]:
-    """Give the limits of processes but one."""
+    """Return the limits of processes but one."""
     every = document.creation(spec(), HOST)["HostConfig"]["Ulimits"]
     return {"Ulimits": [limit for limit in every if limit["Name"] != without]}
 
@@ -196,7 +196,7 @@ def client(docker_host: str) -> Iterator[APIClient]:
 
 @pytest.fixture(scope="module")
 def seen(client: APIClient) -> Document:
-    """Give what every probe sees in a container with all flags."""
+    """Return what every probe sees in a container with all flags."""
     output = output_of(client, production(client, PROBES, *(flag.probe for flag in FLAGS.values())))
     return dict(json.loads(output))
 

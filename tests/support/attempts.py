@@ -100,7 +100,7 @@ def _limits(profile: ExecutionPolicy, unit_timeout_s: float | None) -> Limits:
 
 @asynccontextmanager
 async def attempts_on(docker_host: str) -> AsyncIterator[Attempts]:
-    """Give what runs submissions."""
+    """Return what runs submissions."""
     engine = DockerEngine(base_url=docker_host)
     try:
         async with (

@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 def spec() -> ContainerSpec:
-    """Give a container of the usual size."""
+    """Return a container of the usual size."""
     return ContainerSpec(
         image=BASE,
         image_digest=BASE,
@@ -39,7 +39,7 @@ def spec() -> ContainerSpec:
 
 
 def production(client: APIClient, program: str, *arguments: str) -> Document:
-    """Give the daemon's own document, with another program."""
+    """Return the daemon's own document, with another program."""
     wanted: Document = deepcopy(document.creation(spec(), host(client.info())))
     return {**wanted, "Entrypoint": [PYTHON, "-I", "-S", "-c", program, *arguments]}
 
@@ -58,7 +58,7 @@ def output_of(client: APIClient, wanted: Document) -> str:
 
 @contextmanager
 def bare_client(docker_host: str) -> Iterator[APIClient]:
-    """Give a connection to the engine; the containers that were made with it go at the end."""
+    """Return a connection to the engine; the containers that were made with it go at the end."""
     client = APIClient(base_url=docker_host, version="auto", timeout=30)
     try:
         yield client

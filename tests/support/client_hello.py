@@ -11,7 +11,7 @@ SERVER_NAME, ENCRYPTED_HELLO = 0, 0xFE0D
 
 
 def hello(name: str | None = "api.example.com") -> bytes:
-    """Give what a client sends first, as one record; with no server name for None."""
+    """Return what a client sends first, as one record; with no server name for None."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -30,12 +30,12 @@ def records(message: bytes, size: int) -> bytes:
 
 
 def message_of(record: bytes) -> bytes:
-    """Give the handshake message of a record."""
+    """Return the handshake message of a record."""
     return record[5:]
 
 
 def with_extensions(change: Callable[[Extensions], Extensions]) -> bytes:
-    """Give a ClientHello with other extensions, all lengths put right."""
+    """Return a ClientHello with other extensions, all lengths put right."""
     message = message_of(hello())
     at = 4 + 2 + 32
     at += 1 + message[at]
@@ -55,6 +55,6 @@ def with_extensions(change: Callable[[Extensions], Extensions]) -> bytes:
 
 
 def server_name(*names: bytes, kind: int = 0) -> bytes:
-    """Give the content of a server_name extension."""
+    """Return the content of a server_name extension."""
     listed = b"".join(bytes([kind]) + len(name).to_bytes(2, "big") + name for name in names)
     return len(listed).to_bytes(2, "big") + listed

@@ -18,7 +18,7 @@ MakeDaemon = Callable[..., DaemonProcess]
 
 @pytest.fixture
 def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
-    """Give what makes daemons on the engine (or another that is named), and ends them after the test.
+    """Return what makes daemons on the engine (or another that is named), and ends them after the test.
 
     They keep no containers ready unless told to, and one analysis worker: more of either takes longer than
     most tests.

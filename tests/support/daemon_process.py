@@ -137,7 +137,7 @@ class DaemonProcess:
         return Client(self.socket)
 
     def http(self) -> httpx.Client:
-        """Give a client that sends whatever it is told to."""
+        """Return a client that sends whatever it is told to."""
         transport = httpx.HTTPTransport(uds=str(self.socket), verify=False)  # reads no certificates
         return httpx.Client(transport=transport, base_url="http://assayd", timeout=60)
 
@@ -171,7 +171,7 @@ class DaemonProcess:
             return database.execute(statement, values).fetchall()
 
     def bundle(self, attempt: Document) -> Path:
-        """Give the folder of an attempt's bundle."""
+        """Return the folder of an attempt's bundle."""
         return self.state / "artifacts" / str(attempt["bundle"])
 
 
@@ -215,7 +215,7 @@ class _Log:
         self._counts_from = len(self.lines)
 
     def events(self, name: str, **keys: object) -> list[Document]:
-        """Give the events of this life (since `forget`) that have that name and these keys."""
+        """Return the events of this life (since `forget`) that have that name and these keys."""
         known = self._events[self._counts_from :]
         return [event for event in known if event.get("event") == name and event.items() >= keys.items()]
 
@@ -232,7 +232,7 @@ class _Log:
 
 
 def _event(line: str) -> Document:
-    """Give the event in a line of the log; empty where there is none, or half of one before a kill."""
+    """Return the event in a line of the log; empty where there is none, or half of one before a kill."""
     try:
         return dict(json.loads(line)) if line.startswith("{") else {}
     except ValueError:

@@ -29,7 +29,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def dashboard_queries() -> Iterator[str]:
-    """Give every query of the dashboard, with the variables that Grafana would fill in filled in."""
+    """Return every query of the dashboard, with the variables that Grafana would fill in filled in."""
     document = dashboard()
     queries = [target["expr"] for panel in document["panels"] for target in panel.get("targets", ())]
     queries += [note["expr"] for note in document["annotations"]["list"]]
@@ -42,13 +42,13 @@ def metrics_in(text: str) -> set[str]:
 
 
 def labels_in(query: str) -> Iterator[tuple[str, set[str]]]:
-    """Give each metric of a query with the labels that it is asked by."""
+    """Return each metric of a query with the labels that it is asked by."""
     for name, matchers in re.findall(r"\b(assayd_[a-z_]+)\{([^}]*)\}", query):
         yield name, set(re.findall(r"(\w+)\s*[=!]~?", matchers)) - {"instance"}
 
 
 def exposed() -> dict[str, set[str]]:
-    """Give the names under which the daemon's metrics are scraped, with their labels."""
+    """Return the names under which the daemon's metrics are scraped, with their labels."""
     registry = Metrics().registry
     # Those of the process have values at once; the others are listed, also while nothing was counted yet.
     names = {sample.name: set(sample.labels) for family in registry.collect() for sample in family.samples}

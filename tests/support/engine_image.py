@@ -36,7 +36,7 @@ def drop(name: str) -> None:
 
 @contextmanager
 def idle_container() -> Iterator[DockerContainer]:
-    """Give a container of the Python image that has nothing to do."""
+    """Return a container of the Python image that has nothing to do."""
     entrypoint = [PYTHON, "-I", "-S", "-c", "pass"]
     with DockerContainer(BASE).with_kwargs(entrypoint=entrypoint, network_mode="none") as container:
         yield container

@@ -56,7 +56,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @asynccontextmanager
 async def engine_proxy(engine_url: str, folder: Path) -> AsyncIterator[EngineProxy]:
-    """Give a proxy that takes connections on a socket in `folder`."""
+    """Return a proxy that takes connections on a socket in `folder`."""
     path = folder / "engine.sock"
     proxy = EngineProxy(engine_url, path)
     async with await asyncio.start_unix_server(proxy.connected, path):

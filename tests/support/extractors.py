@@ -51,7 +51,7 @@ def extract(path: str) -> dict:
 def extractor(
     code: str, *paths: str, seconds: float | None = None, labels: dict[str, str] | None = None
 ) -> dict[str, object]:
-    """Give a submission; `seconds` tightens the limit of one path."""
+    """Return a submission; `seconds` tightens the limit of one path."""
     submission: dict[str, object] = {
         "kind": "extractor",
         "payload": {"code": code, "sample_paths": list(paths or (PATH,))},
@@ -63,5 +63,5 @@ def extractor(
 
 
 def endless(paths: int = 10) -> dict[str, object]:
-    """Give a submission that runs for as long as it may."""
+    """Return a submission that runs for as long as it may."""
     return extractor(LOOP, *(f"{PATH}.{number}" for number in range(paths)))

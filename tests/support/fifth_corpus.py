@@ -20,35 +20,35 @@ Place = tuple[str, int]
 
 
 def cases() -> list[dict[str, object]]:
-    """Give the programs with one thing wrong each."""
+    """Return the programs with one thing wrong each."""
     listed: list[dict[str, object]] = tomllib.loads((CORPUS / "invalid.toml").read_text())["case"]
     return listed
 
 
 def programs() -> list[Path]:
-    """Give the valid programs."""
+    """Return the valid programs."""
     return sorted((CORPUS / "valid").glob("*.fs"))
 
 
 def expected_warnings(program: Path) -> set[Place]:
-    """Give the warnings that are right in a valid program."""
+    """Return the warnings that are right in a valid program."""
     listed = tomllib.loads((CORPUS / "valid/expected.toml").read_text())
     return {(rule, line) for rule, lines in listed.get(program.stem, {}).items() for line in lines}
 
 
 def found(code: str, libraries: object = ()) -> list[Finding]:
-    """Give the findings of a program but those for information."""
+    """Return the findings of a program but those for information."""
     stages = analyse(code, libraries=libraries).findings  # type: ignore[arg-type]
     return [f for stage in stages.values() for f in stage if f.severity is not Severity.INFO]
 
 
 def places(findings: list[Finding]) -> set[Place]:
-    """Give what was found where."""
+    """Return what was found where."""
     return {(finding.rule, finding.line or 0) for finding in findings}
 
 
 def figures() -> Iterator[tuple[str, int, int, int]]:
-    """Give for each layer: things to be found, found of them, and found that should not be."""
+    """Return for each layer: things to be found, found of them, and found that should not be."""
     wanted: Counter[str] = Counter()
     hit: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
@@ -77,7 +77,7 @@ def table() -> str:
 
 
 def seconds(size: int = 10**6, runs: int = 5) -> list[float]:
-    """Give processor times, the least first, for a text of so many characters: the valid programs, in turn.
+    """Return processor times, the least first, for a text of so many characters: the valid programs, in turn.
 
     The collector is set as in an analysis worker.
     """

@@ -55,7 +55,7 @@ class Seen:
         return self.record["value"]
 
     def output(self, stream: str, part: str | None = None) -> bytes:
-        """Give what was passed on of a stream."""
+        """Return what was passed on of a stream."""
         return b"".join(
             body
             for header, body in self.frames
@@ -88,7 +88,7 @@ class GuestRunner:
         self.process.stdin.write(encode({"type": kind, **header}, body))
 
     def receive(self) -> Frame:
-        """Give the next frame. Raises: EOFError."""
+        """Return the next frame. Raises: EOFError."""
         while not self._frames:
             ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
             assert ready, "the runner says nothing"
@@ -99,7 +99,7 @@ class GuestRunner:
         return self._frames.pop(0)
 
     def until(self, kind: str) -> list[Frame]:
-        """Give all frames up to the first of a kind."""
+        """Return all frames up to the first of a kind."""
         frames = [self.receive()]
         while frames[-1][0]["type"] != kind:
             assert frames[-1][0]["type"] != "fault", frames[-1][0]
@@ -190,7 +190,7 @@ class GuestRunner:
 def call_of(
     source: str, *args: object, builtins: str = "full", function: str = "extract"
 ) -> dict[str, object]:
-    """Give the arguments of a `call` unit."""
+    """Return the arguments of a `call` unit."""
     text = {"source": textwrap.dedent(source), "filename": "given.py", "builtins": builtins}
     return {**text, "function": function, "args": list(args), "kwargs": {}}
 

@@ -107,7 +107,7 @@ def session(
     connect_timeout_s: float = 5.0,
     **limits: float,
 ) -> Session:
-    """Give the way out of one attempt; every name leads to loopback, which counts as public here."""
+    """Return the way out of one attempt; every name leads to loopback, which counts as public here."""
     relay = Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]
         SystemClock(),

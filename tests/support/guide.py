@@ -28,7 +28,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(page: Path, word: str = "") -> list[str]:
-    """Give the shell blocks of a page that are marked with that word."""
+    """Return the shell blocks of a page that are marked with that word."""
     return [block.text for block in blocks(page) if block.language == "sh" and block.word == word]
 
 

@@ -71,7 +71,7 @@ class Fact:
     text: str
 
     def holds(self, facts: Mapping[str, str]) -> bool:
-        """Tell whether it does."""
+        """Return whether it does."""
         found = facts.get(self.name, "")
         if self.relation == "=":
             return found == self.text
@@ -93,7 +93,7 @@ class HostileProgram:
     settings: Mapping[str, str]
 
     def spec(self) -> RunSpec:
-        """Give what is to run."""
+        """Return what is to run."""
         said = self.settings
         if said["program"] == "module":
             return hostile_module.spec(self.source, said["as"])
@@ -109,7 +109,7 @@ class HostileProgram:
         )
 
     def found(self, result: RunResult) -> dict[str, str]:
-        """Give what is known of its result; of a module, also what its validator makes of it."""
+        """Return what is known of its result; of a module, also what its validator makes of it."""
         found = facts(result)
         if self.settings["program"] == "module":
             found |= hostile_module.facts(self.source, self.settings["as"], result)
@@ -189,7 +189,7 @@ def _imports(policy: str) -> ImportPolicy:
 
 
 def facts(result: RunResult) -> dict[str, str]:
-    """Give what is known of a result, by name: of the unit that decided it, and of the run."""
+    """Return what is known of a result, by name: of the unit that decided it, and of the run."""
     found = {name: str(value) for name, value in result.outcome.evidence.items()}
     found |= {
         "outputs": ",".join(f"{output.name}:{len(output.content)}" for output in result.outputs),
@@ -202,7 +202,7 @@ def facts(result: RunResult) -> dict[str, str]:
 
 
 def deciding(result: RunResult) -> UnitResult | None:
-    """Give the first unit that did not complete, else the last."""
+    """Return the first unit that did not complete, else the last."""
     bad = [unit for unit in result.units if not unit.outcome.completed]
     return next(iter(bad or reversed(result.units)), None)
 
@@ -239,7 +239,7 @@ def record_of(unit: UnitResult) -> Record | None:
 
 
 def escapes(result: RunResult) -> Iterator[str]:
-    """Give what a program says that it got through, and files of the image among its outputs."""
+    """Return what a program says that it got through, and files of the image among its outputs."""
     yield from (
         f"{output.name} is a file of users" for output in result.outputs if b"root:" in output.content
     )

@@ -23,7 +23,7 @@ TRAP = 'rm() { printf hit > /sandbox/mark; }\nshopt -s extglob\nulimit -t 5\n. "
 
 
 def look() -> dict[str, object]:
-    """Give the programs of the image, whatever is set-uid, and what PATH shows."""
+    """Return the programs of the image, whatever is set-uid, and what PATH shows."""
     programs, privileged = [], []
     for folder, folders, files in os.walk("/"):
         folders[:] = [

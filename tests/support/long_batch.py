@@ -30,7 +30,7 @@ class Line:
 
 
 def mixed(count: int, *, containers: int, malformed: int) -> list[Line]:
-    """Give lines of all kinds, spread evenly: so many need a container, so many are no submissions."""
+    """Return lines of all kinds, spread evenly: so many need a container, so many are no submissions."""
     static, running = (cycle(_samples(needs_container=needs)) for needs in (False, True))
     lines = []
     for number in range(count):
@@ -44,7 +44,7 @@ def mixed(count: int, *, containers: int, malformed: int) -> list[Line]:
 
 
 def _samples(*, needs_container: bool) -> list[Line]:
-    """Give the validators' samples, kind after kind in turn; none that is made to take long."""
+    """Return the validators' samples, kind after kind in turn; none that is made to take long."""
     kinds = [
         iter([_line(kind, each) for each in validator.samples if _suits(each, needs_container)])
         for kind, validator in sorted(validators.load(()).items())
@@ -71,7 +71,7 @@ def _line(kind: str, sample: Sample) -> Line:
 
 
 def peak_kb(pid: int) -> int:
-    """Give the most memory that a process ever had resident; 0 when it is gone."""
+    """Return the most memory that a process ever had resident; 0 when it is gone."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

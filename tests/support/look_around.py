@@ -10,7 +10,7 @@ OWN = ("/proc", "/sys")
 
 
 def status() -> dict[str, str]:
-    """Give what the kernel says of this process."""
+    """Return what the kernel says of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return dict(line.strip().split(":\t", 1) for line in lines if ":\t" in line)
 
@@ -23,14 +23,14 @@ def writable() -> list[str]:
 
 
 def mounted(folder: str) -> list[str]:
-    """Give the options of a mount."""
+    """Return the options of a mount."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
     options = [line.split()[3] for line in lines if line.split()[1] == folder]
     return sorted(options[-1].split(","))
 
 
 def limits() -> dict[str, tuple[int, int]]:
-    """Give the limits that are set for a container."""
+    """Return the limits that are set for a container."""
     names = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_MSGQUEUE")
     kinds = {"RLIMIT_CORE": 4, "RLIMIT_FSIZE": 1, "RLIMIT_NOFILE": 7, "RLIMIT_MSGQUEUE": 12}
     return {name: resource.getrlimit(kinds[name]) for name in names}

@@ -80,7 +80,7 @@ class Machine:
         Path(f"/proc/{self._leader}/root{path}").write_bytes(source.read_bytes())
 
     def show(self, unit: str, name: str) -> str:
-        """Give a property of a unit."""
+        """Return a property of a unit."""
         return self.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
 
     def log(self, unit: str = "assayd") -> str:

@@ -66,7 +66,7 @@ class Fork:
         self.stdout = os.fdopen(stdout, "rb", buffering=0)
 
     def wait(self, timeout_s: float) -> int:
-        """Give the exit status, as `Popen.returncode` has it. Raises: TimeoutError."""
+        """Return the exit status, as `Popen.returncode` has it. Raises: TimeoutError."""
         if self._status is None:
             if not select.select([self._ended], [], [], timeout_s)[0]:
                 raise TimeoutError(f"the runner did not end within {timeout_s} s")
@@ -123,5 +123,5 @@ class Nursery:
 
 @cache
 def nursery() -> Nursery:
-    """Give the one of this test run."""
+    """Return the one of this test run."""
     return Nursery()

@@ -65,7 +65,7 @@ def next_version(deb: Path, work: Path) -> Path:
 
 
 def _digest(wheel: Path) -> str:
-    """Give a digest of all that gets into the package."""
+    """Return a digest of all that gets into the package."""
     files = [path for path in (ROOT / "deploy").rglob("*") if path.is_file() and "dev" not in path.parts]
     files += [*(ROOT / "docs/operating").glob("*.md"), ROOT / "CHANGELOG.md", ROOT / "requirements/run.txt"]
     digest = hashlib.sha256(wheel.read_bytes())

@@ -26,7 +26,7 @@ _AROUND = [
 
 
 def scripts(seed: int, count: int) -> list[str]:
-    """Give so many scripts that name the command; the same for the same seed."""
+    """Return so many scripts that name the command; the same for the same seed."""
     random = Random(seed)
     made = (_script(random, random.choice([2, 3, 3, 4])) for _ in range(count))
     return list(dict.fromkeys(script for script in made if "rm" in script))

@@ -30,7 +30,7 @@ from assayd.sandbox.session.conversation import Observer
 async def sandbox_on(
     engine: Engine, *, ready: int = 0, sweep: bool = False, egress: Egress | None = None
 ) -> AsyncIterator[Sandbox]:
-    """Give a sandbox with up to `ready` warm containers per key; no container of it outlives the body.
+    """Return a sandbox with up to `ready` warm containers per key; no container of it outlives the body.
 
     Its way out is one that resolves no name, unless another is given.
 
@@ -59,7 +59,7 @@ async def sandbox_on(
 
 
 def no_way_out() -> Egress:
-    """Give a relay for which no name has an address."""
+    """Return a relay for which no name has an address."""
     return Relay(EgressLimits(), SystemClock(), Metrics(), look_up=lambda host, port: ())
 
 

@@ -222,7 +222,7 @@ class SmallDaemon:
     runs: Gate
 
     def read(self, code: str = "x = 1", **changes: object) -> Submission:
-        """Give a submission as it is after the border."""
+        """Return a submission as it is after the border."""
         return read_submission(json.dumps(submission(code, **changes)).encode(), self.stock.kinds)
 
     async def accept(self, code: str = "x = 1", **origin: Any) -> Attempt:
@@ -252,7 +252,7 @@ class How:
 
 @asynccontextmanager
 async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[SmallDaemon]:
-    """Give a daemon on a state directory; ending it is as hard as a crash that leaves no task behind."""
+    """Return a daemon on a state directory; ending it is as hard as a crash that leaves no task behind."""
     how = how or How()
     lay_database(folder)
     async with AsyncExitStack() as stack:
@@ -345,7 +345,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
 
 
 def with_lines(how: How | None = None, **caps: Any) -> How:
-    """Give the same with other caps for lines."""
+    """Return the same with other caps for lines."""
     how = how or How()
     return replace(how, batch=replace(how.batch, lines=replace(how.batch.lines, **caps)))
 

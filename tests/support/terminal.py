@@ -11,7 +11,7 @@ from contextlib import suppress
 
 
 def run_on_terminal(command: Sequence[str]) -> tuple[subprocess.CompletedProcess[bytes], str]:
-    """Give the ended process, and everything that it wrote to its terminal.
+    """Return the ended process, and everything that it wrote to its terminal.
 
     It is read as it comes: a terminal holds little, and the program would wait.
     """

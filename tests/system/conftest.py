@@ -17,7 +17,7 @@ CACHE = ROOT / ".run/cache"
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
-    """Give the folder of tools; what is missing on this machine is installed."""
+    """Return the folder of tools; what is missing on this machine is installed."""
     subprocess.run([ROOT / "deploy/dev/tools.sh", CACHE / "tools"], check=True, timeout=1800)
     return CACHE / "tools"
 
@@ -34,17 +34,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def deb(wheel: Path) -> Path:
-    """Give the Debian package."""
+    """Return the Debian package."""
     return build_deb(wheel, CACHE / "deb")
 
 
 @pytest.fixture(scope="session")
 def wheels() -> Path:
-    """Give a folder with the packages that an installation needs."""
+    """Return a folder with the packages that an installation needs."""
     return download_wheels(CACHE / "wheels")
 
 
 @pytest.fixture(scope="session")
 def system_root(tools: Path) -> Path:
-    """Give the root folder of a Debian system that boots systemd."""
+    """Return the root folder of a Debian system that boots systemd."""
     return make_root(CACHE / "system")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.system
 def machine(
     system_root: Path, deb: Path, docker_host: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Machine]:
-    """Give a system on which the package is installed; what a test changes, it puts back."""
+    """Return a system on which the package is installed; what a test changes, it puts back."""
     with with_engine(system_root, tmp_path_factory.mktemp("m"), docker_host) as machine:
         install(machine, deb)
         yield machine

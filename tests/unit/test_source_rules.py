@@ -23,7 +23,7 @@ MAX_LINES = 400
 
 
 def offenders(paths: list[Path], pattern: str) -> list[str]:
-    """Give ``file:line`` of every line that the pattern is found in."""
+    """Return ``file:line`` of every line that the pattern is found in."""
     compiled = re.compile(pattern)
     return [
         f"{path.relative_to(ROOT)}:{number}"
@@ -34,7 +34,7 @@ def offenders(paths: list[Path], pattern: str) -> list[str]:
 
 
 def absolute_imports(path: Path) -> set[str]:
-    """Give the top names of the modules that a file imports, other than its neighbours."""
+    """Return the top names of the modules that a file imports, other than its neighbours."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -70,7 +70,7 @@ class Checked:
 
     @property
     def failed(self) -> bool:
-        """Tell whether a stage failed."""
+        """Return whether a stage failed."""
         return any(stage.status is StageStatus.FAILED for stage in self.stages)
 
 
@@ -260,7 +260,7 @@ def _broken(message: str) -> AssaydError:
 
 
 def unanalysable(validator: Validator) -> tuple[StageReport, ...]:
-    """Give the stage reports of a source at which a worker died."""
+    """Return the stage reports of a source at which a worker died."""
     first, *rest = validator.stages
     finding = Finding(
         rule=UNANALYSABLE,

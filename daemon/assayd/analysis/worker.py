@@ -58,7 +58,7 @@ def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -
 
 
 def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
-    """Give the fields in which a prepared payload differs; the others, which may be large, are known."""
+    """Return the fields in which a prepared payload differs; the others, which may be large, are known."""
     if prepared is payload:
         return None
     before = dict(payload)
@@ -120,7 +120,7 @@ def _digest(kind: Repairable, payload: BaseModel) -> str:
 
 
 def confine(memory_bytes: int) -> None:
-    """Give up what a parser needs least: memory beyond a cap, files, processes, core dumps."""
+    """Return up what a parser needs least: memory beyond a cap, files, processes, core dumps."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

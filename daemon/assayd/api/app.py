@@ -33,7 +33,7 @@ class Api(FastAPI):
     """An application whose reference also describes the body that it reads by itself."""
 
     def openapi(self) -> dict[str, Any]:
-        """Give the OpenAPI document, made once."""
+        """Return the OpenAPI document, made once."""
         if self.openapi_schema is None:
             document = get_openapi(title=self.title, version=self.version, routes=self.routes)
             _, models = models_json_schema(
@@ -79,7 +79,7 @@ def create_app(
 
 
 def server_config(app: FastAPI, *, connections: int = 256, silence_s: float = 30.0) -> uvicorn.Config:
-    """Give the server's settings; the daemon binds the socket and handles signals itself."""
+    """Return the server's settings; the daemon binds the socket and handles signals itself."""
     return uvicorn.Config(
         app,
         http=with_silence(silence_s),

@@ -63,7 +63,7 @@ async def list_batches(
 
 @router.get("/{id}", responses=answers.BATCH)
 async def get_batch(call: CallDep, batch_id: Id) -> Response:
-    """Give one batch with its counts."""
+    """Return one batch with its counts."""
     batch = await call.batch(batch_id)
     return json_response(batch_document(await call.batches.progress(batch.id)))
 
@@ -84,7 +84,7 @@ async def list_items(
 
 @router.get("/{id}/results", responses=answers.RESULTS)
 async def get_results(call: CallDep, batch_id: Id) -> Response:
-    """Give every item with its attempt and report, in line order, as they are now."""
+    """Return every item with its attempt and report, in line order, as they are now."""
     batch = await call.batch(batch_id)
     return StreamingResponse(call.batches.results(batch.id), media_type="application/x-ndjson")
 

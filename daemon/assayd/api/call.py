@@ -45,7 +45,7 @@ class Call:
     caller: Caller
 
     async def attempt(self, attempt_id: str) -> Attempt:
-        """Give an attempt that the caller may see.
+        """Return an attempt that the caller may see.
 
         Raises: RequestError ``not_found``, also for one that is somebody else's.
         """
@@ -55,7 +55,7 @@ class Call:
         return attempt
 
     async def batch(self, name: str) -> Batch:
-        """Give a batch that the caller may see, by its id or by the caller's name for it.
+        """Return a batch that the caller may see, by its id or by the caller's name for it.
 
         Raises: RequestError ``not_found``, also for one that is somebody else's.
         """
@@ -65,7 +65,7 @@ class Call:
         return batch
 
     async def repair(self, repair_id: str) -> Repair:
-        """Give a repair that the caller may see.
+        """Return a repair that the caller may see.
 
         Raises: RequestError ``not_found``, also for one that is somebody else's.
         """
@@ -75,7 +75,7 @@ class Call:
         return repair
 
     def sees(self, owned: Attempt | Batch) -> bool:
-        """Tell whether the caller may know of it."""
+        """Return whether the caller may know of it."""
         return self.access.sees(self.caller, owned)
 
     @property
@@ -121,7 +121,7 @@ CallDep = Annotated[Call, Depends(get_call)]
 
 
 async def body_pieces(request: Request, *, silence_s: float) -> AsyncIterator[bytes]:
-    """Give a body as it comes.
+    """Return a body as it comes.
 
     Raises: RequestError ``too_slow``, when nothing has come for so long; ``malformed``, when it ends early.
     """

@@ -40,7 +40,7 @@ async def list_policies(call: CallDep) -> Response:
 
 @router.get("/v1/policies/{name}", tags=["discovery"], responses=answers.POLICY)
 async def get_policy(call: CallDep, name: str) -> Response:
-    """Give one profile with its effective values."""
+    """Return one profile with its effective values."""
     policies = call.service.policies()
     if name not in policies:
         known = ", ".join(sorted(policies))
@@ -106,7 +106,7 @@ async def tell_alive(call: CallDep) -> Response:
 
 @router.get("/readyz", tags=["operations"], responses=answers.READY)
 async def tell_ready(call: CallDep) -> Response:
-    """Tell whether attempts can be run, and why not."""
+    """Return whether attempts can be run, and why not."""
     ready, reason = call.service.ready()
     if not ready:
         raise RequestError("not_ready", reason, retryable=True)
@@ -115,7 +115,7 @@ async def tell_ready(call: CallDep) -> Response:
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS)
 async def give_metrics(call: CallDep) -> Response:
-    """Give the metrics in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)
 
 

@@ -47,7 +47,7 @@ RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 
 def status_of(error: AssaydError) -> int:
-    """Give the HTTP status of an error."""
+    """Return the HTTP status of an error."""
     if error.code in STATUS:
         return STATUS[error.code]
     if isinstance(error, RequestError):
@@ -68,7 +68,7 @@ def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = No
 
 
 def install_errors(app: FastAPI) -> None:
-    """Give every error of an application the one form, those of the framework included."""
+    """Return every error of an application the one form, those of the framework included."""
     app.add_exception_handler(AssaydError, _on_ours)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_parameters)

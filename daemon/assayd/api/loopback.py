@@ -21,7 +21,7 @@ GRACE_S = 1
 
 
 def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
-    """Give an application that knows `/metrics` and `/healthz`."""
+    """Return an application that knows `/metrics` and `/healthz`."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await _answer(Request(scope), metrics)(scope, receive, send)
@@ -40,7 +40,7 @@ def _answer(request: Request, metrics: Callable[[], bytes]) -> Response:
 
 
 def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
-    """Give the server's settings."""
+    """Return the server's settings."""
     return uvicorn.Config(
         loopback_app(metrics),
         http=PeerHttpTools,  # for its bounds on headers; over TCP it knows no caller

@@ -52,17 +52,17 @@ class Access:
     own_uid: int | None = None
 
     def admits(self, caller: Caller) -> bool:
-        """Tell whether this caller may use the API at all."""
+        """Return whether this caller may use the API at all."""
         if not (self.uids or self.gids) or self.is_operator(caller):
             return True
         return caller.peer.uid in self.uids or not self.gids.isdisjoint(caller.groups)
 
     def is_operator(self, caller: Caller) -> bool:
-        """Tell whether this caller sees everything."""
+        """Return whether this caller sees everything."""
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
 
     def sees(self, caller: Caller, owned: Attempt | Batch) -> bool:
-        """Tell whether this caller may know of an attempt or a batch."""
+        """Return whether this caller may know of an attempt or a batch."""
         return owned.peer.uid == caller.peer.uid or self.is_operator(caller)
 
 
@@ -138,7 +138,7 @@ class PeerHttpTools(HttpToolsProtocol):
             self.send_400_response("The headers are too large.")
 
     def on_message_begin(self) -> None:
-        """Give the headers of a further request their time."""
+        """Return the headers of a further request their time."""
         self._expect_head()
         super().on_message_begin()
 
@@ -189,7 +189,7 @@ class PeerHttpTools(HttpToolsProtocol):
             self._head_due = None
 
     def _crowds_others_out(self) -> bool:
-        """Tell whether this caller's connections leave too few to all other users."""
+        """Return whether this caller's connections leave too few to all other users."""
         if self._caller is None or self.limit_concurrency is None:
             return False
         uid = self._caller.peer.uid
@@ -198,7 +198,7 @@ class PeerHttpTools(HttpToolsProtocol):
 
 
 def with_silence(silence_s: float) -> type[PeerHttpTools]:
-    """Give the protocol with that patience."""
+    """Return the protocol with that patience."""
     return type("PeerHttpTools", (PeerHttpTools,), {"silence_s": silence_s})
 
 

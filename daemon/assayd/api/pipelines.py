@@ -109,7 +109,7 @@ async def list_pipelines(
 async def get_pipeline(
     call: CallDep, pipeline_id: Annotated[str, Path(alias="id", description="The pipeline's id.")]
 ) -> Response:
-    """Give one pipeline: its steps, and what each attempt came to, step by step."""
+    """Return one pipeline: its steps, and what each attempt came to, step by step."""
     found = await call.service.pipelines.get(pipeline_id)
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):

@@ -65,7 +65,7 @@ async def list_repairs(
 
 @router.get("/repairs/{id}", responses=answers.REPAIR)
 async def get_repair(call: CallDep, repair_id: Id) -> Response:
-    """Give one repair with its fixes."""
+    """Return one repair with its fixes."""
     repair = await call.repair(repair_id)
     return json_response(repair_document(repair, await call.repairs.diffs(repair)))
 
@@ -87,7 +87,7 @@ async def accept_fallback(call: CallDep, repair_id: Id) -> Response:
 
 @router.get("/repairs/{id}/rules", responses=answers.RULES)
 async def get_rules(call: CallDep, repair_id: Id) -> Response:
-    """Give the rules that were taken, as YAML."""
+    """Return the rules that were taken, as YAML."""
     fallback = (await call.repair(repair_id)).fallback or {}
     if fallback.get("accepted_at") is None:
         raise RequestError("not_found", "no rules were taken from this repair; accept-fallback takes them")

@@ -102,7 +102,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 
 @router.get("/{id}", responses=answers.ATTEMPT)
 async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
-    """Give one attempt, with its report once it is finished."""
+    """Return one attempt, with its report once it is finished."""
     attempt = await _wait(call, await call.attempt(attempt_id), wait_s)
     return await call.attempt_response(attempt)
 
@@ -151,7 +151,7 @@ async def get_artifact(
     attempt_id: Id,
     name: Annotated[str, Path(description="The file's name, as the list of artifacts has it.")],
 ) -> Response:
-    """Give one file of an attempt's bundle."""
+    """Return one file of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
     artifact = _find_artifact(attempt, name)
     content = await call.service.artifact(attempt, artifact.name)
@@ -165,7 +165,7 @@ async def get_artifact(
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE)
 async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
-    """Give all files of an attempt as a tar archive."""
+    """Return all files of an attempt as a tar archive."""
     attempt = await call.attempt(attempt_id)
     if attempt.bundle is None:
         raise RequestError("not_found", "the attempt has no bundle yet")

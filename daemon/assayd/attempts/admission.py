@@ -126,7 +126,7 @@ class Intake:
             await self.wishes.watch(attempt, submission.repair)
 
     async def _is_known(self, origin: Origin) -> bool:
-        """Tell whether the same sender has sent something under this id or key before."""
+        """Return whether the same sender has sent something under this id or key before."""
         jobs, uid = self._stock.jobs, origin.peer.uid
         if origin.attempt_id is not None:
             known = await jobs.get(origin.attempt_id)
@@ -178,7 +178,7 @@ class Intake:
             raise RequestError("not_ready", message, retryable=True)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
-        """Give the profile, tightened by what the request overrides, and by what its payload asks for."""
+        """Return the profile, tightened by what the request overrides, and by what its payload asks for."""
         policy = self._stock.policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
@@ -199,7 +199,7 @@ class Intake:
         )
 
     async def left_over(self) -> Sequence[Attempt]:
-        """Give the attempts without a verdict; of an earlier life, when this one is not ready yet."""
+        """Return the attempts without a verdict; of an earlier life, when this one is not ready yet."""
         return await self._stock.jobs.unfinished()
 
     async def take_up(self, left: Sequence[Attempt]) -> None:
@@ -225,7 +225,7 @@ class Intake:
 
 
 def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
-    """Give the limits of an attempt: the policy's resources within the daemon's caps."""
+    """Return the limits of an attempt: the policy's resources within the daemon's caps."""
     resources = policy.resources
     return replace(
         caps,

@@ -54,7 +54,7 @@ class Words:
 
 
 def is_large(result: RunResult) -> bool:
-    """Tell whether a result takes long to work on."""
+    """Return whether a result takes long to work on."""
     results = sum(len(record) for unit in result.units for record in unit.results)
     return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
 
@@ -98,7 +98,7 @@ async def conclude(
 
 
 async def _enclosed(job: Job, verdict: Verdict) -> Mapping[str, bytes]:
-    """Give what the bundle of an attempt that follows another has beside its own; that is a copy."""
+    """Return what the bundle of an attempt that follows another has beside its own; that is a copy."""
     if job.attempt.parent_id is None:
         return {}
     try:
@@ -109,7 +109,7 @@ async def _enclosed(job: Job, verdict: Verdict) -> Mapping[str, bytes]:
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:
-    """Tell whether the static stages could have found this; which host is wanted, they cannot."""
+    """Return whether the static stages could have found this; which host is wanted, they cannot."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
 
@@ -213,7 +213,7 @@ def _words(job: Job, report: Report, ran: Ran | None) -> Words:
 def _files(
     attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
-    """Give the files of the bundle by name, as CONTRACT section 5 lists them."""
+    """Return the files of the bundle by name, as CONTRACT section 5 lists them."""
     moment = stamp(attempt.created_at)
     files = {
         f"stdout_{moment}.log": _joined(result, "stdout"),

@@ -82,7 +82,7 @@ class EventHub:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _Log())
 
     def durable(self, attempt_id: str) -> Sequence[Event]:
-        """Give the events of an attempt that belong into the store."""
+        """Return the events of an attempt that belong into the store."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
@@ -96,11 +96,11 @@ class EventHub:
                 self._ended.popitem(last=False)
 
     def knows(self, attempt_id: str) -> bool:
-        """Tell whether an attempt's events are at hand; else they are in the store."""
+        """Return whether an attempt's events are at hand; else they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
     async def follow(self, attempt_id: str, *, after: Position | None = None) -> AsyncGenerator[Event, None]:
-        """Give an attempt's events after a position (run number, seq), then new ones, up to its end."""
+        """Return an attempt's events after a position (run number, seq), then new ones, up to its end."""
         log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
         position = after or (0, 0)
         while log is not None:
@@ -115,7 +115,7 @@ class EventHub:
     async def follow_all(
         self, owner: int | None = None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Give the durable events of all attempts from now on, each with its place in this stream.
+        """Return the durable events of all attempts from now on, each with its place in this stream.
 
         Args:
             owner: only those of this user's attempts.
@@ -190,13 +190,13 @@ class _Log:
         self.signal.give()
 
     def after(self, position: Position) -> Iterator[Event]:
-        """Give what is at hand after a position, in order, with a gap event where some are gone."""
+        """Return what is at hand after a position, in order, with a gap event where some are gone."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
         return with_gaps(kept, position)
 
 
 def with_gaps(events: Iterable[Event], position: Position) -> Iterator[Event]:
-    """Give the events after a position, with a gap event where their numbers leave some out."""
+    """Return the events after a position, with a gap event where their numbers leave some out."""
     last_seq = position[1]
     for event in events:
         if (event.run_number, event.seq) > position:

@@ -171,7 +171,7 @@ async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
 
 
 def _slot(job: Job, parts: Parts) -> AbstractAsyncContextManager[None]:
-    """Give one of the places for containers, in turn with other users, batches and programs."""
+    """Return one of the places for containers, in turn with other users, batches and programs."""
     return parts.run_slots.hold(*job.attempt.lane, job.attempt.id)
 
 

@@ -317,7 +317,7 @@ class Scheduler:
         return future.result() if done and not future.cancelled() else None
 
     def current(self, attempt_id: str) -> Attempt | None:
-        """Give an attempt as it is now, when it is under way."""
+        """Return an attempt as it is now, when it is under way."""
         job = self._active.get(attempt_id)
         return job.attempt if job else None
 

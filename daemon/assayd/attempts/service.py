@@ -73,7 +73,7 @@ class DaemonService:
         self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
-        """Tell whether attempts can be run, and why not."""
+        """Return whether attempts can be run, and why not."""
         return self._house.ready()
 
     async def submit(
@@ -109,7 +109,7 @@ class DaemonService:
         return await asyncio.to_thread(_compare, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Give the attempt as soon as it is finished, or as it is when the time is up."""
+        """Return the attempt as soon as it is finished, or as it is when the time is up."""
         finished = await self._scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
@@ -152,11 +152,11 @@ class DaemonService:
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
-        """Give report and execution of a finished attempt, as its bundle has them."""
+        """Return report and execution of a finished attempt, as its bundle has them."""
         return self._forget(attempt.id) or await self.read_documents(attempt)
 
     async def read_documents(self, attempt: Attempt) -> Documents:
-        """Give them from the bundle, whatever is in memory."""
+        """Return them from the bundle, whatever is in memory."""
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = stamp(attempt.created_at)
@@ -165,15 +165,15 @@ class DaemonService:
         return report, execution
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
-        """Give one file of the bundle."""
+        """Return one file of the bundle."""
         return await self._stock.artifacts.read(_bundle_of(attempt), name)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
-        """Give the whole bundle as a tar stream."""
+        """Return the whole bundle as a tar stream."""
         return self._stock.artifacts.tar(_bundle_of(attempt))
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
-        """Give the events of an attempt after the one with that id, up to ``finished``."""
+        """Return the events of an attempt after the one with that id, up to ``finished``."""
         position = read_event_id(after) if after else (0, 0)
         if self._hub.knows(attempt_id):
             async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
@@ -186,7 +186,7 @@ class DaemonService:
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Give the events of all attempts of a user (of everybody: None), each with its place."""
+        """Return the events of all attempts of a user (of everybody: None), each with its place."""
         return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> Swept:
@@ -199,7 +199,7 @@ class DaemonService:
         return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
     def metrics(self) -> bytes:
-        """Give the metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         metrics = self._metrics
         metrics.ready.set(self.ready()[0])
         self._house.show(metrics)

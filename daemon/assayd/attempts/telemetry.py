@@ -19,7 +19,7 @@ RULES_TOLD = 10
 
 
 def facts_of(report: Document, execution: Document | None) -> Facts:
-    """Give what operators are told of an attempt's two documents; what the guest wrote is not among it."""
+    """Return what operators are told of an attempt's two documents; what the guest wrote is not among it."""
     ran = execution or {}
     return Facts(
         told={**_told_by_report(report), **_told_by_execution(ran)},
@@ -51,7 +51,7 @@ def _told_by_execution(execution: Document) -> dict[str, object]:
 
 
 def summary_line(finished: Finished) -> dict[str, object]:
-    """Give everything that an operator asks about one attempt, as the keys of one line of the log.
+    """Return everything that an operator asks about one attempt, as the keys of one line of the log.
 
     Durations are milliseconds.
     """

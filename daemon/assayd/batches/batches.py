@@ -173,11 +173,11 @@ class DaemonBatches:
         )
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Give items in line order, from beyond a line."""
+        """Return items in line order, from beyond a line."""
         return await self._store.items(batch_id, after=after, limit=limit)
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
-        """Give every item with its attempt and report, as lines of JSON, in line order."""
+        """Return every item with its attempt and report, as lines of JSON, in line order."""
         return results(batch_id, self._store, self._sources.jobs, self._documents)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:

@@ -50,7 +50,7 @@ class Feeder:
 
     @property
     def stopped(self) -> bool:
-        """Tell whether it starts nothing more."""
+        """Return whether it starts nothing more."""
         return self._stop.is_set()
 
     @property

@@ -49,7 +49,7 @@ class LineCutter:
         self._number = 0
 
     def feed(self, data: bytes) -> Iterator[RawLine]:
-        """Give the lines that end in these bytes."""
+        """Return the lines that end in these bytes."""
         *ended, last = data.split(b"\n")
         for piece in ended:
             self._rest.add(piece, self._most_bytes)
@@ -57,7 +57,7 @@ class LineCutter:
         self._rest.add(last, self._most_bytes)
 
     def end(self) -> Iterator[RawLine]:
-        """Give the line that has come so far, if any: at the end of the bytes it needs no line break."""
+        """Return the line that has come so far, if any: at the end of the bytes it needs no line break."""
         rest, self._rest = self._rest, _Rest()
         self._number += 1
         if rest.length > self._most_bytes:

@@ -58,7 +58,7 @@ class Receiver:
         self._images: dict[str, str] = {}
 
     async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[Received]:
-        """Give what became of the lines, group by group; each is on record when it is given."""
+        """Return what became of the lines, group by group; each is on record when it is given."""
         cutter = LineCutter(self._caps.line_bytes)
         async for data in body:
             async for received in self._record(list(cutter.feed(data))):

@@ -21,7 +21,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 async def results(
     batch_id: str, store: BatchStore, jobs: JobStore, documents: ReadDocuments
 ) -> AsyncGenerator[bytes, None]:
-    """Give a line of JSON per item, with its attempt and report.
+    """Return a line of JSON per item, with its attempt and report.
 
     Args:
         batch_id: which batch.

@@ -41,7 +41,7 @@ def _run(arguments: list[str]) -> int:
 
 @cache
 def _program() -> Callable[..., object]:
-    """Give the commands put together, once: that takes longer than most of them."""
+    """Return the commands put together, once: that takes longer than most of them."""
     from typer.main import get_command
 
     from assayd.cli.app import app

@@ -314,7 +314,7 @@ def explain_policy(
     url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
     method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
 ) -> None:
-    """Tell whether a profile lets code reach a URL, by which rule, and what to do if not."""
+    """Return whether a profile lets code reach a URL, by which rule, and what to do if not."""
     from assayd.cli.exits import FAILED
     from assayd.cli.policies import explain
 

@@ -28,7 +28,7 @@ def extract(client: Client, attempt: Document, folder: Path) -> list[Path]:
 
 
 def logs(client: Client, attempt: Document, stream: str) -> bytes:
-    """Give one output stream of a finished attempt, as its bundle has it."""
+    """Return one output stream of a finished attempt, as its bundle has it."""
     names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
     return b"".join(client.artifact(attempt["id"], name) for name in names)
 
@@ -45,7 +45,7 @@ def _write(client: Client, attempt_id: str, artifact: Document, folder: Path) ->
 
 
 def safe_name(name: str) -> PurePosixPath:
-    """Give a name that stays inside the folder.
+    """Return a name that stays inside the folder.
 
     Raises: StoreError ``artifact.name``.
     """

@@ -73,7 +73,7 @@ def send_and_follow(
 
 
 def exit_code(counts: Document) -> int:
-    """Give the exit code of a batch: our trouble first, then what was stopped, then what failed."""
+    """Return the exit code of a batch: our trouble first, then what was stopped, then what failed."""
     if counts["error"]:
         return TROUBLE
     if counts["cancelled"]:
@@ -82,7 +82,7 @@ def exit_code(counts: Document) -> int:
 
 
 def status_lines(batch: Document) -> Iterator[Text]:
-    """Give the lines that show how far a batch is."""
+    """Return the lines that show how far a batch is."""
     counts = batch["counts"]
     done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
     yield Text.assemble((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}")
@@ -98,7 +98,7 @@ def status_lines(batch: Document) -> Iterator[Text]:
 
 
 def batch_row(batch: Document) -> Sequence[str]:
-    """Give the cells of one batch."""
+    """Return the cells of one batch."""
     counts = batch["counts"]
     numbers = (counts["total"] - counts["waiting"], counts["total"])
     verdicts = (counts["validated"], counts["failed"], counts["error"])

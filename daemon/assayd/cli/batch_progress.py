@@ -33,7 +33,7 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Give the rate; 0 while nothing is known."""
+        """Return the rate; 0 while nothing is known."""
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
 

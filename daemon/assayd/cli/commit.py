@@ -115,7 +115,7 @@ def apply(
 
 
 def _changes(result: Result, directory: Path | None) -> list[_Change]:
-    """Give all files that were submitted or changed, each as it was and as it is to be.
+    """Return all files that were submitted or changed, each as it was and as it is to be.
 
     Raises: RequestError ``commit.refused``.
     """
@@ -137,7 +137,7 @@ def _changes(result: Result, directory: Path | None) -> list[_Change]:
 
 
 def _is_due(change: _Change) -> bool:
-    """Tell whether a file is still to be replaced; False when it is as it is to be."""
+    """Return whether a file is still to be replaced; False when it is as it is to be."""
     current = change.path.read_bytes() if change.path.exists() else None
     if current == change.new:
         return False
@@ -201,7 +201,7 @@ def _locked(database: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_database_due(result: Result, connection: sqlite3.Connection, database: Path) -> bool:
-    """Tell whether the database is still to be replaced; False when it is as it is to be.
+    """Return whether the database is still to be replaced; False when it is as it is to be.
 
     Raises: RequestError ``commit.refused``.
     """
@@ -243,7 +243,7 @@ def _replace_database(
 
 
 def _same(one: bytes, other: bytes) -> bool:
-    """Tell whether two databases have the same content, whatever their counters say."""
+    """Return whether two databases have the same content, whatever their counters say."""
     return _without_counters(one) == _without_counters(other)
 
 

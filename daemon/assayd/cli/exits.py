@@ -25,7 +25,7 @@ OF_VERDICT: Mapping[str, int] = {
 
 
 def exit_code(error: AssaydError) -> int:
-    """Give the exit code of an error: whose fault it is."""
+    """Return the exit code of an error: whose fault it is."""
     if isinstance(error, DaemonUnreachable):
         return UNREACHABLE
     refused = isinstance(error, RequestError) or (isinstance(error, ClientError) and error.status < 500)

@@ -8,7 +8,7 @@ from assayd.client import Document
 
 
 def described(repair_id: str, fallback: Document) -> Iterator[str]:
-    """Give the lines that tell of an offer: why, the rules, what they give, and how to take them."""
+    """Return the lines that tell of an offer: why, the rules, what they give, and how to take them."""
     applied = fallback["applied"]
     yield ""
     yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"

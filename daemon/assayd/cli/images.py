@@ -41,7 +41,7 @@ def build_images(
 
 
 def list_images() -> list[list[str]]:
-    """Give a row per image: name, digest, size; an image that is missing says so."""
+    """Return a row per image: name, digest, size; an image that is missing says so."""
     from assayd.imaging import list_recipes
     from assayd.package_data import share
 

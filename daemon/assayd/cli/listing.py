@@ -48,7 +48,7 @@ def _widest(rows: Sequence[Sequence[str]]) -> int:
 
 
 def attempt_row(attempt: Document) -> list[str]:
-    """Give the cells of one attempt."""
+    """Return the cells of one attempt."""
     total = attempt["timings_ms"]["total"]
     return [
         attempt["id"],
@@ -64,7 +64,7 @@ ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "labels")
 
 
 def policy_row(policy: Document) -> list[str]:
-    """Give the cells of one profile."""
+    """Return the cells of one profile."""
     resources = policy["resources"]
     return [
         policy["name"],
@@ -80,7 +80,7 @@ POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
 
 
 def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
-    """Give dotted names and values of a nested document."""
+    """Return dotted names and values of a nested document."""
     rows: list[tuple[str, str]] = []
     for key, value in document.items():
         if isinstance(value, Mapping):
@@ -100,7 +100,7 @@ def _shown(value: object) -> str:
 
 
 def check_row(check: Document) -> list[str]:
-    """Give the cells of one check of the daemon's health."""
+    """Return the cells of one check of the daemon's health."""
     return [check["status"], check["check"], check["detail"], check["remedy"]]
 
 

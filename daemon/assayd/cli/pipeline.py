@@ -79,7 +79,7 @@ def commit(
 
 
 def steps_of(client: Client, attempt_id: str) -> Sequence[Document]:
-    """Give the rows of the steps that an attempt ran."""
+    """Return the rows of the steps that an attempt ran."""
     pages = client.pipelines(attempt=attempt_id)["pipelines"]
     attempts = client.pipeline(pages[0]["id"])["attempts"] if pages else []
     return next((found["steps"] for found in attempts if found["attempt_id"] == attempt_id), [])

@@ -18,7 +18,7 @@ HTTPS_PORT = 443
 
 
 def check(file: Path | None) -> Sequence[ExecutionPolicy]:
-    """Give what a file comes to beside the profiles in use, or what those themselves come to.
+    """Return what a file comes to beside the profiles in use, or what those themselves come to.
 
     Raises: FileError with every problem.
     """
@@ -40,7 +40,7 @@ def allowances(policy: ExecutionPolicy) -> Iterator[str]:
 
 
 def explain(profile: str, url: str, method: str) -> tuple[bool, str]:
-    """Tell whether a profile lets code reach a URL, and say why.
+    """Return whether a profile lets code reach a URL, and say why.
 
     Raises: RequestError for a profile or URL that is none.
     """

@@ -49,7 +49,7 @@ class Progress:
             self._unit = body
 
     def lines(self) -> Iterator[Text]:
-        """Give the lines to show."""
+        """Return the lines to show."""
         yield from render_stages(self._stages)
         yield Text.assemble(("▸ ", "cyan"), self._doing())
 

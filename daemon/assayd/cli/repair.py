@@ -295,7 +295,7 @@ def _show(repair: Document, *, as_json: bool) -> None:
 
 
 def describe(repair: Document) -> Iterator[str]:
-    """Give the lines that tell of a repair."""
+    """Return the lines that tell of a repair."""
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
     for fix in repair["attempts"]:
         verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or "under way")

@@ -25,7 +25,7 @@ def run(client: Client, attempt_id: str) -> Document:
 
 
 def render_diff(attempt: Document) -> Iterator[Text]:
-    """Give the lines that show how a replay differs."""
+    """Return the lines that show how a replay differs."""
     diff = attempt["replay_diff"]
     yield Text.assemble((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
     if attempt["error"] is not None:
@@ -49,7 +49,7 @@ def render_diff(attempt: Document) -> Iterator[Text]:
 
 
 def exit_code(attempt: Document) -> int:
-    """Give the exit code: whether the two are the same, unless the replay came to no result."""
+    """Return the exit code: whether the two are the same, unless the replay came to no result."""
     if attempt["verdict"] == "cancelled":
         return CANCELLED
     diff = attempt["replay_diff"]

@@ -24,7 +24,7 @@ MAX_CASES = 10
 
 
 def render(attempt: Document) -> Iterator[Text]:
-    """Give the lines that show a finished attempt."""
+    """Return the lines that show a finished attempt."""
     report = attempt["report"]
     yield Text.assemble(
         (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}"
@@ -45,7 +45,7 @@ def render(attempt: Document) -> Iterator[Text]:
 
 
 def render_stages(stages: Sequence[Document]) -> Iterator[Text]:
-    """Give a line per stage, as a tree."""
+    """Return a line per stage, as a tree."""
     width = max((len(stage["name"]) for stage in stages), default=0)
     for stage in stages:
         mark, style = MARKS[stage["status"]]
@@ -142,7 +142,7 @@ def _cases(results: Document | None, kind: str) -> Iterator[Text]:
 
 
 def _short_name(name: str, cases: Sequence[Document]) -> str:
-    """Give the last part of a path, unless another case ends the same."""
+    """Return the last part of a path, unless another case ends the same."""
     last = name.rstrip("/").rpartition("/")[2]
     alike = [case for case in cases if case["name"].rstrip("/").rpartition("/")[2] == last]
     return shorten(last if len(alike) == 1 else name, 60)

@@ -48,11 +48,11 @@ class Span:
     seconds: float
 
     def per_s(self, name: str, **labels: str) -> float:
-        """Give how fast a counter grew."""
+        """Return how fast a counter grew."""
         return self._grown(self.now.total(name, **labels), self.before.total(name, **labels)) / self.seconds
 
     def per_s_by(self, name: str, label: str) -> dict[str, float]:
-        """Give how fast a counter grew, by the value of one label."""
+        """Return how fast a counter grew, by the value of one label."""
         before = self.before.by(name, label)
         return {
             value: self._grown(now, before.get(value, 0.0)) / self.seconds
@@ -76,7 +76,7 @@ class Span:
         return low
 
     def _buckets(self, name: str, labels: dict[str, str]) -> dict[float, float]:
-        """Give what each bucket and those below it got, by upper end."""
+        """Return what each bucket and those below it got, by upper end."""
         counts: dict[float, float] = defaultdict(float)
         old = self.before.values.get(f"{name}_bucket", {})
         for key, value in self.now.values.get(f"{name}_bucket", {}).items():
@@ -87,12 +87,12 @@ class Span:
 
     @staticmethod
     def _grown(now: float, before: float) -> float:
-        """Give the growth of a counter; one that became smaller began anew."""
+        """Return the growth of a counter; one that became smaller began anew."""
         return now - before if now >= before else now
 
 
 def span(now: Sample, before: Sample | None, up_s: float) -> Span:
-    """Give the time between two samples, or since the start `up_s` ago."""
+    """Return the time between two samples, or since the start `up_s` ago."""
     if before is None:
         return Span(now=now, before=Sample(taken_s=0.0), seconds=max(up_s, 1.0))
     return Span(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))

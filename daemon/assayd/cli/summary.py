@@ -37,7 +37,7 @@ class Summary:
                 self._lines[code].append(item["line"])
 
     def document(self, batch: Document) -> Document:
-        """Give all counts, with the batch that they are of."""
+        """Return all counts, with the batch that they are of."""
         return {
             "batch": batch,
             "verdicts": dict(self.verdicts),
@@ -47,7 +47,7 @@ class Summary:
         }
 
     def lines(self) -> Iterator[Text]:
-        """Give the lines that show it to a person."""
+        """Return the lines that show it to a person."""
         for head, counts in (
             ("Rules", self.rules),
             ("Causes", self.causes),

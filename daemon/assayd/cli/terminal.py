@@ -27,12 +27,12 @@ def shorten(text: str, most: int) -> str:
 
 
 def out() -> Console:
-    """Give the console for results."""
+    """Return the console for results."""
     return Console(width=None if sys.stdout.isatty() else WIDTH_WHEN_PIPED, highlight=False, soft_wrap=True)
 
 
 def err() -> Console:
-    """Give the console for progress and remarks."""
+    """Return the console for progress and remarks."""
     return Console(stderr=True, highlight=False)
 
 

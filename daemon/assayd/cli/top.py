@@ -75,7 +75,7 @@ def watch(
 
 
 def render(frame: Frame) -> RenderableType:
-    """Give what is shown of one look."""
+    """Return what is shown of one look."""
     return Group(*_lines(frame), Text(), _table(frame))
 
 

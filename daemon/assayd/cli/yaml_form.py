@@ -75,7 +75,7 @@ def _finding(finding: Document, hints: Mapping[tuple[str, int | None, str], Docu
 
 
 def _word(finding: Document) -> str | None:
-    """Give the word that a finding points at."""
+    """Return the word that a finding points at."""
     if finding["snippet"] is None or finding["column"] is None:
         return None
     words: Sequence[str] = finding["snippet"][finding["column"] - 1 :].split()

@@ -50,7 +50,7 @@ class EventReader:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
-        """Give the events that end in this chunk."""
+        """Return the events that end in this chunk."""
         *messages, self._rest = (self._rest + chunk).split(b"\n\n")
         for message in messages:
             for line in message.split(b"\n"):
@@ -72,7 +72,7 @@ class LineReader:
         self._rest: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Document]:
-        """Give the objects whose lines end in this chunk."""
+        """Return the objects whose lines end in this chunk."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         for following in others:
@@ -108,7 +108,7 @@ def require_socket(socket: SocketChoice) -> None:
 
 
 def lost(socket: SocketChoice, error: Exception) -> DaemonUnreachable:
-    """Give the error for a connection that failed."""
+    """Return the error for a connection that failed."""
     if not os.access(socket.path, os.W_OK):
         return _unreachable(socket, "you may not open it", "join the group that owns it")
     why = str(error) or type(error).__name__

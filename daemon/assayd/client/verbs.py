@@ -77,13 +77,13 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         )
 
     def attempt(self, attempt_id: str, *, wait_s: float = 0) -> DocumentT:
-        """Give one attempt; waits up to `wait_s` (at most 600) for its verdict."""
+        """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
         return self._ask(
             Ask(method="GET", path=path("attempts", attempt_id), query=wait_query(wait_s), wait_s=wait_s)
         )
 
     def attempts(self, **filters: str | int | Sequence[str] | None) -> DocumentT:
-        """Give a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
+        """Return a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
         return self._ask(Ask(method="GET", path="/v1/attempts", query=filter_query(filters)))
 
     def cancel(self, attempt_id: str) -> DocumentT:
@@ -110,31 +110,31 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         return self._ask_events(_follow("/v1/events", after))
 
     def artifact(self, attempt_id: str, name: str) -> BytesT:
-        """Give one file of an attempt's bundle."""
+        """Return one file of an attempt's bundle."""
         return self._ask_bytes(
             Ask(method="GET", path=path("attempts", attempt_id, "artifacts") + f"/{quote(name)}")
         )
 
     def bundle(self, attempt_id: str) -> BytesT:
-        """Give all files of an attempt as a tar archive."""
+        """Return all files of an attempt as a tar archive."""
         return self._ask_bytes(Ask(method="GET", path=path("attempts", attempt_id, "bundle")))
 
     def batch(self, name: str) -> DocumentT:
-        """Give a batch with its counts, by its id or this user's name for it."""
+        """Return a batch with its counts, by its id or this user's name for it."""
         return self._ask(Ask(method="GET", path=path("batches", name)))
 
     def batches(self, *, cursor: str | None = None, limit: int = 20) -> DocumentT:
-        """Give a page of batches."""
+        """Return a page of batches."""
         query = filter_query({"cursor": cursor, "limit": limit})
         return self._ask(Ask(method="GET", path="/v1/batches", query=query))
 
     def batch_items(self, name: str, *, after: int = 0, limit: int = 100) -> DocumentT:
-        """Give a page of a batch's items, from beyond a line."""
+        """Return a page of a batch's items, from beyond a line."""
         query = filter_query({"after": after, "limit": limit})
         return self._ask(Ask(method="GET", path=path("batches", name, "items"), query=query))
 
     def batch_results(self, name: str) -> DocumentsT:
-        """Give every item of a batch with its attempt, in line order."""
+        """Return every item of a batch with its attempt, in line order."""
         return self._ask_lines(Ask(method="GET", path=path("batches", name, "results"), wait_s=BATCH_S))
 
     def batch_events(self, name: str) -> EventsT:
@@ -151,16 +151,16 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         return self._ask(Ask(method="POST", path=path("attempts", attempt_id, "repair"), document=wanted))
 
     def repairs_of(self, attempt_id: str) -> DocumentT:
-        """Give the repairs that an attempt began or belongs to."""
+        """Return the repairs that an attempt began or belongs to."""
         return self._ask(Ask(method="GET", path=path("attempts", attempt_id, "repairs")))
 
     def repairs(self, *, cursor: str | None = None, limit: int = 20) -> DocumentT:
-        """Give a page of repairs, newest first."""
+        """Return a page of repairs, newest first."""
         query = filter_query({"cursor": cursor, "limit": limit})
         return self._ask(Ask(method="GET", path="/v1/repairs", query=query))
 
     def repair_state(self, repair_id: str) -> DocumentT:
-        """Give one repair with its fixes."""
+        """Return one repair with its fixes."""
         return self._ask(Ask(method="GET", path=path("repairs", repair_id)))
 
     def repair_events(self, repair_id: str) -> EventsT:
@@ -176,27 +176,27 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         return self._ask(Ask(method="POST", path=path("repairs", repair_id, "accept-fallback")))
 
     def policies(self) -> DocumentT:
-        """Give all profiles."""
+        """Return all profiles."""
         return self._ask(Ask(method="GET", path="/v1/policies"))
 
     def policy(self, name: str) -> DocumentT:
-        """Give one profile."""
+        """Return one profile."""
         return self._ask(Ask(method="GET", path=path("policies", name)))
 
     def kinds(self) -> DocumentT:
-        """Give all kinds."""
+        """Return all kinds."""
         return self._ask(Ask(method="GET", path="/v1/kinds"))
 
     def kind(self, name: str) -> DocumentT:
-        """Give one kind: payload schema, stages, rules."""
+        """Return one kind: payload schema, stages, rules."""
         return self._ask(Ask(method="GET", path=path("kinds", name)))
 
     def pipelines(self, **filters: str | int | None) -> DocumentT:
-        """Give a page of stored pipelines; the filters are those of the API."""
+        """Return a page of stored pipelines; the filters are those of the API."""
         return self._ask(Ask(method="GET", path="/v1/pipelines", query=filter_query(filters)))
 
     def pipeline(self, pipeline_id: str) -> DocumentT:
-        """Give one stored pipeline with its steps and attempts."""
+        """Return one stored pipeline with its steps and attempts."""
         return self._ask(Ask(method="GET", path=path("pipelines", pipeline_id)))
 
     def doctor(self) -> DocumentT:
@@ -209,12 +209,12 @@ class Verbs(ABC, Generic[DocumentT, BytesT, EventsT, DocumentsT]):
         return self._ask(Ask(method="POST", path="/v1/gc", query=query, wait_s=GARBAGE_S))
 
     def metrics(self) -> BytesT:
-        """Give the metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return self._ask_bytes(Ask(method="GET", path="/metrics"))
 
 
 def send_batch(name: str | None, concurrency: int | None, dedupe: bool | None) -> Ask:
-    """Give the request that sends lines; they are its body."""
+    """Return the request that sends lines; they are its body."""
     chosen = None if dedupe is None else str(dedupe).lower()
     query = filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen})
     headers = {"Content-Type": "application/x-ndjson"}
@@ -222,17 +222,17 @@ def send_batch(name: str | None, concurrency: int | None, dedupe: bool | None) -
 
 
 def path(*parts: str) -> str:
-    """Give a path of the API, whatever is in its parts."""
+    """Return a path of the API, whatever is in its parts."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
-    """Give the parameter that says how long to wait."""
+    """Return the parameter that says how long to wait."""
     return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
 
 
 def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
-    """Give filters as parameters; None stands for one that is not set."""
+    """Return filters as parameters; None stands for one that is not set."""
     query: list[tuple[str, str]] = []
     for name, value in filters.items():
         if isinstance(value, str | int):
@@ -243,7 +243,7 @@ def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> lis
 
 
 def arguments(ask: Ask) -> dict[str, Any]:
-    """Give a request as the HTTP library wants it."""
+    """Return a request as the HTTP library wants it."""
     return {
         "method": ask.method,
         "url": ask.path,

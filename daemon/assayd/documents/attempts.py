@@ -178,7 +178,7 @@ def event_document(event: Event) -> Document:
 
 
 def event_id(event: Event) -> str:
-    """Give the id that a stream shows and `Last-Event-ID` sends back."""
+    """Return the id that a stream shows and `Last-Event-ID` sends back."""
     return f"{event.run_number}.{event.seq}"
 
 

@@ -25,7 +25,7 @@ Texts = Mapping[str, str]
 
 
 def submission_diff(before: object, after: object) -> str:
-    """Give the difference of two payloads, cut to a size; empty when all texts are the same."""
+    """Return the difference of two payloads, cut to a size; empty when all texts are the same."""
     old, new = dict(_texts("payload", before)), dict(_texts("payload", after))
     lines = [line for name in sorted({*old, *new}) for line in _diff(name, old.get(name), new.get(name))]
     whole = "".join(f"{line}\n" for line in lines)
@@ -47,7 +47,7 @@ def _texts(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """Give the one hunk that a text's changes are."""
+    """Return the one hunk that a text's changes are."""
     if old == new:
         return
     before, after = (old or "").splitlines(), (new or "").splitlines()

@@ -78,7 +78,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
 
 
 def _end(units: Sequence[UnitResult]) -> tuple[int | None, str | None]:
-    """Give exit code and signal of the unit that decided: the first bad one, else the last."""
+    """Return exit code and signal of the unit that decided: the first bad one, else the last."""
     if not units:
         return None, None
     status = next((unit for unit in units if not unit.outcome.completed), units[-1]).wait_status
@@ -173,5 +173,5 @@ def _address(detail: str) -> Document:
 
 
 def _distinct(units: Iterable[UnitResult], *, kind: str) -> Iterator[PolicyEvent]:
-    """Give the events of a kind, each once: the same code runs for every path."""
+    """Return the events of a kind, each once: the same code runs for every path."""
     return iter(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))

@@ -62,7 +62,7 @@ def compact(value: object) -> bytes:
 
 
 def digest(text: bytes) -> str:
-    """Give the SHA-256 of bytes, in hexadecimal."""
+    """Return the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(text).hexdigest()
 
 

@@ -145,7 +145,7 @@ def _read_payload(validator: Validator, text: bytes) -> BaseModel:
 
 
 def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
-    """Give the labels that a payload brings along, as far as they have the form of one."""
+    """Return the labels that a payload brings along, as far as they have the form of one."""
     implied = validator.labels(payload) if isinstance(validator, Labelling) else {}
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 

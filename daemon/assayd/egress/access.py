@@ -69,7 +69,7 @@ class Access:
         return decision
 
     def target(self) -> Target:
-        """Give the target of an access that the rules have let through."""
+        """Return the target of an access that the rules have let through."""
         assert isinstance(self._target, Target)  # noqa: S101 - `learn` refuses what is none
         return self._target
 

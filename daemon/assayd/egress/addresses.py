@@ -47,7 +47,7 @@ _NOT_PUBLIC_6 = tuple(
 
 
 def is_public(text: str) -> bool:
-    """Tell whether an address is one of the public network; what is not an address is not."""
+    """Return whether an address is one of the public network; what is not an address is not."""
     try:
         address = ip_address(text)
     except ValueError:

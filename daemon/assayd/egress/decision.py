@@ -45,7 +45,7 @@ class Decision:
 
     @property
     def allowed(self) -> bool:
-        """Tell whether it may."""
+        """Return whether it may."""
         return self.rule is NetworkRule.LISTED
 
     @property

@@ -69,7 +69,7 @@ class _Exchange:
         self._idle.reschedule(asyncio.get_running_loop().time() + self.guest.limits.idle_s)
 
     async def events(self) -> AsyncIterator[h11.Event]:
-        """Give the host's answer up to its end."""
+        """Return the host's answer up to its end."""
         while True:
             try:
                 event = self.host.next_event()
@@ -132,7 +132,7 @@ def _head(request: h11.Request, target: Target) -> h11.Request:
 
 
 def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
-    """Give the headers that go on: not those dropped, nor those that Connection names."""
+    """Return the headers that go on: not those dropped, nor those that Connection names."""
     pairs = list(headers)
     named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
     gone = dropped | {name.strip() for name in named} - _FRAMING

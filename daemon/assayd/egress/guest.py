@@ -49,7 +49,7 @@ class Guest:
         self._method = b""
 
     async def read(self) -> bytes:
-        """Give the next bytes; empty at the end of the guest's side.
+        """Return the next bytes; empty at the end of the guest's side.
 
         Raises: NotServed when the attempt has sent all that it may.
         """
@@ -59,7 +59,7 @@ class Guest:
         return data
 
     async def request(self) -> h11.Request | None:
-        """Give the next request; None when the guest has none.
+        """Return the next request; None when the guest has none.
 
         Raises: NotServed when what comes is none, or comes too slowly.
         """
@@ -85,7 +85,7 @@ class Guest:
         return event
 
     async def early(self) -> bytes:
-        """Give what came after the head of a CONNECT.
+        """Return what came after the head of a CONNECT.
 
         Raises: NotServed when that has a body.
         """
@@ -95,7 +95,7 @@ class Guest:
         return self._http.trailing_data[0]
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Give the request's body, piece by piece.
+        """Return the request's body, piece by piece.
 
         Raises: NotServed when it is malformed.
         """
@@ -125,7 +125,7 @@ class Guest:
         self._phase = Phase.CONTENT
 
     def may_ask_again(self) -> bool:
-        """Tell whether another request may come on this connection, and make ready for it."""
+        """Return whether another request may come on this connection, and make ready for it."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -156,7 +156,7 @@ class Guest:
         return event
 
     def _next_event(self) -> h11.Event | None:
-        """Give an event that is complete already; None when that takes more bytes."""
+        """Return an event that is complete already; None when that takes more bytes."""
         try:
             event = self._http.next_event()
             if isinstance(event, h11.Event):

@@ -51,7 +51,7 @@ class HelloReader:
         return _server_name(message)
 
     def _message(self) -> bytes | None:
-        """Give the first handshake message, put together from its records; None while it is incomplete."""
+        """Return the first handshake message, put together from its records; None while it is incomplete."""
         message, at = b"", 0
         for _ in range(MOST_RECORDS):
             head = self.taken[at : at + _RECORD_HEADER]
@@ -79,7 +79,7 @@ def _check_record(head: bytes) -> None:
 
 
 def _whole_length(message: bytes) -> int | None:
-    """Give how long the handshake message will be, with its header; None while that is not known."""
+    """Return how long the handshake message will be, with its header; None while that is not known."""
     if message and message[0] != _CLIENT_HELLO:
         raise HelloError(NetworkRule.NOT_TLS)
     if len(message) < 4:

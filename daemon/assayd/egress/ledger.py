@@ -119,7 +119,7 @@ class Ledger:
             raise refused_by(NetworkRule.TOO_MANY_BYTES)
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Give the accesses of a unit, in order."""
+        """Return the accesses of a unit, in order."""
         return tuple(entry.event for entry in self._entries if entry.unit == unit)
 
     def tell(self, event: NetworkEvent) -> None:

@@ -32,17 +32,17 @@ class NotServed(Exception):
 
 
 def refused(decision: Decision) -> NotServed:
-    """Give the end of an access that a rule refuses."""
+    """Return the end of an access that a rule refuses."""
     return NotServed(decision.rule, decision.reason, decision.hint)
 
 
 def refused_by(rule: NetworkRule) -> NotServed:
-    """Give the end of an access by a rule that is not of the allowlist."""
+    """Return the end of an access by a rule that is not of the allowlist."""
     return NotServed(rule, WORDINGS[rule].reason, WORDINGS[rule].hint)
 
 
 def failed(trouble: NetworkTrouble) -> NotServed:
-    """Give the end of an access that was allowed and did not work."""
+    """Return the end of an access that was allowed and did not work."""
     return NotServed(trouble, TROUBLES[trouble])
 
 

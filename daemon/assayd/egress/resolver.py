@@ -33,7 +33,7 @@ class Resolver:
         self._places = asyncio.Semaphore(places)
 
     async def resolve(self, host: str, port: int, own_places: asyncio.Semaphore) -> tuple[str, ...]:
-        """Give the addresses of a name; none when it has none.
+        """Return the addresses of a name; none when it has none.
 
         May be cancelled at any time; the places are then given back when the look-up has ended.
 

@@ -65,7 +65,7 @@ def read_target(method: str, text: str) -> Target | NoTarget:
 
 
 def same_place(header: str, target: Target) -> bool:
-    """Tell whether a Host header names the target's host and port."""
+    """Return whether a Host header names the target's host and port."""
     place = _place(target.via, "", header, HTTP_PORT)
     return isinstance(place, Target) and (place.host, place.port) == (target.host, target.port)
 

@@ -24,7 +24,7 @@ class Upstream:
         self._entry = entry
 
     async def read(self) -> bytes:
-        """Give the next bytes; empty at the end of the host's side."""
+        """Return the next bytes; empty at the end of the host's side."""
         try:
             data = await self._reader.read(READ_BYTES)
         except OSError as problem:

@@ -49,11 +49,11 @@ class Pipe:
 
     @property
     def exhausted(self) -> bool:
-        """Tell whether the limit was met."""
+        """Return whether the limit was met."""
         return self._left == 0
 
     async def read(self) -> bytes:
-        """Give what is there, or wait for it; empty at the end."""
+        """Return what is there, or wait for it; empty at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._content or self._closed)
             data = bytes(self._content)
@@ -97,7 +97,7 @@ class Peer:
         self.killed = False
 
     async def read(self) -> bytes:
-        """Give the next bytes of standard input; empty when the daemon has closed it."""
+        """Return the next bytes of standard input; empty when the daemon has closed it."""
         return await self._input.read()
 
     async def write(self, data: bytes) -> None:
@@ -127,7 +127,7 @@ class FakeStream:
         self._peer = peer
 
     async def read(self) -> bytes:
-        """Give the next bytes of the runner's output; empty at the end and after `close`."""
+        """Return the next bytes of the runner's output; empty at the end and after `close`."""
         return await self._output.read()
 
     async def write(self, data: bytes) -> None:
@@ -141,7 +141,7 @@ class FakeStream:
         return self._peer.diagnostics
 
     async def close(self) -> None:
-        """Give up both directions with whatever is in them."""
+        """Return up both directions with whatever is in them."""
         await self._input.close(discard=True)
         await self._output.close(discard=True)
 

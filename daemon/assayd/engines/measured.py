@@ -101,5 +101,5 @@ class MeasuredEngine:
             await self._engine.export_image(name, target)
 
     async def close(self) -> None:
-        """Give back connections and threads."""
+        """Release connections and threads."""
         await self._engine.close()

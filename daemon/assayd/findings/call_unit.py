@@ -55,7 +55,7 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
 
 
 def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
-    """Give the case of a unit; how long it took is the runner's word, not the guest's."""
+    """Return the case of a unit; how long it took is the runner's word, not the guest's."""
     return Case(
         name=unit.name,
         status=status,

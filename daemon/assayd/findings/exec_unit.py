@@ -63,7 +63,7 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
 
 
 def exit_code(unit: UnitResult) -> int | None:
-    """Give the status that the process gave when it ended by itself; None when it did not."""
+    """Return the status that the process gave when it ended by itself; None when it did not."""
     status = unit.wait_status
     return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 

@@ -36,7 +36,7 @@ _HINT = (
 
 
 def network_hint(error_type: str, message: str) -> str | None:
-    """Give what to do about an exception of the network's; None for any other."""
+    """Return what to do about an exception of the network's; None for any other."""
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
     place = _place(message)

@@ -173,5 +173,5 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
 
 
 def rule_of_hook(mode: NetworkMode) -> NetworkRule:
-    """Give the rule by which the runtime policy refuses what it sees itself, in the guest's own process."""
+    """Return the rule by which the runtime policy refuses what it sees itself, in the guest's own process."""
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED

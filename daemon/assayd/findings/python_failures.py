@@ -110,7 +110,7 @@ class Surroundings:
 
 
 def failure_finding(record: Raised, around: Surroundings) -> Finding:
-    """Give the finding for an exception that left the submitted code."""
+    """Return the finding for an exception that left the submitted code."""
     plain = raised_finding(record, around.text)
     for error_type, pattern, explain in _EXPLANATIONS:
         found = pattern.fullmatch(record.message) if record.error_type == error_type else None
@@ -186,7 +186,7 @@ def _no_module(found: re.Match[str], around: Surroundings) -> tuple[str, str, st
 
 
 def module_of(distribution: str) -> str:
-    """Give the module that a distribution's name most likely means."""
+    """Return the module that a distribution's name most likely means."""
     name = distribution.partition(".")[0].replace("-", "_")
     return _MODULES.get(name.lower(), name)
 

@@ -23,7 +23,7 @@ _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLA
 
 
 def never_started(name: str) -> Tried:
-    """Give what there is to say of a unit that was never reached."""
+    """Return what there is to say of a unit that was never reached."""
     return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
 
 

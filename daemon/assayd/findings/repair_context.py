@@ -36,7 +36,7 @@ def context_of(
 
 
 def errors_of(report: Report) -> list[Mapping[str, object]]:
-    """Give the findings that failed the submission."""
+    """Return the findings that failed the submission."""
     return [finding for finding in _objects(report, "findings") if finding.get("severity") == "error"]
 
 
@@ -53,7 +53,7 @@ def _objects(report: Report, name: str) -> list[Mapping[str, object]]:
 
 
 def without_layout(text: str, comment: str) -> bytes:
-    """Give the words of a text, without whole-line comments: what stays when its layout changes."""
+    """Return the words of a text, without whole-line comments: what stays when its layout changes."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))
     return "\n".join(kept).encode("utf-8", "surrogatepass")

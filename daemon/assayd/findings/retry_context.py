@@ -15,7 +15,7 @@ _FIELD_CHARS = 1500
 
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Give the text for another try: errors in order, or warnings when there is no error."""
+    """Return the text for another try: errors in order, or warnings when there is no error."""
     told = [f for f in findings if f.is_error] or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
     for number, finding in enumerate(told[:RETRY_FINDINGS], 1):

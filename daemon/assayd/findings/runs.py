@@ -83,7 +83,7 @@ _NO_HINT = "Handle this case in the code."
 
 
 def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
-    """Give the finding for an end that is not a good one; `what` is the subject of the sentence.
+    """Return the finding for an end that is not a good one; `what` is the subject of the sentence.
 
     Not for the one good end, `completed`.
     """
@@ -98,7 +98,7 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
 
 
 def raised_finding(record: Raised, text: str) -> Finding:
-    """Give the finding for an exception, with the submitted line that it came from."""
+    """Return the finding for an exception, with the submitted line that it came from."""
     message = f"{record.error_type}: {record.message}".removesuffix(": ")
     return Finding(
         rule=RAISED_RULE.id,
@@ -112,7 +112,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
 
 
 def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
-    """Give the finding for a text that only the container's Python refuses."""
+    """Return the finding for a text that only the container's Python refuses."""
     return Finding(
         rule=NOT_COMPILED_RULE.id,
         category="syntax",
@@ -126,7 +126,7 @@ def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
 
 
 def no_function_finding(function: str) -> Finding:
-    """Give the finding for a text that ran and did not define the function."""
+    """Return the finding for a text that ran and did not define the function."""
     return Finding(
         rule=NO_FUNCTION_RULE.id,
         category="runtime",
@@ -142,7 +142,7 @@ def hint_for(error_type: str) -> str:
 
 
 def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
-    """Give a finding for every refused event; one that was only observed is for information.
+    """Return a finding for every refused event; one that was only observed is for information.
 
     Args:
         events: what the runtime policy saw.
@@ -171,7 +171,7 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
 def file_events(
     file: str, events: Iterable[PolicyEvent], texts: Mapping[str, str]
 ) -> Iterator[tuple[PolicyEvent, Finding]]:
-    """Give every refused event with its finding, for kinds of several files.
+    """Return every refused event with its finding, for kinds of several files.
 
     Args:
         file: the file that was run; named where the event has no place of its own.

@@ -9,12 +9,12 @@ from assayd.model.text_limits import SNIPPET_CHARS, shorten
 
 
 def line_of(text: str, index: int) -> int:
-    """Give the 1-based line that holds the character at `index`."""
+    """Return the 1-based line that holds the character at `index`."""
     return text.count("\n", 0, index) + 1
 
 
 def line_at(text: str, line: int | None) -> str | None:
-    """Give a line without its end; None when there is no such line."""
+    """Return a line without its end; None when there is no such line."""
     if line is None or not 1 <= line <= len(text) + 1:
         return None
     lines = text.split("\n", line)
@@ -22,7 +22,7 @@ def line_at(text: str, line: int | None) -> str | None:
 
 
 def snippet(text: str, line: int | None) -> str | None:
-    """Give a line, cut to a fair length; None when there is no such line."""
+    """Return a line, cut to a fair length; None when there is no such line."""
     found = line_at(text, line)
     return None if found is None else shorten(found.rstrip(), SNIPPET_CHARS)
 

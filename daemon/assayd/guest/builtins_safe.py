@@ -18,7 +18,7 @@ _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "lic
 
 
 def guest_builtins(kind: str, guarded_import: Callable[..., object]) -> dict[str, object]:
-    """Give a fresh set of built-in names with a guarded importer.
+    """Return a fresh set of built-in names with a guarded importer.
 
     Args:
         kind: ``safe`` or ``full``.

@@ -27,7 +27,7 @@ class Capture:
         return head
 
     def tail(self) -> bytes:
-        """Give what was kept of the rest."""
+        """Return what was kept of the rest."""
         self._trim()
         return bytes(self._tail)
 

@@ -73,7 +73,7 @@ class Confinement:
 
 
 def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
-    """Give what a child is told on `ORDER`, up to its end; without input its standard input is empty."""
+    """Return what a child is told on `ORDER`, up to its end; without input its standard input is empty."""
     return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
@@ -172,7 +172,7 @@ def _separate(descriptors: Descriptors) -> None:
 
 
 def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
-    """Give each rlimit with its value, which may not be above what this process has."""
+    """Return each rlimit with its value, which may not be above what this process has."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, limits.work_bytes),

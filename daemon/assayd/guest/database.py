@@ -29,7 +29,7 @@ class Database:
 
     @property
     def changed(self) -> bytes | None:
-        """Give the database if it is not what it was at the beginning."""
+        """Return the database if it is not what it was at the beginning."""
         return None if self._content is None or self._content == self._given else self._content
 
     def lay(self, work: WorkDirectory) -> None:

@@ -30,7 +30,7 @@ Texts = Mapping[str, Shown]
 
 
 def raised(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
-    """Give the record of an exception that the one submitted text let through.
+    """Return the record of an exception that the one submitted text let through.
 
     Args:
         problem: the exception.
@@ -56,7 +56,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def not_compiled(problem: BaseException) -> Record:
-    """Give the record of a text that the compiler refused."""
+    """Return the record of a text that the compiler refused."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",
@@ -68,7 +68,7 @@ def not_compiled(problem: BaseException) -> Record:
 
 
 def message_of(problem: BaseException) -> str:
-    """Give the exception's text; its class may do anything to prevent that."""
+    """Return the exception's text; its class may do anything to prevent that."""
     try:
         text = str(problem)
     except BaseException as second:  # noqa: BLE001 - guest code, which may raise whatever it likes
@@ -77,7 +77,7 @@ def message_of(problem: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Give a text in a fair length that JSON can hold."""
+    """Return a text in a fair length that JSON can hold."""
     return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 

@@ -30,7 +30,7 @@ class FrameError(ValueError):
 
 
 def encode(header: Header, body: bytes = b"") -> bytes:
-    """Give the bytes of one frame.
+    """Return the bytes of one frame.
 
     Raises: FrameError when header or body is over its cap.
     """
@@ -58,7 +58,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Give every frame that is complete now.
+        """Return every frame that is complete now.
 
         Raises: FrameError at lengths over the caps or a header that is not a JSON object with a
         string `type`. After that the decoder must not be fed again.

@@ -58,7 +58,7 @@ class Places:
         return Place(direct and frame is not None, importing, *self._submitted_line(frame))
 
     def guest_above(self, passing: Container[str] = ()) -> FrameType | None:
-        """Give the frame that called the caller, when it is the guest's own.
+        """Return the frame that called the caller, when it is the guest's own.
 
         Args:
             passing: names of functions of libraries that stand for whoever calls them.

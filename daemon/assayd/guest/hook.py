@@ -202,7 +202,7 @@ _Judge = Callable[[str, Arguments, Place], Act | None]
 
 
 def _text(value: object) -> str:
-    """Give a text for a value of any type without running code of its class."""
+    """Return a text for a value of any type without running code of its class."""
     if is_a(value, str):
         return str.__str__(value)
     if is_a(value, bytes):

@@ -52,7 +52,7 @@ class ImportGuard:
         self._reporter = reporter
 
     def allows(self, module: str) -> bool:
-        """Tell whether an import of the dotted name is allowed, whatever the mode."""
+        """Return whether an import of the dotted name is allowed, whatever the mode."""
         if _covers(self._rules.denied, module):
             return False
         if self._rules.exact:
@@ -103,7 +103,7 @@ class ImportGuard:
                 raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
     def _judged(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
-        """Give the names that an import asks for: the module, or the submodules that it takes from it."""
+        """Return the names that an import asks for: the module, or the submodules that it takes from it."""
         inner = [f"{name}.{item}" for item in wanted if item != "*"]
         if self.allows(name):
             refused = [module for module in inner if _covers(self._rules.denied, module)]
@@ -114,7 +114,7 @@ class ImportGuard:
 
 
 def _absolute(name: str, names: _Names, level: int) -> str:
-    """Give the module that a relative import means; its dots, where that cannot be told."""
+    """Return the module that a relative import means; its dots, where that cannot be told."""
     if not level:
         return name
     package = names.get("__package__") if type(names) is dict else None

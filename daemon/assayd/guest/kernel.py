@@ -39,7 +39,7 @@ def become_subreaper() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Give up privileges that an execve could bring; the kernel asks this of who loads a filter."""
+    """Return up privileges that an execve could bring; the kernel asks this of who loads a filter."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -56,7 +56,7 @@ def end_interpreter(status: int) -> NoReturn:
 
 
 def child_signals() -> int:
-    """Give a descriptor that is readable when a child has ended; SIGCHLD is blocked from here on.
+    """Return a descriptor that is readable when a child has ended; SIGCHLD is blocked from here on.
 
     A blocked signal with a descriptor, and not a handler: PID 1 must have none, since a signal without
     a handler is one that nothing in the container can send it.

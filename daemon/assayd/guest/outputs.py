@@ -65,7 +65,7 @@ class Collector:
         self._end = time.monotonic() + _TIME_LIMIT_S
 
     def collect(self) -> Iterator[Piece]:
-        """Give the files that match, in the order of their names, piece by piece."""
+        """Return the files that match, in the order of their names, piece by piece."""
         if self._wanted:
             os.fchmod(self._root, 0o700)
             yield from self._walk(os.dup(self._root), "", 0)
@@ -100,7 +100,7 @@ class Collector:
         return any(pattern.matches(path) for pattern in self._wanted)
 
     def _is_known(self, folder: int, name: str, path: str) -> bool:
-        """Tell whether a regular file still has the content that it was laid with."""
+        """Return whether a regular file still has the content that it was laid with."""
         laid = self._known.get(path)
         if laid is None:
             return False
@@ -152,7 +152,7 @@ class _Pattern:
         self._parts = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
 
     def matches(self, path: str) -> bool:
-        """Tell whether the whole path matches."""
+        """Return whether the whole path matches."""
         reached = self._past_stars({0})
         for name in path.split("/"):
             reached = self._past_stars({at for position in reached for at in self._step(position, name)})

@@ -43,7 +43,7 @@ class RuntimePolicy:
         sys.addaudithook(self._hook)
 
     def builtins(self, kind: str, submitted: str) -> dict[str, object]:
-        """Give the built-in names for a submitted file, with the guarded importer.
+        """Return the built-in names for a submitted file, with the guarded importer.
 
         They were put together before the fork: doing that here would write to every page that holds one.
 
@@ -59,7 +59,7 @@ class RuntimePolicy:
         refuse_to_leave(self._places, self._reporter)
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
-        """Give the interpreter's own built-in names, into which the guarded importer is put.
+        """Return the interpreter's own built-in names, into which the guarded importer is put.
 
         For programs in which guest code and a library have to see the same ones, e.g. when a test puts
         another ``open`` in its place.

@@ -6,7 +6,7 @@ import builtins
 
 
 def isolate(module: dict[str, object]) -> None:
-    """Give a module its own copy of the built-in names; holds for functions defined after the call.
+    """Return a module its own copy of the built-in names; holds for functions defined after the call.
 
     `builtins.len = …` in guest code then changes nothing for them.
 

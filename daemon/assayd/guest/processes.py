@@ -43,13 +43,13 @@ class Processes:
             kernel.become_subreaper()
 
     def reap(self) -> Iterator[Ended]:
-        """Give every descendant that has ended and is ours to wait for. Never waits."""
+        """Return every descendant that has ended and is ours to wait for. Never waits."""
         with contextlib.suppress(ChildProcessError):
             while (ended := _wait(os.WNOHANG)) is not None:
                 yield ended
 
     def none_left(self) -> bool:
-        """Tell whether nothing is left, neither running nor unreaped."""
+        """Return whether nothing is left, neither running nor unreaped."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -100,7 +100,7 @@ def _below(root: int, parents: dict[int, int]) -> set[int]:
 
 
 def _processes() -> Iterator[tuple[int, int, str]]:
-    """Give pid, parent and state of every process in sight."""
+    """Return pid, parent and state of every process in sight."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue

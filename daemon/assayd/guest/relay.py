@@ -230,7 +230,7 @@ class Relay:
 
 
 def _unless_blocked(move: Callable[[], _T]) -> _T | None:
-    """Give what a call on a socket gives, or None when it would have to wait."""
+    """Return what a call on a socket gives, or None when it would have to wait."""
     try:
         return move()
     except BlockingIOError:

@@ -119,7 +119,7 @@ def read_path(header: Header) -> str:
 
 
 def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Give a field that has exactly this type. Raises: Fault."""
+    """Return a field that has exactly this type. Raises: Fault."""
     value = header.get(name)
     if type(value) is not kind:
         raise Fault(f"{name} is not a {kind.__name__}")
@@ -127,12 +127,12 @@ def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
 
 
 def mapping(header: Mapping[str, object], name: str) -> dict[str, object]:
-    """Give a field that is an object. Raises: Fault."""
+    """Return a field that is an object. Raises: Fault."""
     return get(header, name, dict)
 
 
 def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
-    """Give a field that is an array of strings. Raises: Fault."""
+    """Return a field that is an array of strings. Raises: Fault."""
     values: list[object] = get(header, name, list)
     found = tuple(value for value in values if isinstance(value, str))
     if len(found) != len(values):

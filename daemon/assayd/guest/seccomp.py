@@ -122,7 +122,7 @@ _JUDGED: dict[str, tuple[int, int | None]] = {
 
 
 def build_filter(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> bytes:
-    """Give the filter for a child, as the kernel's instructions.
+    """Return the filter for a child, as the kernel's instructions.
 
     Raises: ValueError when the machine's system calls are not known here.
     """
@@ -157,7 +157,7 @@ def _head(architecture: int) -> bytes:
 
 
 def _judgements(allow_inet: bool) -> dict[str, bytes]:
-    """Give the block that judges the arguments of each call that is neither free nor refused."""
+    """Return the block that judges the arguments of each call that is neither free nor refused."""
     own_only = _unless_equal(0, 0)
     return {
         "clone": _load(0) + _step(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1) + _fail(errno.EPERM),
@@ -201,7 +201,7 @@ def _fail_on_buffer_sizes() -> bytes:
 
 
 def _report_kept() -> dict[str, bytes]:
-    """Give the blocks that keep the report pipe where it is.
+    """Return the blocks that keep the report pipe where it is.
 
     A range gets "no such call", at which callers close one by one.
     """

@@ -134,7 +134,7 @@ class Session:
         self._around.send(header, piece.content)
 
     def _prepare_work(self, fresh: bool) -> None:
-        """Give the unit an empty directory with the attempt's files, or what the last one left."""
+        """Return the unit an empty directory with the attempt's files, or what the last one left."""
         if self._used:
             for directory in self._around.shared:
                 clear(directory)
@@ -151,7 +151,7 @@ class Session:
 
 
 def _never_ran(unit: int, status: int, reason: str) -> Header:
-    """Give the end of a unit that was not started."""
+    """Return the end of a unit that was not started."""
     counted = dict.fromkeys(
         (
             "wall_s", "cpu_s", "peak_memory_bytes", "oom_kills", "pids_refused", "stdout_bytes",

@@ -25,12 +25,12 @@ Json = object
 
 
 def render_tagged(value: object) -> Rendered:
-    """Give the tagged form of a value. `notes` is empty when it comes back as it was."""
+    """Return the tagged form of a value. `notes` is empty when it comes back as it was."""
     return _Tagging().rendered(value)
 
 
 def restore(value: Json) -> object:
-    """Give the value that a tagged form stands for; plain lists and objects in it may be the form's own.
+    """Return the value that a tagged form stands for; plain lists and objects in it may be the form's own.
 
     Raises: ValueError, TypeError or OverflowError for a tag that is not ours, or a value that is not its own.
     """

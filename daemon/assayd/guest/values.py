@@ -50,12 +50,12 @@ class Rendered:
 
 
 def render(value: object) -> Rendered:
-    """Give the safe JSON form of a value. `notes` is empty when it is exactly that value."""
+    """Return the safe JSON form of a value. `notes` is empty when it is exactly that value."""
     return Renderer().rendered(value)
 
 
 def type_name(value: object) -> str:
-    """Give the name of the value's exact type, whatever its metaclass says."""
+    """Return the name of the value's exact type, whatever its metaclass says."""
     name = type.__dict__["__qualname__"].__get__(type(value))
     return name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode() if type(name) is str else "object"
 
@@ -79,13 +79,13 @@ class Renderer:
     _containers_left: int = MAX_CONTAINERS
 
     def rendered(self, value: object) -> Rendered:
-        """Give the form of a whole value."""
+        """Return the form of a whole value."""
         plain = self.render(value, "$", 0)
         name = type_name(value)
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
-        """Give the form of a value at a place inside the whole."""
+        """Return the form of a value at a place inside the whole."""
         self._items_left -= 1
         if value is None or value is True or value is False:
             return value

@@ -74,7 +74,7 @@ class WorkDirectory:
             pass
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        """Give the content of a file; None when it is anything else, or larger. Raises: OSError."""
+        """Return the content of a file; None when it is anything else, or larger. Raises: OSError."""
         *folders, name = path.split("/")
         with self._entered(folders) as parent:
             descriptor = os.open(name, _FILE, dir_fd=parent)

@@ -196,7 +196,7 @@ def _text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE_CHARS
 
 
 def _position(fields: Mapping[str, JsonValue], name: str) -> int | None:
-    """Give a line or column; None when the guest does not know it or says nonsense."""
+    """Return a line or column; None when the guest does not know it or says nonsense."""
     value = fields.get(name)
     if value is None:
         return None

@@ -72,7 +72,7 @@ def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]
 
 
 def image_id(archive: Path) -> str:
-    """Give the id that the image in `archive` gets when it is loaded.
+    """Return the id that the image in `archive` gets when it is loaded.
 
     Raises:
         ConfigError: ``image.archive_invalid``, when the file is not one that `write_archive` wrote.

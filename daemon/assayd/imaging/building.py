@@ -73,7 +73,7 @@ def build(
 
 
 def _base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
-    """Give the cached base for the present package lists, building it where needed."""
+    """Return the cached base for the present package lists, building it where needed."""
     sources = packages.apt_sources()
     if not sources and packages.can_refresh():
         packages.refresh(progress)

@@ -11,7 +11,7 @@ _LINE_CHARACTERS = 160
 
 
 def plain_environment() -> dict[str, str]:
-    """Give our own environment, in English and without questions of packages."""
+    """Return our own environment, in English and without questions of packages."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 

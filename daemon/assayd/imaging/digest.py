@@ -8,7 +8,7 @@ _READ_BYTES = 1 << 20
 
 
 def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Give ``sha256:…`` over named contents, in the order given; lengths keep neighbours apart."""
+    """Return ``sha256:…`` over named contents, in the order given; lengths keep neighbours apart."""
     total = hashlib.sha256()
     for name, content in parts:
         encoded = name.encode()
@@ -23,7 +23,7 @@ def guest_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def guest_digest(folder: Path) -> str:
-    """Give ``sha256:…`` over names and contents of the guest code in `folder`.
+    """Return ``sha256:…`` over names and contents of the guest code in `folder`.
 
     The image carries it as a label; the daemon computes it from its own copy and refuses an image that
     differs.
@@ -37,12 +37,12 @@ def library_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def library_digest(folder: Path) -> str:
-    """Give ``sha256:…`` over names and contents of the files of a library folder."""
+    """Return ``sha256:…`` over names and contents of the files of a library folder."""
     return digest_of((name, path.read_bytes()) for name, path in library_files(folder))
 
 
 def file_digest(path: Path) -> str:
-    """Give ``sha256:…`` of one file's bytes."""
+    """Return ``sha256:…`` of one file's bytes."""
     total = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(_READ_BYTES):

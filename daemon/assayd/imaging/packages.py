@@ -62,7 +62,7 @@ def refresh(progress: Progress) -> None:
 
 
 def can_refresh() -> bool:
-    """Tell whether `refresh` is possible for us."""
+    """Return whether `refresh` is possible for us."""
     return _is_root_with_apt()
 
 
@@ -90,13 +90,13 @@ def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
 
 
 def lists_state(sources: Sequence[Source]) -> str:
-    """Give a digest that changes when the package lists do."""
+    """Return a digest that changes when the package lists do."""
     files = [path for source in sources for path in source.release or source.lists]
     return digest_of((path.name, path.read_bytes()) for path in sorted(set(files)))
 
 
 def engine_architecture() -> str:
-    """Give this machine's architecture under the engine's name for it."""
+    """Return this machine's architecture under the engine's name for it."""
     native = _run(["dpkg", "--print-architecture"]).strip()
     return _ENGINE_NAMES.get(native, native)
 

@@ -65,7 +65,7 @@ class Recipe:
 
     @property
     def library(self) -> str:
-        """Give the interpreter's library folder; only for an image with Python."""
+        """Return the interpreter's library folder; only for an image with Python."""
         return f"usr/lib/python{self.python}"
 
 

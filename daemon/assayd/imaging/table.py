@@ -39,35 +39,35 @@ class Table:
         return ConfigError("image.recipe_invalid", f"{self.path}: {key}: {problem}", field=key)
 
     def text(self, key: str) -> str | None:
-        """Give a string, or None."""
+        """Return a string, or None."""
         value = self.values.get(key)
         if value is None or isinstance(value, str):
             return value
         raise self.error(key, "must be a string")
 
     def flag(self, key: str) -> bool:
-        """Give true or false."""
+        """Return true or false."""
         value = self.values.get(key, False)
         if isinstance(value, bool):
             return value
         raise self.error(key, "must be true or false")
 
     def count(self, key: str) -> int | None:
-        """Give a whole number above 0, or None."""
+        """Return a whole number above 0, or None."""
         value = self.values.get(key)
         if value is None or (type(value) is int and value > 0):
             return value
         raise self.error(key, "must be a whole number above 0")
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Give a list of strings."""
+        """Return a list of strings."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise self.error(key, "must be a list of strings")
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Give a table of strings."""
+        """Return a table of strings."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value

@@ -21,14 +21,14 @@ GROUP = "assayd.kinds.registry"
 
 @cache
 def all_validators() -> Mapping[str, Validator]:
-    """Give the validators of this package by kind, in the order of their names."""
+    """Return the validators of this package by kind, in the order of their names."""
     modules = (import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
     found: list[Validator] = [module.validator for module in modules if hasattr(module, "validator")]
     return MappingProxyType({validator.kind: validator for validator in found})
 
 
 def find(kind: str) -> Validator:
-    """Give the validator of a kind of this package.
+    """Return the validator of a kind of this package.
 
     Raises: RequestError ``kind.unknown``.
     """
@@ -40,7 +40,7 @@ def find(kind: str) -> Validator:
 
 
 def load(enabled: Sequence[str]) -> Mapping[str, Validator]:
-    """Give all validators by kind: those of this package, and those entry points that are named.
+    """Return all validators by kind: those of this package, and those entry points that are named.
 
     Raises: ConfigError ``validator.missing`` or ``validator.duplicate``.
     """

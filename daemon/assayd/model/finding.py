@@ -76,7 +76,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Tell whether this finding fails the submission."""
+        """Return whether this finding fails the submission."""
         return self.severity is Severity.ERROR
 
 
@@ -113,5 +113,5 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:
-    """Tell whether any of the findings fails the submission."""
+    """Return whether any of the findings fails the submission."""
     return any(f.is_error for f in findings)

@@ -14,7 +14,7 @@ _MOST_CHARACTERS = 253
 
 
 def fold(text: str) -> str:
-    """Give a host name in the form that is compared.
+    """Return a host name in the form that is compared.
 
     Raises: ValueError, with the reason, for what is not a host name in ASCII.
     """
@@ -29,7 +29,7 @@ def fold(text: str) -> str:
 
 
 def fold_entry(text: str) -> str:
-    """Give an entry of an allowlist: a name, or a leading dot and a name for all names below it.
+    """Return an entry of an allowlist: a name, or a leading dot and a name for all names below it.
 
     A name in other letters is taken in its ASCII form where the standards agree on that.
 
@@ -42,12 +42,12 @@ def fold_entry(text: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a resolver would take a text for an address: brackets, colons, or a number at its end."""
+    """Return whether a resolver would take a text for an address: brackets, colons, or a number at its end."""
     return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
 
 
 def covers(entry: str, name: str) -> bool:
-    """Tell whether an entry allows a name, or all that a narrower entry allows. Both are folded.
+    """Return whether an entry allows a name, or all that a narrower entry allows. Both are folded.
 
     ``.example.org`` covers ``a.example.org`` and ``.a.example.org``, not ``example.org``.
     """

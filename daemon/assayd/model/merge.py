@@ -29,7 +29,7 @@ class Ran:
 
 
 def status_of(findings: Sequence[Finding]) -> StageStatus:
-    """Give the status of a stage with these findings."""
+    """Return the status of a stage with these findings."""
     if has_errors(findings):
         return StageStatus.FAILED
     warned = any(f.severity is Severity.WARNING for f in findings)
@@ -43,7 +43,7 @@ def merge_stages(
     *,
     most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
-    """Give all stages in order, with the findings of the run added where they belong."""
+    """Return all stages in order, with the findings of the run added where they belong."""
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
         return _capped((*static, *skipped), most_findings)
@@ -76,7 +76,7 @@ def merge_report(blank: Report, stages: tuple[StageReport, ...], ran: Ran | None
 
 
 def decide_verdict(stages: Sequence[StageReport], ran: Ran | None) -> Verdict:
-    """Give the verdict: our own trouble and cancellation first, then any error."""
+    """Return the verdict: our own trouble and cancellation first, then any error."""
     if ran is not None and ran.result.outcome.cause in _VERDICTS:
         return _VERDICTS[ran.result.outcome.cause]
     failed = any(stage.status is StageStatus.FAILED for stage in stages)
@@ -84,7 +84,7 @@ def decide_verdict(stages: Sequence[StageReport], ran: Ran | None) -> Verdict:
 
 
 def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
-    """Give a row per static stage that ran."""
+    """Return a row per static stage that ran."""
     return tuple(
         StaticResult(
             check=stage.name,
@@ -97,7 +97,7 @@ def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
 
 
 def _general_findings(ran: Ran) -> list[Finding]:
-    """Give what is said of every kind of run: an unexplained bad end, and limits met beside a pass."""
+    """Return what is said of every kind of run: an unexplained bad end, and limits met beside a pass."""
     outcome = ran.result.outcome
     explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
     findings: list[Finding] = []

@@ -55,11 +55,11 @@ class HttpRule:
     paths: frozenset[str] = frozenset()
 
     def allows_method(self, method: str) -> bool:
-        """Tell whether a method may be used."""
+        """Return whether a method may be used."""
         return not self.methods or method in self.methods
 
     def allows_path(self, path: str) -> bool:
-        """Tell whether a path, without its query, may be asked for."""
+        """Return whether a path, without its query, may be asked for."""
         if not self.paths:
             return True
         below = any(entry.endswith("/") and path.startswith(entry) for entry in self.paths)
@@ -67,7 +67,7 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Tell whether a path says where it leads: no ``..``, ``//`` or escaped slash for a server to resolve."""
+    """Return whether a path says where it leads: no ``..``, ``//`` or escaped slash for a server to resolve."""
     return not _DEVIOUS.search(path)
 
 
@@ -110,7 +110,7 @@ class ImportPolicy:
     enforce_forbidden: bool = True
 
     def allows(self, module: str) -> bool:
-        """Tell whether an import of the dotted name `module` is allowed, whatever the mode."""
+        """Return whether an import of the dotted name `module` is allowed, whatever the mode."""
         if self.enforce_forbidden and any(_covers(d, module) for d in self.denied):
             return False
         if self.submodules is SubmoduleRule.EXACT:
@@ -149,7 +149,7 @@ class CommandPolicy:
     protected: frozenset[str] = frozenset()
 
     def protects(self, variable: str) -> bool:
-        """Tell whether a script may not set a variable."""
+        """Return whether a script may not set a variable."""
         return any(
             variable.startswith(name[:-1]) if name.endswith("*") else variable == name
             for name in self.protected
@@ -187,7 +187,7 @@ class Range:
     most: float
 
     def clamp(self, value: float) -> float:
-        """Give the value, or the end of the range that it is beyond."""
+        """Return the value, or the end of the range that it is beyond."""
         return min(max(value, self.least), self.most)
 
 

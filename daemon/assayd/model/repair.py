@@ -110,11 +110,11 @@ class Repair:
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """Give the failures in the order in which they were met, one per attempt that was run."""
+        """Return the failures in the order in which they were met, one per attempt that was run."""
         found = (fix.fingerprint for fix in self.fixes if fix.fingerprint is not None)
         return tuple(one for one in (self.first_fingerprint, *found) if one is not None)
 
     @property
     def digests(self) -> frozenset[str | None]:
-        """Give the normal forms of everything that was tried, over the whole history."""
+        """Return the normal forms of everything that was tried, over the whole history."""
         return frozenset({self.first_digest, *(fix.digest for fix in self.fixes)})

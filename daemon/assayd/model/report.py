@@ -135,7 +135,7 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Give all findings, in stage order."""
+        """Return all findings, in stage order."""
         return tuple(f for stage in self.stages for f in stage.findings)
 
     @property
@@ -145,5 +145,5 @@ class Report:
 
     @property
     def fix_hints(self) -> tuple[FixHint, ...]:
-        """Give a hint for every finding that says what to do."""
+        """Return a hint for every finding that says what to do."""
         return fix_hints(self.findings)

@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def completed(self) -> bool:
-        """Tell whether this is the one good end."""
+        """Return whether this is the one good end."""
         return self.cause is Cause.COMPLETED
 
 
@@ -167,7 +167,7 @@ class Captured:
 
     @property
     def truncated(self) -> bool:
-        """Tell whether bytes between head and tail were dropped."""
+        """Return whether bytes between head and tail were dropped."""
         return self.total_bytes > len(self.head) + len(self.tail)
 
     def cut_to(self, most_bytes: int) -> Captured:
@@ -178,7 +178,7 @@ class Captured:
         return replace(self, head=kept[:half], tail=kept[len(kept) - half :])
 
     def text(self) -> str:
-        """Give head and tail as text, with a mark where bytes were dropped."""
+        """Return head and tail as text, with a mark where bytes were dropped."""
         dropped = self.total_bytes - len(self.head) - len(self.tail)
         if not dropped:
             return (self.head + self.tail).decode("utf-8", "replace")
@@ -252,7 +252,7 @@ class NetworkEvent:
 
 
 def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
-    """Give a refused access as the event that all kinds judge."""
+    """Return a refused access as the event that all kinds judge."""
     place = event.host if event.port is None else f"{event.host}:{event.port}"
     return PolicyEvent(
         kind="network",

@@ -13,7 +13,7 @@ MEGABYTE = 2**20
 
 
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Give the values that bind submitted code; equal values have an equal digest, whatever the name."""
+    """Return the values that bind submitted code; equal values have an equal digest, whatever the name."""
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
@@ -61,7 +61,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
 
 
 def describe(policy: ExecutionPolicy, *, egress: bool = True) -> dict[str, JsonValue]:
-    """Give all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
+    """Return all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
     reason = unenforceable(policy, egress=egress)
     return {
         "name": policy.name,
@@ -75,7 +75,7 @@ def describe(policy: ExecutionPolicy, *, egress: bool = True) -> dict[str, JsonV
 
 
 def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Give the policy with the digest of its effective values."""
+    """Return the policy with the digest of its effective values."""
     text = json.dumps(effective(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
 

@@ -13,7 +13,7 @@ from assayd.policies.canonical import MEGABYTE, with_digest
 
 
 def clamp(policy: ExecutionPolicy, bounds: Bounds) -> ExecutionPolicy:
-    """Give the policy with its limits within bounds, each change recorded, and its digest.
+    """Return the policy with its limits within bounds, each change recorded, and its digest.
 
     A unit never gets more time than the attempt that it is part of.
     """
@@ -36,7 +36,7 @@ def clamp(policy: ExecutionPolicy, bounds: Bounds) -> ExecutionPolicy:
 
 
 def narrow(bounds: Bounds, widest: Bounds) -> Bounds:
-    """Give the bounds, cut to what the operator's widest ones allow."""
+    """Return the bounds, cut to what the operator's widest ones allow."""
     return Bounds(
         timeout_s=_cut(bounds.timeout_s, widest.timeout_s),
         unit_timeout_s=_cut(bounds.unit_timeout_s, widest.unit_timeout_s),

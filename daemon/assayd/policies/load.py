@@ -39,7 +39,7 @@ class PolicySet:
         return tuple(sorted(self._policies))
 
     def get(self, name: str) -> ExecutionPolicy:
-        """Give a profile.
+        """Return a profile.
 
         Raises:
             RequestError: ``policy.unknown``, with the names that there are.
@@ -63,7 +63,7 @@ class PolicySet:
         return []
 
     def try_file(self, path: Path) -> ExecutionPolicy:
-        """Give what a file would come to if it were loaded with the others of this set.
+        """Return what a file would come to if it were loaded with the others of this set.
 
         Raises:
             FileError: with every problem of the file.

@@ -30,7 +30,7 @@ Names = Mapping[str, frozenset[str]]
 
 
 def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") -> ExecutionPolicy:
-    """Give the union of two policies, the more permissive value of each.
+    """Return the union of two policies, the more permissive value of each.
 
     Args:
         first: a policy.
@@ -52,7 +52,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
 
 
 def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
-    """Give bounds that reach as far as either does."""
+    """Return bounds that reach as far as either does."""
     return Bounds(
         timeout_s=_range(first.timeout_s, second.timeout_s),
         unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),

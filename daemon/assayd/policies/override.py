@@ -41,7 +41,7 @@ _PRINTED = re.compile(r"[!-~]{1,200}")
 
 
 def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
-    """Give the policy with a request's overrides, and the digest that goes with them.
+    """Return the policy with a request's overrides, and the digest that goes with them.
 
     Args:
         policy: the effective profile.
@@ -101,7 +101,7 @@ def _network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
 
 
 def _narrowed(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
-    """Give each entry asked for with the rule that it keeps: that of the narrowest entry that covers it."""
+    """Return each entry asked for with the rule that it keeps: that of the narrowest entry that covers it."""
     narrowed: dict[str, HttpRule | None] = {}
     for text in sorted(_names(field, value)):
         try:

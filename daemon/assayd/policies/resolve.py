@@ -61,7 +61,7 @@ class Resolver:
         self._drafts: dict[str, Draft | None] = {}
 
     def draft(self, name: str, trail: tuple[str, ...] = ()) -> Draft | None:
-        """Give what a profile comes to; None when a problem, of it or of a parent, prevents that."""
+        """Return what a profile comes to; None when a problem, of it or of a parent, prevents that."""
         if name not in self._drafts:
             profile = self._profiles[name]
             parents = self._parents(profile, (*trail, name))
@@ -182,7 +182,7 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
 
 
 def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
-    """Give the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
+    """Return the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
     return AdapterContract(
         decorators=_listed(table.decorators, base.decorators),
         methods=_listed(table.methods, base.methods),

@@ -78,11 +78,11 @@ class ArtifactStore(Protocol):
         ...
 
     async def read(self, location: str, name: str) -> bytes:
-        """Give one file. Raises: StoreError ``artifact.missing``."""
+        """Return one file. Raises: StoreError ``artifact.missing``."""
         ...
 
     def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Give the whole bundle as a tar stream."""
+        """Return the whole bundle as a tar stream."""
         ...
 
     async def remove(self, location: str) -> None:

@@ -55,15 +55,15 @@ class BatchStore(Protocol):
         ...
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Give items in line order, from beyond a line; a line that was replaced is left out."""
+        """Return items in line order, from beyond a line; a line that was replaced is left out."""
         ...
 
     async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
-        """Give items without a verdict in line order, from beyond a line."""
+        """Return items without a verdict in line order, from beyond a line."""
         ...
 
     async def document(self, submission: str) -> bytes:
-        """Give a submission by its digest."""
+        """Return a submission by its digest."""
         ...
 
     async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
@@ -79,7 +79,7 @@ class BatchStore(Protocol):
         ...
 
     async def unfinished(self) -> Sequence[Batch]:
-        """Give every batch that is neither finished nor cancelled."""
+        """Return every batch that is neither finished nor cancelled."""
         ...
 
     async def expire(self, before: datetime) -> None:
@@ -111,7 +111,7 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will happen, unless more is sent."""
+        """Return whether nothing more will happen, unless more is sent."""
         ended = self.batch.state in {BatchState.FINISHED, BatchState.CANCELLED}
         return ended and not self.running
 
@@ -153,11 +153,11 @@ class Batches(Protocol):
         ...
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Give items in line order, from beyond a line."""
+        """Return items in line order, from beyond a line."""
         ...
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
-        """Give every item with its attempt and report, as lines of JSON, in line order."""
+        """Return every item with its attempt and report, as lines of JSON, in line order."""
         ...
 
     def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:

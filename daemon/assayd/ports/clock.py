@@ -10,11 +10,11 @@ class Clock(Protocol):
     """The time."""
 
     def now(self) -> datetime:
-        """Give the wall-clock time, UTC and aware."""
+        """Return the wall-clock time, UTC and aware."""
         ...
 
     def monotonic(self) -> float:
-        """Give seconds that never go back."""
+        """Return seconds that never go back."""
         ...
 
 
@@ -22,5 +22,5 @@ class Ids(Protocol):
     """Where new identities come from."""
 
     def new(self) -> str:
-        """Give a fresh ULID (26 characters, Crockford base32), increasing within a process."""
+        """Return a fresh ULID (26 characters, Crockford base32), increasing within a process."""
         ...

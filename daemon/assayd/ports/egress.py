@@ -37,7 +37,7 @@ class GuestStream(Protocol):
     """One connection of guest code, as the egress side has it. What comes out of it is hostile."""
 
     async def read(self) -> bytes:
-        """Give the next bytes; empty when the guest has ended its side, or the connection is gone."""
+        """Return the next bytes; empty when the guest has ended its side, or the connection is gone."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -73,7 +73,7 @@ class EgressSession(Protocol):
         ...
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Give what a unit asked for, in the order in which it did; after its streams have ended."""
+        """Return what a unit asked for, in the order in which it did; after its streams have ended."""
         ...
 
 

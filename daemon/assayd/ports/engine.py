@@ -101,7 +101,7 @@ class Duplex(Protocol):
     """The runner's standard input and output, as plain bytes."""
 
     async def read(self) -> bytes:
-        """Give the next bytes of the runner's output; empty when it has ended.
+        """Return the next bytes of the runner's output; empty when it has ended.
 
         Raises: EngineError when the connection to the engine failed.
         """
@@ -120,7 +120,7 @@ class Duplex(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up both directions. Safe to call twice, never raises; must come before a kill."""
+        """Return up both directions. Safe to call twice, never raises; must come before a kill."""
         ...
 
 
@@ -179,5 +179,5 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give back connections and threads."""
+        """Release connections and threads."""
         ...

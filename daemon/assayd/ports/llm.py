@@ -38,7 +38,7 @@ class Provider(Protocol):
         ...
 
     async def fix(self, request: Request, *, timeout_s: float) -> Reply:
-        """Give a fix within the time, the provider's own retries included.
+        """Return a fix within the time, the provider's own retries included.
 
         Raises: ProviderError when none can be had.
         """

@@ -94,7 +94,7 @@ class Pipelines(Protocol):
     """The pipelines on record. Raises StoreError."""
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Give a pipeline with its steps and attempts, newest first."""
+        """Return a pipeline with its steps and attempts, newest first."""
         ...
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:

@@ -71,11 +71,11 @@ class Repairable(Protocol):
         ...
 
     def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
-        """Give the payload, as plain JSON, with the named passage replaced."""
+        """Return the payload, as plain JSON, with the named passage replaced."""
         ...
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give what stays the same when a fix changes only layout and comments."""
+        """Return what stays the same when a fix changes only layout and comments."""
         ...
 
 

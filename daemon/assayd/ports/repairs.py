@@ -51,7 +51,7 @@ class Attempts(Protocol):
         ...
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Give what was submitted; None when nothing was yet, or it is not kept any more."""
+        """Return what was submitted; None when nothing was yet, or it is not kept any more."""
         ...
 
     async def cancel(self, attempt_id: str) -> None:
@@ -75,17 +75,17 @@ class RepairStore(Protocol):
         ...
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
-        """Give the repairs that an attempt began or belongs to, oldest first."""
+        """Return the repairs that an attempt began or belongs to, oldest first."""
         ...
 
     async def list(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
-        """Give repairs, newest first; those of one user, and older than the one named `before`."""
+        """Return repairs, newest first; those of one user, and older than the one named `before`."""
         ...
 
     async def unfinished(self) -> Sequence[Repair]:
-        """Give every repair without an outcome, oldest first."""
+        """Return every repair without an outcome, oldest first."""
         ...
 
 
@@ -115,11 +115,11 @@ class Repairs(Protocol):
         ...
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
-        """Give the repairs that an attempt began or belongs to."""
+        """Return the repairs that an attempt began or belongs to."""
         ...
 
     async def diffs(self, repair: Repair) -> Sequence[str | None]:
-        """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
+        """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
         ...
 
     async def cancel(self, repair: Repair) -> None:
@@ -134,5 +134,5 @@ class Repairs(Protocol):
         ...
 
     def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
-        """Give a repair each time that it changes, up to its end."""
+        """Return a repair each time that it changes, up to its end."""
         ...

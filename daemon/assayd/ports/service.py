@@ -61,7 +61,7 @@ class Service(Protocol):
         ...
 
     def ready(self) -> tuple[bool, str]:
-        """Tell whether attempts can be run, and why not."""
+        """Return whether attempts can be run, and why not."""
         ...
 
     async def submit(
@@ -80,7 +80,7 @@ class Service(Protocol):
         ...
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Give the attempt as soon as it is finished, or as it is when the time is up."""
+        """Return the attempt as soon as it is finished, or as it is when the time is up."""
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
@@ -96,7 +96,7 @@ class Service(Protocol):
         ...
 
     async def documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
-        """Give report and execution of a finished attempt as JSON text, as its bundle has them."""
+        """Return report and execution of a finished attempt as JSON text, as its bundle has them."""
         ...
 
     async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
@@ -111,15 +111,15 @@ class Service(Protocol):
         ...
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
-        """Give one file of the bundle. Raises: StoreError ``artifact.missing``."""
+        """Return one file of the bundle. Raises: StoreError ``artifact.missing``."""
         ...
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
-        """Give the whole bundle as a tar stream."""
+        """Return the whole bundle as a tar stream."""
         ...
 
     def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
-        """Give the events of an attempt after the one with that id, up to ``finished``.
+        """Return the events of an attempt after the one with that id, up to ``finished``.
 
         The ids are those of `wire.event_id`. Closing the iterator gives up the subscription.
         """
@@ -128,7 +128,7 @@ class Service(Protocol):
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Give the events of all attempts of a user (of everybody: None), each with its place there.
+        """Return the events of all attempts of a user (of everybody: None), each with its place there.
 
         `after` is such a place; what has happened since then comes first.
         """
@@ -143,7 +143,7 @@ class Service(Protocol):
         ...
 
     def metrics(self) -> bytes:
-        """Give the metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         ...
 
     async def health(self) -> Sequence[HealthRow]:

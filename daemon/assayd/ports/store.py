@@ -52,7 +52,7 @@ class Query:
     limit: int = 50
 
     def matches(self, attempt: Attempt) -> bool:
-        """Tell whether an attempt is wanted, wherever the page begins."""
+        """Return whether an attempt is wanted, wherever the page begins."""
         wanted = {
             "state": self.state,
             "verdict": self.verdict,
@@ -135,7 +135,7 @@ class JobStore(Protocol):
         ...
 
     async def document(self, attempt_id: str) -> bytes:
-        """Give the submission as it was accepted (canonical JSON).
+        """Return the submission as it was accepted (canonical JSON).
 
         Raises: StoreError ``attempt.missing``.
         """
@@ -150,15 +150,15 @@ class JobStore(Protocol):
         ...
 
     async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
-        """Give the recorded events after the one with that run and sequence number, in order."""
+        """Return the recorded events after the one with that run and sequence number, in order."""
         ...
 
     async def unfinished(self) -> Sequence[Attempt]:
-        """Give every attempt without a verdict, with `run_number` = runs leased so far."""
+        """Return every attempt without a verdict, with `run_number` = runs leased so far."""
         ...
 
     async def removable(self, *, before: datetime | None, limit: int, offset: int = 0) -> Sequence[Attempt]:
-        """Give finished attempts that nothing unfinished needs, oldest first.
+        """Return finished attempts that nothing unfinished needs, oldest first.
 
         Args:
             before: only those accepted before it.

@@ -55,7 +55,7 @@ class Labelling(Protocol):
     """A validator, beside all else, whose payloads say by which labels they want to be found."""
 
     def labels(self, payload: BaseModel) -> Mapping[str, str]:
-        """Give labels that the payload implies; those of the submission itself come first."""
+        """Return labels that the payload implies; those of the submission itself come first."""
         ...
 
 
@@ -110,7 +110,7 @@ class Validator(Protocol):
         ...
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the payload in the form that is checked, planned and judged, e.g. cleaned.
+        """Return the payload in the form that is checked, planned and judged, e.g. cleaned.
 
         May parse hostile text: it runs in an analysis worker, once, and what comes out is what `plan`
         and `judge` get. They parse nothing.
@@ -150,7 +150,7 @@ class Narrowing(Protocol):
     """A kind whose payload has a say in its policy. Optional."""
 
     def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Give the policy with what the payload asks for; it can only tighten.
+        """Return the policy with what the payload asks for; it can only tighten.
 
         Raises: RequestError, when the payload and the policy do not go together.
         """

@@ -28,7 +28,7 @@ _JITTER = wait_random_exponential(multiplier=1, max=20)
 async def ask(
     provider: Provider, request: Request, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
 ) -> Reply:
-    """Give the provider's fix.
+    """Return the provider's fix.
 
     Raises: ProviderError, when the last call failed too, another can't help, or the provider wants to be left
         alone for longer than there is time; TimeoutError.
@@ -58,7 +58,7 @@ def _can_help(problem: BaseException) -> bool:
 
 
 def _wait_s(state: RetryCallState) -> float:
-    """Give the pause before the next call: what the provider asks for, else more each time."""
+    """Return the pause before the next call: what the provider asks for, else more each time."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
     return _JITTER(state) if asked_for is None else asked_for

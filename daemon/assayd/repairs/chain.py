@@ -15,7 +15,7 @@ from assayd.ports.repairs import Attempts, Document, RepairStore
 
 
 async def diffs_of(repair: Repair, attempts: Attempts) -> tuple[str | None, ...]:
-    """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
+    """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
     before, diffs = await attempts.submission(repair.attempt_id), list[str | None]()
     for fix in repair.fixes:
         after = await attempts.submission(fix.attempt_id) if fix.attempt_id is not None else None
@@ -49,5 +49,5 @@ async def enclosure_of(attempt: Attempt, store: RepairStore, attempts: Attempts)
 
 
 def _place(repair: Repair, attempt: Attempt) -> int | None:
-    """Give the number of the fix that an attempt runs."""
+    """Return the number of the fix that an attempt runs."""
     return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

@@ -43,7 +43,7 @@ class Stop:
 
 
 def decide(repair: Repair, now: datetime) -> Ask | Stop:
-    """Give the next step of a repair whose last attempt, if any, has its verdict."""
+    """Return the next step of a repair whose last attempt, if any, has its verdict."""
     if (outcome := _outcome(repair, now)) is not None:
         return Stop(outcome=outcome)
     if repair.fixes and repair.fixes[-1].duplicate:
@@ -52,7 +52,7 @@ def decide(repair: Repair, now: datetime) -> Ask | Stop:
 
 
 def _outcome(repair: Repair, now: datetime) -> RepairOutcome | None:
-    """Give the first reason to stop, the good one before all others."""
+    """Return the first reason to stop, the good one before all others."""
     reasons = (
         (RepairOutcome.REPAIRED, bool(repair.fixes) and repair.fixes[-1].verdict is Verdict.VALIDATED),
         (RepairOutcome.TERMINAL, _is_terminal(repair)),
@@ -64,7 +64,7 @@ def _outcome(repair: Repair, now: datetime) -> RepairOutcome | None:
 
 
 def _is_terminal(repair: Repair) -> bool:
-    """Tell whether the last attempt ended in a way that no model should be asked about."""
+    """Return whether the last attempt ended in a way that no model should be asked about."""
     ran = [fix for fix in repair.fixes if not fix.duplicate]
     if not ran:
         return repair.first_cause in TERMINAL_CAUSES

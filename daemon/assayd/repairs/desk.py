@@ -53,7 +53,7 @@ class Desk:
         return Subject(attempt=attempt, submission=submission, report=json.loads(report) or {})
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Give what was submitted; None when nothing was yet, or it is not kept any more."""
+        """Return what was submitted; None when nothing was yet, or it is not kept any more."""
         if await self._jobs.get(attempt_id) is None:
             return None
         document: Document = json.loads(await self._jobs.document(attempt_id))

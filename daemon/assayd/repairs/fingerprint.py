@@ -22,13 +22,13 @@ _BLANKED = (
 
 
 def fingerprint(report: Mapping[str, object]) -> str:
-    """Give the SHA-256 of what a failed report is recognised by."""
+    """Return the SHA-256 of what a failed report is recognised by."""
     parts = "\n".join("\t".join(part) for part in _parts(report))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def shape(message: str) -> str:
-    """Give a message without what varies: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
+    """Return a message without what varies: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
     for pattern, blank in _BLANKED:
         message = pattern.sub(blank, message)
     return message.strip()

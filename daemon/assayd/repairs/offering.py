@@ -20,7 +20,7 @@ log = structlog.get_logger()
 async def offer_rules(
     repair: Repair, outcome: RepairOutcome, *, kind: Validator | None, attempts: Attempts, analyst: Analyst
 ) -> Mapping[str, object] | None:
-    """Give the offer; None where there is nothing to offer, or nothing left to make it of."""
+    """Return the offer; None where there is nothing to offer, or nothing left to make it of."""
     if not isinstance(kind, Simplifiable) or outcome in {RepairOutcome.REPAIRED, RepairOutcome.CANCELLED}:
         return None
     try:

@@ -101,7 +101,7 @@ def clean(text: str) -> str:
 
 
 def line(name: str) -> str:
-    """Give a stranger's name on one line: it stands among our own words, where the next line is ours."""
+    """Return a stranger's name on one line: it stands among our own words, where the next line is ours."""
     return cut(" ".join(clean(name).split()), NAME_CHARS).replace("\n", " ")
 
 

@@ -197,7 +197,7 @@ class DaemonRepairs:
             self._metrics.repair_duration.labels(repair.kind, repair.provider).observe(took_s)
 
     async def _alert(self, repair: Repair) -> None:
-        """Give the operator's command what nobody here can repair."""
+        """Return the operator's command what nobody here can repair."""
         if repair.outcome not in WANTS_A_PERSON or not self._limits.on_exhausted:
             return
         subject = await self._means.attempts.finished(repair.last_attempt_id)
@@ -219,11 +219,11 @@ class DaemonRepairs:
         return await self._store.list(uid=uid, before=before, limit=limit)
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
-        """Give the repairs that an attempt began or belongs to."""
+        """Return the repairs that an attempt began or belongs to."""
         return await self._store.of_attempt(attempt_id)
 
     async def diffs(self, repair: Repair) -> Sequence[str | None]:
-        """Give what each fix changed; None for one that was not submitted, or is not kept any more."""
+        """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
         return await diffs_of(repair, self._means.attempts)
 
     async def enclosure(self, attempt: Attempt) -> Enclosure:
@@ -251,7 +251,7 @@ class DaemonRepairs:
         return accepted
 
     async def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
-        """Give a repair each time that it changes, up to its end."""
+        """Return a repair each time that it changes, up to its end."""
         while True:
             running = self._running.get(repair_id)
             changed = running.changed.next if running is not None else None

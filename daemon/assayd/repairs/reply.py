@@ -30,7 +30,7 @@ class Patch:
 
 
 def read_reply(text: str) -> Patch:
-    """Give the patch that a reply holds: as plain JSON, in a fence, or among prose.
+    """Return the patch that a reply holds: as plain JSON, in a fence, or among prose.
 
     Raises: ProviderError ``provider.reply`` (retryable) when there is none.
     """
@@ -43,7 +43,7 @@ def read_reply(text: str) -> Patch:
 
 
 def _candidates(text: str) -> Iterator[object]:
-    """Give every JSON object that the text may mean, the likeliest first."""
+    """Return every JSON object that the text may mean, the likeliest first."""
     decoder = json.JSONDecoder()
     for place in (text.strip(), *(found["inside"].strip() for found in _FENCE.finditer(text))):
         try:

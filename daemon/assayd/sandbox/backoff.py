@@ -8,7 +8,7 @@ _BACK_OFF = wait_exponential_jitter(0.5, 30.0, jitter=0.5)
 
 
 def back_off_s(failures: int) -> float:
-    """Give how many seconds to wait after so many failures in a row: exponential, with jitter."""
+    """Return how many seconds to wait after so many failures in a row: exponential, with jitter."""
     call = RetryCallState(Retrying(), None, (), {})
     call.attempt_number = failures
     return _BACK_OFF(call)

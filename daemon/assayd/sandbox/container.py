@@ -132,7 +132,7 @@ async def _guest_faults_are_ours() -> AsyncIterator[None]:
 
 
 def container_spec(key: PoolKey, origin: Origin, ulid: str) -> ContainerSpec:
-    """Give the engine's form of a key, with the labels of one container."""
+    """Return the engine's form of a key, with the labels of one container."""
     return ContainerSpec(
         image=key.image,
         image_digest=key.image_digest,

@@ -25,7 +25,7 @@ class Images:
         self._known: dict[str, ImageFacts] = {}
 
     async def get(self, name: str) -> ImageFacts:
-        """Give the image of this short name, e.g. ``python``.
+        """Return the image of this short name, e.g. ``python``.
 
         Raises: EngineError ``image.missing`` or ``image.mismatch``, with the remedy.
         """
@@ -46,6 +46,6 @@ class Images:
 
 
 def baseline_bytes(facts: ImageFacts) -> int:
-    """Give the memory that a container of this image needs before any guest code runs."""
+    """Return the memory that a container of this image needs before any guest code runs."""
     text = facts.labels.get(LABEL_BASELINE, "")
     return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES

@@ -28,7 +28,7 @@ _BLOCKED = NetworkPolicy()
 
 
 async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
-    """Give a sentence for each wall that does not hold.
+    """Return a sentence for each wall that does not hold.
 
     Raises: EngineError when no container can be had.
     """
@@ -91,7 +91,7 @@ def _complaints(probe: Probe, unit: UnitResult) -> list[str]:
 
 
 def _value(unit: UnitResult) -> JsonValue:
-    """Give what the probe returned; anything else is a complaint of the probe's own judge."""
+    """Return what the probe returned; anything else is a complaint of the probe's own judge."""
     try:
         record = json.loads(unit.results[0]) if unit.results else None
     except ValueError:

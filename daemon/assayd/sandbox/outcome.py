@@ -52,7 +52,7 @@ RUNNER_FAULT = 70
 
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
-    """Give the same result with the outcome of every unit and of the run filled in."""
+    """Return the same result with the outcome of every unit and of the run filled in."""
     ended = _run_end(result)
     units = tuple(
         replace(unit, outcome=_outcome_of(unit, planned, ended))
@@ -83,7 +83,7 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
 
 
 def _counted(unit: UnitResult) -> Cause | None:
-    """Give the limit that the kernel's counters show as met, if any."""
+    """Return the limit that the kernel's counters show as met, if any."""
     if unit.usage.oom_kills:
         return Cause.OUT_OF_MEMORY
     if unit.usage.pids_refused:
@@ -122,7 +122,7 @@ def _outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
 
 
 def _traces(unit: UnitResult) -> dict[str, object]:
-    """Give what wait and the kernel's counters say of a unit, without the zeros."""
+    """Return what wait and the kernel's counters say of a unit, without the zeros."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
         "oom_kills": usage.oom_kills,
@@ -161,7 +161,7 @@ def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
 
 
 def _of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
-    """Give the outcome of the first unit that did not complete, else completed."""
+    """Return the outcome of the first unit that did not complete, else completed."""
     for unit in units:
         if not unit.outcome.completed:
             return unit.outcome
@@ -177,7 +177,7 @@ _LOST = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted wit
 
 
 def signal_name(number: int) -> str:
-    """Give a signal's name, e.g. SIGSEGV."""
+    """Return a signal's name, e.g. SIGSEGV."""
     try:
         return signal.Signals(number).name
     except ValueError:

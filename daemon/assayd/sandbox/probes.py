@@ -249,7 +249,7 @@ def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
 
 
 def probes(*, max_processes: int, work_bytes: int) -> tuple[Probe, ...]:
-    """Give the probes for a container with these limits, the gentlest first."""
+    """Return the probes for a container with these limits, the gentlest first."""
     walls = f"{WALLS}\n\nSYSCALLS = {SYSCALLS!r}\n"
     return (
         Probe(name="walls", source=walls, cause=Cause.COMPLETED, complaints=_walls),

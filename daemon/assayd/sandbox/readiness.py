@@ -54,7 +54,7 @@ class House:
         """Set once getting ready has succeeded or failed for the first time."""
 
     def ready(self) -> tuple[bool, str]:
-        """Tell whether attempts can be run, and why not."""
+        """Return whether attempts can be run, and why not."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:

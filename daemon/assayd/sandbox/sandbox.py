@@ -54,7 +54,7 @@ class Sandbox:
         """Set while the engine answers and the walls were seen to hold."""
 
     async def key(self, spec: RunSpec) -> PoolKey:
-        """Give everything of a spec that is fixed when its container is created."""
+        """Return everything of a spec that is fixed when its container is created."""
         image = await self.images.get(spec.image)
         limits = spec.limits
         memory = limits.memory_bytes + baseline_bytes(image)

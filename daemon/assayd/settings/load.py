@@ -60,7 +60,7 @@ def effective(settings: Settings) -> list[Row]:
 
 
 def variable(name: str) -> str:
-    """Give the environment variable of a setting, e.g. of ``pool.enabled``."""
+    """Return the environment variable of a setting, e.g. of ``pool.enabled``."""
     return PREFIX + name.upper().replace(".", "__")
 
 

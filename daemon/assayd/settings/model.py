@@ -187,7 +187,7 @@ class Reach(_Section):
         return self
 
     def bounds(self) -> Bounds:
-        """Give the value that policies are loaded with."""
+        """Return the value that policies are loaded with."""
         return Bounds(**{name: Range(least=least, most=most) for name, (least, most) in self})
 
 
@@ -228,7 +228,7 @@ class Metrics(_Section):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Give host and port."""
+        """Return host and port."""
         return _parted(self.listen) if self.listen is not None else None
 
 
@@ -359,7 +359,7 @@ class Settings(_Section):
         return self._origins
 
     def with_origins(self, origins: Mapping[str, str]) -> Settings:
-        """Give the same settings, with their origins."""
+        """Return the same settings, with their origins."""
         copy = self.model_copy()
         copy._origins = dict(origins)
         return copy

@@ -24,12 +24,12 @@ HEAD = """\
 
 
 def sample() -> str:
-    """Give the text of a settings file that documents every setting and sets none."""
+    """Return the text of a settings file that documents every setting and sets none."""
     return "\n".join([HEAD, *_section(Settings, ())])
 
 
 def documented() -> Iterator[tuple[str, str, str, str]]:
-    """Give name, variable, default and description of every setting."""
+    """Return name, variable, default and description of every setting."""
     for name, field, owner in _fields(Settings, ()):
         yield name, variable(name), _shown(field, owner), field.description or ""
 
@@ -46,7 +46,7 @@ def _fields(
 
 
 def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
-    """Give the lines of a table: its own settings first, then the tables below it, as TOML wants them."""
+    """Return the lines of a table: its own settings first, then the tables below it, as TOML wants them."""
     for name, field in model.model_fields.items():
         if _below(field) is None:
             yield f"# {field.description}"
@@ -77,7 +77,7 @@ def _below(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _has_default(field: FieldInfo) -> bool:
-    """Tell whether there is one default, the same on every machine."""
+    """Return whether there is one default, the same on every machine."""
     return field.default is not PydanticUndefined and field.default is not None
 
 

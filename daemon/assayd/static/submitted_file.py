@@ -13,7 +13,7 @@ SUFFIXES = frozenset({".py", ".md", ".txt"})
 
 
 def only_text(files: Mapping[str, bytes], *, what: str) -> str:
-    """Give the text of the only file.
+    """Return the text of the only file.
 
     Args:
         files: content by name.

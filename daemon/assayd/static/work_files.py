@@ -32,12 +32,12 @@ FileContent = str | Encoded
 
 
 def content_of(given: FileContent) -> bytes:
-    """Give a file's bytes."""
+    """Return a file's bytes."""
     return base64.b64decode(given.base64) if isinstance(given, Encoded) else given.encode("utf-8")
 
 
 def payload_of(content: bytes) -> object:
-    """Give the form in which a payload holds a file: text where it is UTF-8."""
+    """Return the form in which a payload holds a file: text where it is UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

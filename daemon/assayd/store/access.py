@@ -43,7 +43,7 @@ class Access:
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
 
     def insert_or_nothing(self, table: Table) -> Executable:
-        """Give the insert that leaves a row with the same key as it is; each dialect has its own."""
+        """Return the insert that leaves a row with the same key as it is; each dialect has its own."""
         if self._dialect == "postgresql":
             return postgresql.insert(table).on_conflict_do_nothing()
         return sqlite.insert(table).on_conflict_do_nothing()

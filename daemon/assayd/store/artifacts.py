@@ -56,14 +56,14 @@ class FileArtifactStore:
         return await asyncio.to_thread(self._write, bundle)
 
     async def read(self, location: str, name: str) -> bytes:
-        """Give one file of a bundle. Raises: StoreError ``artifact.missing``."""
+        """Return one file of a bundle. Raises: StoreError ``artifact.missing``."""
         within, file = _location(location), folders.parts(name)
         if file is None:
             raise _missing(location, name)
         return await asyncio.to_thread(self._in_bundle, within, lambda fd: folders.read_file(fd, file), name)
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Give a bundle as a tar stream, one file after the other."""
+        """Return a bundle as a tar stream, one file after the other."""
         within = _location(location)
         names = await asyncio.to_thread(self._in_bundle, within, folders.list_files, "")
         for name in names:
@@ -183,7 +183,7 @@ def _settled(parent: int, temporary: str, name: str) -> bool:
 
 
 def _contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
-    """Give all files with their manifest, and the description of each."""
+    """Return all files with their manifest, and the description of each."""
     for name in bundle.files:
         if folders.parts(name) is None or name == MANIFEST:
             raise StoreError("artifact.name", f"{name!r} cannot be the name of an artifact")

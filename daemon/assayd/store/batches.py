@@ -230,24 +230,24 @@ class DatabaseBatchStore:
         return Tally(**counts)
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Give items in line order, from beyond a line; a line that was replaced is left out."""
+        """Return items in line order, from beyond a line; a line that was replaced is left out."""
         wanted = {"batch": batch_id, "after": after}
         return [_read_item(row) for row in await self._rows(_ITEMS.limit(limit), wanted)]
 
     async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
-        """Give items without a verdict in line order, from beyond a line."""
+        """Return items without a verdict in line order, from beyond a line."""
         wanted = {"batch": batch_id, "after": after}
         return [Waiting(**row) for row in await self._rows(_WAITING.limit(limit), wanted)]
 
     async def document(self, submission: str) -> bytes:
-        """Give a submission by its digest."""
+        """Return a submission by its digest."""
         found = await self._rows(_DOCUMENT, {"wanted": submission})
         if not found:
             raise StoreError("submission.missing", "the submission of an item is gone")
         return bytes(found[0]["document"])
 
     async def unfinished(self) -> Sequence[Batch]:
-        """Give every batch that is neither finished nor cancelled."""
+        """Return every batch that is neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
 
     async def expire(self, before: datetime) -> None:

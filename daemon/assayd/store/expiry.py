@@ -38,7 +38,7 @@ def usage(connection: Connection) -> Usage:
 
 
 def removable(attempt: Statement, before: datetime | None) -> Statement:
-    """Give the statement for attempts that may go, oldest first.
+    """Return the statement for attempts that may go, oldest first.
 
     Args:
         attempt: selects attempts, joined with their verdicts.

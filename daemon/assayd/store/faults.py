@@ -55,7 +55,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> StoreError:
-    """Give the StoreError for an exception of SQLAlchemy or SQLite."""
+    """Return the StoreError for an exception of SQLAlchemy or SQLite."""
     origin = problem.orig if isinstance(problem, DBAPIError) else problem
     if isinstance(problem, IntegrityError):
         return _error("store.conflict", what, str(origin))
@@ -65,7 +65,7 @@ def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> Store
 
 
 def unusable(path: Path, code: str, message: str) -> StoreError:
-    """Give the StoreError for a database that must not be used as it is."""
+    """Return the StoreError for a database that must not be used as it is."""
     return StoreError(code, f"{path}: {message}; {_REMEDY[code]}")
 
 

@@ -69,7 +69,7 @@ def write_files(folder: int, files: Mapping[str, bytes]) -> None:
 
 
 def settle(parent: int, temporary: str, name: str) -> None:
-    """Give a written folder its name, durably.
+    """Return a written folder its name, durably.
 
     Raises:
         OSError: ENOTEMPTY or EEXIST, when there is a folder of that name.
@@ -79,7 +79,7 @@ def settle(parent: int, temporary: str, name: str) -> None:
 
 
 def read_file(folder: int, name: Sequence[str]) -> bytes:
-    """Give the content of a regular file below a folder."""
+    """Return the content of a regular file below a folder."""
     with opened(folder, *name[:-1]) as parent:
         handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
         with os.fdopen(handle, "rb") as file:

@@ -174,7 +174,7 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Give the submission as it was accepted.
+        """Return the submission as it was accepted.
 
         Raises:
             StoreError: ``attempt.missing``.
@@ -193,7 +193,7 @@ class DatabaseJobStore:
         return page(found, query)
 
     async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
-        """Give the recorded events of an attempt after the one with that run and sequence number."""
+        """Return the recorded events of an attempt after the one with that run and sequence number."""
         wanted = {"wanted": attempt_id, "run": after[0], "after": after[1]}
         return await self.access.read(
             lambda connection: [
@@ -202,11 +202,11 @@ class DatabaseJobStore:
         )
 
     async def unfinished(self) -> Sequence[Attempt]:
-        """Give every attempt without a verdict, oldest first."""
+        """Return every attempt without a verdict, oldest first."""
         return await self.access.read(lambda connection: _attempts(connection, _UNFINISHED))
 
     async def removable(self, *, before: datetime | None, limit: int, offset: int = 0) -> Sequence[Attempt]:
-        """Give finished attempts that nothing unfinished needs, oldest first."""
+        """Return finished attempts that nothing unfinished needs, oldest first."""
         statement = expiry.removable(_ATTEMPT, before).limit(limit).offset(offset)
         return await self.access.read(lambda connection: _attempts(connection, statement))
 
@@ -233,7 +233,7 @@ async def open_jobs(
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
-    """Give the attempt that the same request has made before.
+    """Return the attempt that the same request has made before.
 
     Raises:
         RequestError: ``conflict``, when the id or the key was used for another submission.

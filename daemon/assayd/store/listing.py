@@ -21,7 +21,7 @@ MOST_LISTED = 500
 
 
 def listing(attempt: Statement, query: Query) -> Statement:
-    """Give the statement for one page and one attempt more, newest first.
+    """Return the statement for one page and one attempt more, newest first.
 
     Args:
         attempt: selects attempts, joined with their verdicts.

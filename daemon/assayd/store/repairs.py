@@ -51,19 +51,19 @@ class DatabaseRepairStore:
         return found[0] if found else None
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
-        """Give the repairs that an attempt began or belongs to, oldest first."""
+        """Return the repairs that an attempt began or belongs to, oldest first."""
         member = select(repair_fixes.c.repair_id).where(repair_fixes.c.attempt_id == attempt_id)
         wanted = (repairs.c.attempt_id == attempt_id) | repairs.c.id.in_(member)
         return await self._read(select(repairs).where(wanted).order_by(repairs.c.id))
 
     async def unfinished(self) -> Sequence[Repair]:
-        """Give every repair without an outcome, oldest first."""
+        """Return every repair without an outcome, oldest first."""
         return await self._read(select(repairs).where(repairs.c.outcome.is_(None)).order_by(repairs.c.id))
 
     async def list(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
-        """Give repairs, newest first; those of one user, and older than the one named `before`."""
+        """Return repairs, newest first; those of one user, and older than the one named `before`."""
         statement = select(repairs).order_by(repairs.c.id.desc()).limit(limit)
         if uid is not None:
             statement = statement.where(repairs.c.uid == uid)

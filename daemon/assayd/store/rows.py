@@ -23,17 +23,17 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(moment: datetime) -> int:
-    """Give a time as whole microseconds since 1970."""
+    """Return a time as whole microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(value: int) -> datetime:
-    """Give the time that `to_micros` was given."""
+    """Return the time that `to_micros` was given."""
     return _EPOCH + value * _MICROSECOND
 
 
 def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Give the row of an attempt as it is accepted."""
+    """Return the row of an attempt as it is accepted."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -54,7 +54,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
 
 
 def verdict_values(attempt: Attempt) -> Values:
-    """Give the row of an attempt's verdict."""
+    """Return the row of an attempt's verdict."""
     assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
     return {
         "attempt_id": attempt.id,
@@ -75,7 +75,7 @@ def verdict_values(attempt: Attempt) -> Values:
 
 
 def run_values(run: Run) -> Values:
-    """Give the row of a run."""
+    """Return the row of a run."""
     return {
         "attempt_id": run.attempt_id,
         "run_number": run.run_number,
@@ -88,7 +88,7 @@ def run_values(run: Run) -> Values:
 
 
 def event_values(event: Event) -> Values:
-    """Give the row of an event."""
+    """Return the row of an event."""
     return {
         "attempt_id": event.attempt_id,
         "run_number": event.run_number,
@@ -100,7 +100,7 @@ def event_values(event: Event) -> Values:
 
 
 def read_event(row: RowMapping) -> Event:
-    """Give the event of a row."""
+    """Return the event of a row."""
     return Event(
         attempt_id=row["attempt_id"],
         run_number=row["run_number"],
@@ -112,7 +112,7 @@ def read_event(row: RowMapping) -> Event:
 
 
 def read_attempt(row: RowMapping) -> Attempt:
-    """Give the attempt of a row of attempts, joined with its verdict (if any) and its count of runs.
+    """Return the attempt of a row of attempts, joined with its verdict (if any) and its count of runs.
 
     States between accepted and finished are not on record: one that was leased reads as running.
     """
@@ -154,7 +154,7 @@ def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
-    """Give the time of a column that may be empty."""
+    """Return the time of a column that may be empty."""
     return None if value is None else from_micros(cast("int", value))
 
 

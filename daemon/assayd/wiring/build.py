@@ -332,7 +332,7 @@ def _usual_runs(stock: Stock, caps: Limits) -> Sequence[RunSpec]:
 
 
 def _daemon_id(state_dir: Path, ids: Ulids) -> str:
-    """Give the identity that this state directory has had since its first use."""
+    """Return the identity that this state directory has had since its first use."""
     path = state_dir / "daemon-id"
     try:
         if not path.exists():

@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 def demand_of(settings: Settings) -> Demand:
-    """Give how many containers are kept ready."""
+    """Return how many containers are kept ready."""
     pool = settings.pool
     if not pool.enabled:
         return Demand(base=0, unused=0, most=0)
@@ -30,7 +30,7 @@ def demand_of(settings: Settings) -> Demand:
 
 
 def queue_limits_of(settings: Settings) -> QueueLimits:
-    """Give how much is accepted."""
+    """Return how much is accepted."""
     limits = settings.limits
     return QueueLimits(
         length=limits.queue_length, bytes=limits.queue_mb * MIB, per_uid=limits.attempts_per_uid
@@ -38,18 +38,18 @@ def queue_limits_of(settings: Settings) -> QueueLimits:
 
 
 def min_free_of(settings: Settings) -> int:
-    """Give the room below which nothing is accepted."""
+    """Return the room below which nothing is accepted."""
     return settings.limits.min_free_mb * MIB
 
 
 def keep_of(settings: Settings) -> Keep:
-    """Give what is kept of finished attempts."""
+    """Return what is kept of finished attempts."""
     keep = settings.retention
     return Keep(days=keep.days, attempts=keep.attempts, disk_bytes=keep.bundles_mb * MIB)
 
 
 def pool_limits_of(settings: Settings) -> PoolLimits:
-    """Give what idle containers may take."""
+    """Return what idle containers may take."""
     return PoolLimits(
         refill_concurrency=settings.pool.refill_concurrency,
         idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
@@ -58,7 +58,7 @@ def pool_limits_of(settings: Settings) -> PoolLimits:
 
 
 def egress_limits_of(settings: Settings) -> EgressLimits:
-    """Give what the connections of an attempt may use."""
+    """Return what the connections of an attempt may use."""
     egress = settings.egress
     return EgressLimits(
         streams=egress.streams,
@@ -70,7 +70,7 @@ def egress_limits_of(settings: Settings) -> EgressLimits:
 
 
 def analysis_limits_of(settings: Settings) -> AnalysisLimits:
-    """Give what a static check may use."""
+    """Return what a static check may use."""
     analysis = settings.analysis
     return AnalysisLimits(
         workers=analysis.workers, memory_bytes=analysis.memory_mb * MIB, cpu_s=analysis.cpu_s
@@ -78,7 +78,7 @@ def analysis_limits_of(settings: Settings) -> AnalysisLimits:
 
 
 def caps_of(settings: Settings) -> Limits:
-    """Give the daemon's caps, in the form in which an attempt's limits carry them."""
+    """Return the daemon's caps, in the form in which an attempt's limits carry them."""
     caps = settings.caps
     return Limits(
         timeout_s=0,
@@ -97,7 +97,7 @@ def caps_of(settings: Settings) -> Limits:
 
 
 def api_limits_of(settings: Settings) -> ApiLimits:
-    """Give how much a request may bring."""
+    """Return how much a request may bring."""
     return ApiLimits(
         body_bytes=settings.caps.body_bytes,
         payload=payload_caps_of(settings),
@@ -106,7 +106,7 @@ def api_limits_of(settings: Settings) -> ApiLimits:
 
 
 def payload_caps_of(settings: Settings) -> PayloadCaps:
-    """Give how large the parts of a payload may be."""
+    """Return how large the parts of a payload may be."""
     caps = settings.caps
     return PayloadCaps(
         source_bytes=caps.source_bytes,
@@ -117,7 +117,7 @@ def payload_caps_of(settings: Settings) -> PayloadCaps:
 
 
 def access_of(settings: Settings) -> Access:
-    """Give who may connect, and who sees everything."""
+    """Return who may connect, and who sees everything."""
     group = settings.access.operators_group
     return Access(
         uids=frozenset(settings.access.uids),
@@ -128,7 +128,7 @@ def access_of(settings: Settings) -> Access:
 
 
 def batch_limits_of(settings: Settings) -> BatchLimits:
-    """Give what batches may be."""
+    """Return what batches may be."""
     limits = settings.limits
     return BatchLimits(
         per_uid=limits.batches_per_uid,

@@ -33,7 +33,7 @@ _VENDORS = {
 async def open_providers(
     wanted: Mapping[str, RepairProvider], stack: AsyncExitStack
 ) -> Mapping[str, Provider]:
-    """Give the configured providers by name, and the one that needs no configuration.
+    """Return the configured providers by name, and the one that needs no configuration.
 
     Keys are taken out of the environment, so that no process that is started later has them.
     Raises: ConfigError ``repair.key``, ``repair.extra``.

@@ -65,7 +65,7 @@ class Mortal(DaemonProcess):
 
 @pytest.fixture(scope="module")
 def mortal(docker_host: str) -> Iterator[Mortal]:
-    """Give one daemon for all deaths: each test leaves it alive, on the state of all lives before."""
+    """Return one daemon for all deaths: each test leaves it alive, on the state of all lives before."""
     mortal = Mortal(docker_host)
     try:
         mortal.start()

@@ -23,7 +23,7 @@ EVERY = 50
 
 
 def line(number: int) -> bytes:
-    """Give what is sent as this line."""
+    """Return what is sent as this line."""
     if number % EVERY == 7:
         code = GOOD if number % 20 == 7 else RAISES
         return json.dumps(extractor(f"{code}# {number}\n")).encode()

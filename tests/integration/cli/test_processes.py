@@ -40,7 +40,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def validate(tmp_path: Path) -> list[str]:
-    """Give the words that submit a good extractor."""
+    """Return the words that submit a good extractor."""
     source = tmp_path / "extractor.py"
     source.write_text("def extract(path: str) -> dict:\n    return {}\n")
     return ["validate", "extractor", str(source), "--sample-path", "/a"]
@@ -48,7 +48,7 @@ def validate(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def items(tmp_path: Path) -> Callable[..., str]:
-    """Give a file with a line for each code."""
+    """Return a file with a line for each code."""
 
     def write(*codes: str) -> str:
         path = tmp_path / "items.jsonl"

@@ -47,7 +47,7 @@ def look_up(host: str, port: int) -> tuple[str, ...]:
 
 
 def relay(**limits: float) -> Relay:
-    """Give the way out, as the daemon has it but for the two parameters that the namespaces need."""
+    """Return the way out, as the daemon has it but for the two parameters that the namespaces need."""
     return Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]
         SystemClock(),
@@ -59,14 +59,14 @@ def relay(**limits: float) -> Relay:
 
 @pytest.fixture(scope="session")
 def joined() -> Iterator[tuple[str, str]]:
-    """Give the names of the client's and of the host's namespace."""
+    """Return the names of the client's and of the host's namespace."""
     with cable() as names:
         yield names
 
 
 @pytest.fixture(scope="session")
 def internet(joined: tuple[str, str]) -> Iterator[Upstream]:
-    """Give the host."""
+    """Return the host."""
     with upstream(joined[1]) as host:
         yield host
 
@@ -148,7 +148,7 @@ class _Killer(Observer):
 
 
 def value_of(result: RunResult) -> JsonValue:
-    """Give what the one call returned."""
+    """Return what the one call returned."""
     (unit,) = result.units
     assert unit.results, (result.outcome, unit.stderr.text())
     record = read_record(unit.results[0])
@@ -158,7 +158,7 @@ def value_of(result: RunResult) -> JsonValue:
 
 @pytest_asyncio.fixture
 async def guests(docker_host: str, joined: tuple[str, str], internet: Upstream) -> AsyncIterator[Guests]:
-    """Give what runs guest code whose relay is in the client's namespace."""
+    """Return what runs guest code whose relay is in the client's namespace."""
     engine = DockerEngine(base_url=docker_host)
     with inside(joined[0]):
         try:

@@ -16,7 +16,7 @@ CURL = ("curl", "--silent", "--show-error", "--max-time", "20", "--cacert", "ca.
 
 
 def said(result: RunResult) -> tuple[int, str, str]:
-    """Give exit status, output and complaints of the one program."""
+    """Return exit status, output and complaints of the one program."""
     (unit,) = result.units
     return unit.wait_status >> 8, unit.stdout.text(), unit.stderr.text()
 

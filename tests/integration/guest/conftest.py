@@ -12,7 +12,7 @@ from support.guest_runner import GuestRunner, guest_runner
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """Give the work directory."""
+    """Return the work directory."""
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
@@ -20,20 +20,20 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runner(work: Path) -> Iterator[GuestRunner]:
-    """Give a runner that has said nothing yet."""
+    """Return a runner that has said nothing yet."""
     with guest_runner(work) as started:
         yield started
 
 
 @pytest.fixture
 def begun(runner: GuestRunner) -> GuestRunner:
-    """Give a runner that waits for units."""
+    """Return a runner that waits for units."""
     runner.begin()
     return runner
 
 
 @pytest.fixture
 def observing(runner: GuestRunner) -> GuestRunner:
-    """Give a runner that waits for units, in which the runtime policy refuses nothing."""
+    """Return a runner that waits for units, in which the runtime policy refuses nothing."""
     runner.begin(mode="observe", allow_exec=True)
     return runner

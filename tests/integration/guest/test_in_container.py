@@ -34,7 +34,7 @@ PLAIN = "def extract(): return 'well'"
 
 @pytest_asyncio.fixture
 async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
-    """Give a sandbox without a warm pool."""
+    """Return a sandbox without a warm pool."""
     engine = DockerEngine(base_url=docker_host)
     try:
         async with sandboxes.sandbox_on(engine) as made:
@@ -66,7 +66,7 @@ async def run(
 
 
 def value(unit: UnitResult) -> JsonValue:
-    """Give what the call returned."""
+    """Return what the call returned."""
     record = read_record(*unit.results)
     assert isinstance(record, Returned), record
     return record.value.value

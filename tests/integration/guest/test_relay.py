@@ -21,7 +21,7 @@ def connect():
 
 @pytest.fixture
 def relaying(runner: GuestRunner) -> GuestRunner:
-    """Give a runner that waits for units, with an allowlist: 4 connections at once, 8 in all."""
+    """Return a runner that waits for units, with an allowlist: 4 connections at once, 8 in all."""
     runner.begin(mode="observe", network="allowlist", allowed=MODULES, allow_exec=True)
     return runner
 
@@ -34,7 +34,7 @@ class Unit:
         self.frames: list[Frame] = []
 
     def next(self, kind: str) -> Frame:
-        """Give the next frame of a kind."""
+        """Return the next frame of a kind."""
         self.frames += self.runner.until(kind)
         return self.frames[-1]
 

@@ -14,7 +14,7 @@ from support.guest_runner import GuestRunner, call_of
 
 
 def fault_of(runner: GuestRunner) -> str:
-    """Give the message of the fault that must come next, after which the runner exits."""
+    """Return the message of the fault that must come next, after which the runner exits."""
     header, _ = runner.receive()
     assert header["type"] == "fault"
     assert runner.process.wait(10) == 70

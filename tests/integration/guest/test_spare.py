@@ -12,7 +12,7 @@ PID = "import os\ndef extract(): return os.getpid()"
 
 
 def waiting(runner: GuestRunner) -> list[int]:
-    """Give the children that the runner has."""
+    """Return the children that the runner has."""
     pid = runner.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 

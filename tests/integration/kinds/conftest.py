@@ -11,6 +11,6 @@ from support.attempts import Attempts, attempts_on
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def attempts(docker_host: str) -> AsyncIterator[Attempts]:
-    """Give what runs submissions."""
+    """Return what runs submissions."""
     async with attempts_on(docker_host) as made:
         yield made

@@ -30,7 +30,7 @@ class Behind(DaemonProcess):
 
 @pytest.fixture(scope="module")
 def daemon(docker_host: str) -> Iterator[Behind]:
-    """Give one daemon for all tests; each leaves it with its engine."""
+    """Return one daemon for all tests; each leaves it with its engine."""
     daemon = Behind(docker_host)
     with daemon.proxy:
         daemon.proxy.restore()
@@ -43,7 +43,7 @@ def daemon(docker_host: str) -> Iterator[Behind]:
 
 @pytest.fixture
 def client(daemon: Behind) -> Iterator[Client]:
-    """Give a client of a daemon that has got over what the test before did to it."""
+    """Return a client of a daemon that has got over what the test before did to it."""
     end = time.monotonic() + READY_WITHIN_S
     with daemon.http() as http:
         while http.get("/readyz").status_code != 200:

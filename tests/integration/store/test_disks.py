@@ -51,7 +51,7 @@ def unfinished(daemon: DaemonProcess) -> list[str]:
 
 @pytest.fixture
 def small(make_daemon: MakeDaemon, tmp_path: Path) -> Iterator[DaemonProcess]:
-    """Give a daemon with little room for its state."""
+    """Return a daemon with little room for its state."""
     with file_system(tmp_path / "small") as state:
         daemon = make_daemon(state=state, settings={"LIMITS__MIN_FREE_MB": "0"})
         daemon.start()

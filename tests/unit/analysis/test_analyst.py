@@ -31,7 +31,7 @@ async def static(analyst: Analyst, submitted, policy: ExecutionPolicy):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def analyst() -> AsyncIterator[Analyst]:
-    """Give one with two workers to all tests that harm none: a worker takes half a second to start."""
+    """Return one with two workers to all tests that harm none: a worker takes half a second to start."""
     async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
         yield analyst
 

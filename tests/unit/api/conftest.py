@@ -13,7 +13,7 @@ Connect = Callable[..., httpx.AsyncClient]
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    """Give one application for all tests of a module; making it takes longer than they do."""
+    """Return one application for all tests of a module; making it takes longer than they do."""
     limits = ApiLimits(body_bytes=2 * 2**20, heartbeat_s=0.01)
     return create_app(FakeService(), None, None, access=Access(operators_gid=500), limits=limits)
 
@@ -26,7 +26,7 @@ def service(app: FastAPI) -> FakeService:
 
 @pytest.fixture
 async def connect(app: FastAPI, service: FakeService) -> AsyncIterator[Connect]:
-    """Give clients that call the application directly, as any user."""
+    """Return clients that call the application directly, as any user."""
     clients = []
 
     def as_user(uid: int = 1000, *groups: int) -> httpx.AsyncClient:

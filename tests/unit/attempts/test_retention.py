@@ -41,7 +41,7 @@ KEEP = Keep(days=1, attempts=10**6, disk_bytes=10**12)
 
 
 def keeping(jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, keep: Keep) -> Retention:
-    """Give a retention at whose time what has the number 1000 is a second too young to go by its age."""
+    """Return a retention at whose time what has the number 1000 is a second too young to go by its age."""
     now = make.attempt(999).created_at + timedelta(days=1)
     return Retention(jobs, DatabaseBatchStore(jobs.access), artifacts, StoppedClock(now), keep)
 

@@ -37,6 +37,6 @@ def assay(socket: str) -> Callable[..., int]:
 
 @pytest.fixture
 def finished(socket: str, service: FakeService) -> str:
-    """Give the id of an attempt that has its verdict."""
+    """Return the id of an attempt that has its verdict."""
     with Client(socket) as client:
         return client.submit(GOOD, wait_s=5)["id"]

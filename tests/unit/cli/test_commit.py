@@ -34,7 +34,7 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """Give a folder with a database and a data file, as they are in use."""
+    """Return a folder with a database and a data file, as they are in use."""
     folder = tmp_path / "real"
     (folder / "data").mkdir(parents=True)
     make(folder / "shop.db", "CREATE TABLE t (name TEXT)", "INSERT INTO t VALUES ('old')")
@@ -44,7 +44,7 @@ def real(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def result(tmp_path: Path, real: Path) -> Result:
-    """Give what an attempt on a copy of it came to: a row more, a file changed, a file made."""
+    """Return what an attempt on a copy of it came to: a row more, a file changed, a file made."""
     copy = tmp_path / "copy.db"
     base = (real / "shop.db").read_bytes()
     copy.write_bytes(base)

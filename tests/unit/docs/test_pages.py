@@ -23,7 +23,7 @@ LIMITS = Limits(timeout_s=10, unit_timeout_s=2, memory_bytes=2**26, max_processe
 
 @pytest.fixture(scope="module")
 def example() -> Validator:
-    """Give the validator that the guide shows."""
+    """Return the validator that the guide shows."""
     text = (ROOT / "docs/adding-a-validator.md").read_text()
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     module = types.ModuleType("example")

@@ -86,7 +86,7 @@ def test_what_is_passed_over_is_what_the_contract_marks_as_volatile(place: str) 
 
 
 def marked(section: str) -> Iterator[str]:
-    """Give the fields of a section's table that are marked V as a whole."""
+    """Return the fields of a section's table that are marked V as a whole."""
     text = re.search(rf"^##+ {section}\n(.*?)(?=^##|\Z)", CONTRACT.read_text(), re.MULTILINE | re.DOTALL)
     assert text is not None
     for row in re.findall(r"^\| (.*?) \| V \|", text[1], re.MULTILINE):

@@ -18,7 +18,7 @@ def get(port: int, path: str = "/", name: str = HOST, *headers: str) -> bytes:
 
 
 def answering(answer: bytes, heads: list[bytes]) -> Handle:
-    """Give a host that notes each head and gives the same answer."""
+    """Return a host that notes each head and gives the same answer."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))

@@ -18,7 +18,7 @@ def connect(port: int, name: str = HOST) -> bytes:
 
 
 def echoing(seen: list[bytes]) -> Handle:
-    """Give a host that sends back what it gets, and notes it."""
+    """Return a host that sends back what it gets, and notes it."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

@@ -18,7 +18,7 @@ def collect(
     max_bytes: int = 10_000,
     known: Mapping[str, bytes] | None = None,
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Give the collected files, and the reasons for what was dropped."""
+    """Return the collected files, and the reasons for what was dropped."""
     root = os.open(folder, os.O_RDONLY)
     found: dict[str, bytes] = {}
     try:
@@ -33,7 +33,7 @@ def collect(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a few files."""
+    """Return a folder with a few files."""
     (tmp_path / "logs/deep").mkdir(parents=True)
     for name in ("a.txt", "b.csv", "logs/run.log", "logs/deep/more.log"):
         (tmp_path / name).write_text(name)

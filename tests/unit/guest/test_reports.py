@@ -12,7 +12,7 @@ EVENT |= {"file": "given.py"}
 
 
 def result(body: bytes, *, last: bool = True) -> bytes:
-    """Give a result frame."""
+    """Return a result frame."""
     return encode({"type": "result", "last": last}, body)
 
 

@@ -44,13 +44,13 @@ HOOKS = (
 
 
 def hostile(base: type) -> type:
-    """Give a subclass whose every method, `__class__` included, raises."""
+    """Return a subclass whose every method, `__class__` included, raises."""
     methods: dict[str, object] = dict.fromkeys(HOOKS, touch)
     return type("Hostile", (base,), {**methods, "__class__": property(touch)})
 
 
 def problems(value: object) -> list[tuple[str, str]]:
-    """Give path and problem of every note."""
+    """Return path and problem of every note."""
     return [(note["path"], note["problem"]) for note in render(value).notes]
 
 

@@ -12,7 +12,7 @@ from assayd.guest.workdir import WorkDirectory
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give the directory."""
+    """Return the directory."""
     path = tmp_path / "work"
     path.mkdir()
     return path
@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def work(folder: Path) -> WorkDirectory:
-    """Give it as the runner has it."""
+    """Return it as the runner has it."""
     return WorkDirectory(str(folder))
 
 

@@ -23,7 +23,7 @@ class AttachedSocket(Protocol):
     _response: Closable
 
     def fileno(self) -> int:
-        """Give the connection's descriptor."""
+        """Return the connection's descriptor."""
         ...
 
 
@@ -86,7 +86,7 @@ class DockerApi(Protocol):
         ...
 
     def get_adapter(self, url: str) -> Closable:
-        """Give what answers an address."""
+        """Return what answers an address."""
         ...
 
     def mount(self, prefix: str, adapter: object) -> None:

@@ -129,7 +129,7 @@ class Calls:
 
 
 def translate(problem: Exception) -> EngineError:
-    """Give our exception for one of the SDK or of what it stands on.
+    """Return our exception for one of the SDK or of what it stands on.
 
     Codes: ``image.missing``, ``container.missing``, ``engine.conflict``, ``engine.refused`` (other 4xx),
     ``engine.failed`` (5xx and what is not understood), ``engine.timeout``, ``engine.unreachable``.

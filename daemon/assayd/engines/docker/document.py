@@ -219,7 +219,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
 
 
 def _empty(value: object) -> bool:
-    """Tell whether a value sets nothing; ``ConsoleSize`` is ``[0, 0]``."""
+    """Return whether a value sets nothing; ``ConsoleSize`` is ``[0, 0]``."""
     return not value or (isinstance(value, list) and not any(value))
 
 

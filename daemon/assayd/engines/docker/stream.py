@@ -34,7 +34,7 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Give the bytes of standard output that `data` brings.
+        """Return the bytes of standard output that `data` brings.
 
         Raises: EngineError ``engine.stream_invalid`` when a header names no stream.
         """
@@ -91,7 +91,7 @@ class AttachedStream:
         return cls(reader, writer, release)
 
     async def read(self) -> bytes:
-        """Give the next bytes of standard output; empty at the end and after `close`."""
+        """Return the next bytes of standard output; empty at the end and after `close`."""
         output = b""
         while not output:
             try:

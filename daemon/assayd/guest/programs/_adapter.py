@@ -27,7 +27,7 @@ class Adapter:
 def adapter_module(
     names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
 ) -> dict[str, ModuleType]:
-    """Give one and the same module under all names."""
+    """Return one and the same module under all names."""
     listed: list[type] = []
 
     @overload
@@ -45,7 +45,7 @@ def adapter_module(
         return kind
 
     def registered() -> tuple[type, ...]:
-        """Give the classes that were registered, in order."""
+        """Return the classes that were registered, in order."""
         return tuple(listed)
 
     own: dict[str, object] = {"registered": registered, "Adapter": Adapter}

@@ -39,7 +39,7 @@ class Submitted:
 
     @property
     def is_package(self) -> bool:
-        """Tell whether it is a package's own file."""
+        """Return whether it is a package's own file."""
         return self.file.rpartition("/")[2] == f"{_INIT}.py"
 
     def compile(self) -> CodeType:
@@ -62,7 +62,7 @@ class Modules:
 
     @property
     def texts(self) -> dict[str, Shown]:
-        """Give the texts by the file names that they are compiled under."""
+        """Return the texts by the file names that they are compiled under."""
         return {one.path: Shown(one.file, one.text) for one in self.files.values()}
 
     def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
@@ -115,7 +115,7 @@ def plainly(one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
 
 
 def module_name(file: str) -> str:
-    """Give the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
+    """Return the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
     return file.removesuffix(".py").replace("/", ".").removesuffix(f".{_INIT}")
 
 

@@ -76,7 +76,7 @@ class Seal:
 
 
 def shadowing(thing: object) -> Iterator[tuple[str, object]]:
-    """Give what an object has itself in the place of code of its class."""
+    """Return what an object has itself in the place of code of its class."""
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
         found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)
@@ -85,7 +85,7 @@ def shadowing(thing: object) -> Iterator[tuple[str, object]]:
 
 
 def _that_count(names: _Names, keys: frozenset[str]) -> list[str]:
-    """Give the names that are new and stand for code, or that the interpreter itself looks for."""
+    """Return the names that are new and stand for code, or that the interpreter itself looks for."""
     code = dict(_code_of(names))
     new = (key for key in names if key not in keys)
     return [key for key in new if key in code or key.startswith("__")]

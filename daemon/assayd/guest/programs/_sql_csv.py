@@ -96,7 +96,7 @@ def _told(name: str) -> Iterator[None]:
 
 
 def _columns(name: str, heads: Sequence[str]) -> list[str]:
-    """Give the quoted names of the columns, each once."""
+    """Return the quoted names of the columns, each once."""
     if not heads:
         raise BadCsv(f"{name} has no first line that names its columns")
     taken: dict[str, int] = {}

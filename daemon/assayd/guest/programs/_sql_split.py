@@ -24,7 +24,7 @@ class Statement:
 
 
 def split(text: str) -> Iterator[Statement]:
-    """Give the statements of a text; comments between them belong to none."""
+    """Return the statements of a text; comments between them belong to none."""
     number, start = 0, _code_from(text, 0)
     while start < len(text):
         number, end = number + 1, _end(text, start)
@@ -33,7 +33,7 @@ def split(text: str) -> Iterator[Statement]:
 
 
 def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
-    """Give line and column of what a message speaks of; of the statement, where that is not certain."""
+    """Return line and column of what a message speaks of; of the statement, where that is not certain."""
     found = _NAMED.search(message)
     name = next(filter(None, found.groups()), None) if found else None
     offset = statement.start

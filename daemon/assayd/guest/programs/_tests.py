@@ -59,7 +59,7 @@ class Telling:
         self._whole = True
 
     def plugin(self) -> ModuleType:
-        """Give the plugin."""
+        """Return the plugin."""
         hooks = (
             self.pytest_sessionstart, self.pytest_collection, self.pytest_exception_interact,
             self.pytest_runtest_logstart, self.pytest_runtest_makereport, self.pytest_runtest_logreport,
@@ -76,7 +76,7 @@ class Telling:
         return self.record(_INTERNAL_ERROR)
 
     def record(self, exit_code: int) -> Record:
-        """Give the record that ends the lines."""
+        """Return the record that ends the lines."""
         self._look("after the last test")
         good = self._whole and not self._notes and exit_code in _FINE
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
@@ -241,7 +241,7 @@ class _Watched:
 
 
 def _registered(session: Any) -> Iterator[tuple[str, object]]:
-    """Give what runs tests, every plugin, and every function that a hook calls, in its place."""
+    """Return what runs tests, every plugin, and every function that a hook calls, in its place."""
     config = session.config
     manager = config.pluginmanager
     yield "the session's config", config
@@ -264,7 +264,7 @@ def _registered(session: Any) -> Iterator[tuple[str, object]]:
 
 
 def _of_item(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
-    """Give what a test is run by: its function, and the nodes that it belongs to."""
+    """Return what a test is run by: its function, and the nodes that it belongs to."""
     own = getattr(item, "__dict__", {}).get("_obj")
     yield f"the function of {name}", own.__func__ if type(own) is MethodType else own
     for node in item.listchain():
@@ -276,7 +276,7 @@ def _of_item(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
 
 
 def _items(session: Any, path: str, module: object) -> Iterator[Any]:
-    """Give the tests of a module that is imported already."""
+    """Return the tests of a module that is imported already."""
     node = import_module("pytest").Module.from_parent(session, path=Path(path))
     # What it would call imports the file anew. A function of ours would lead to our names.
     node._getobj = partial(getattr, SimpleNamespace(module=module), "module")
@@ -284,7 +284,7 @@ def _items(session: Any, path: str, module: object) -> Iterator[Any]:
 
 
 def _handed_over(hook: Callable[..., object]) -> object:
-    """Give a plain function, as the framework wants one, whose names lead to nothing but the call itself."""
+    """Return a plain function, as the framework wants one, whose names lead to nothing but the call itself."""
     names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"
@@ -327,6 +327,6 @@ def _shown(nodeid: str) -> str:
 
 
 def _unlike(nodeid: str, number: int) -> str:
-    """Give a name that is cut if need be, and then told from others by its number."""
+    """Return a name that is cut if need be, and then told from others by its number."""
     name = clean(nodeid)
     return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"

@@ -49,7 +49,7 @@ def read_text(arguments: Mapping[str, object]) -> Text:
 
 
 def argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Give an argument that has exactly this type. Raises: TypeError."""
+    """Return an argument that has exactly this type. Raises: TypeError."""
     value = arguments.get(name)
     if type(value) is not kind:
         raise TypeError(f"argument {name} is not a {kind.__name__}")

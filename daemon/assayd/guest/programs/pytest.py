@@ -62,7 +62,7 @@ class Offer:
         self._rewriting = import_module("_pytest.assertion.rewrite")
 
     def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-        """Give the code of a file, and what its rewritten assertions call."""
+        """Return the code of a file, and what its rewritten assertions call."""
         if one is not self._test:
             return plainly(one)
         ast = import_module("ast")

@@ -79,7 +79,7 @@ def _raised(problem: BaseException, texts: Texts) -> Record:
 
 
 def _failed_script(problem: BaseException, texts: Texts) -> Record:
-    """Give the record of a script's exception, and say on standard error what the interpreter would."""
+    """Return the record of a script's exception, and say on standard error what the interpreter would."""
     if is_a(problem, SystemExit):
         return {"status": "exited", "exit_code": _exit_code(problem)}
     record = _raised(problem, texts)

@@ -95,7 +95,7 @@ class _Job:
             raise _Unfit("the step ends inside a transaction: COMMIT is missing")
 
     def failed(self, problem: BaseException) -> Record:
-        """Give the record of a failure, and print it."""
+        """Return the record of a failure, and print it."""
         message = self._words(problem)[:_MOST_CHARS]
         line, column = place(self._text, self._current, message) if self._current else (None, None)
         where = f"line {line}, column {column}: " if line is not None else ""

@@ -61,7 +61,7 @@ RULES = (
 
 
 def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Give what the module declares of the wanted names, in order; the first few hundred.
+    """Return what the module declares of the wanted names, in order; the first few hundred.
 
     Reading one follows all of the module's aliases at worst, so very many are not followed.
     """
@@ -159,7 +159,7 @@ _CONSTRUCTORS = {
 
 
 def _kind_of(node: ast.stmt) -> str | None:
-    """Give the type of what a plain assignment assigns, where that is plain to see."""
+    """Return the type of what a plain assignment assigns, where that is plain to see."""
     if not isinstance(node, ast.Assign):
         return None
     match node.value:
@@ -172,7 +172,7 @@ def _kind_of(node: ast.stmt) -> str | None:
 
 
 def _annotated(node: ast.stmt, kind: str, text: str) -> Edit | None:
-    """Give the line with the annotation in it, for an assignment that starts its line."""
+    """Return the line with the annotation in it, for an assignment that starts its line."""
     line = line_at(text, node.lineno) or ""
     head, equals, rest = line.partition("=")
     if not equals or head.strip() != RESULT:

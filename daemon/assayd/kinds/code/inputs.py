@@ -85,7 +85,7 @@ def check_inputs(
 
 
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Give the names that are declared, and neither given nor bound by the text; a hundred at most."""
+    """Return the names that are declared, and neither given nor bound by the text; a hundred at most."""
     bare = [node.target for _, node in annotated(tree) if node.value is None]
     bound = bound_names(tree, leaving_out=bare)
     if bound is None:

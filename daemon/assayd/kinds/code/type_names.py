@@ -60,7 +60,7 @@ class Declaration:
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
-        """Give the annotation as it is written."""
+        """Return the annotation as it is written."""
         node = self.node.annotation
         first = line_at(text, node.lineno) or ""
         start = column_of(first, node.col_offset) - 1
@@ -99,7 +99,7 @@ def _missing(
 
 
 def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
-    """Give the line of an annotation with plain types in it, for all names at once that have one."""
+    """Return the line of an annotation with plain types in it, for all names at once that have one."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
@@ -113,7 +113,7 @@ def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | No
 
 
 def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
-    """Give the plain names in an annotation, and whether each is quoted; what Literal holds is data."""
+    """Return the plain names in an annotation, and whether each is quoted; what Literal holds is data."""
     pending = [(annotation, False)]
     while pending:
         node, quoted = pending.pop()
@@ -127,7 +127,7 @@ def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
 
 
 def _inside(node: ast.expr) -> list[ast.expr]:
-    """Give the expressions inside one that name types."""
+    """Return the expressions inside one that name types."""
     if not isinstance(node, ast.Subscript):
         return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
     name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")

@@ -59,7 +59,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 
 
 def meaning(names: Collection[str]) -> frozenset[str]:
-    """Give the types that the names in an annotation stand for; `ANYTHING` for those that are not checked."""
+    """Return the types that the names in an annotation stand for; `ANYTHING` for those that are not checked."""
     found: set[str] = set()
     for name in names:
         found |= _BY_NAME.get(name, {ANYTHING})
@@ -67,7 +67,7 @@ def meaning(names: Collection[str]) -> frozenset[str]:
 
 
 def unknown(names: Collection[str]) -> list[str]:
-    """Give the names that are types of which nothing is known here."""
+    """Return the names that are types of which nothing is known here."""
     return sorted(name for name in names if name not in _BY_NAME and name not in _UNCHECKED)
 
 
@@ -81,7 +81,7 @@ def type_of(form: JsonValue) -> str:
 
 
 def fits(actual: str, declared: Collection[str]) -> bool:
-    """Tell whether a value of a type is one that is declared."""
+    """Return whether a value of a type is one that is declared."""
     if ANYTHING in declared:
         return True
     return actual in declared or any(wider in declared for wider in _WIDER.get(actual, ()))

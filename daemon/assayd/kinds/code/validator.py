@@ -220,7 +220,7 @@ class Code:
         return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the payload with the code that an answer means, and what it declares."""
+        """Return the payload with the code that an answer means, and what it declares."""
         submitted, source = _code(payload), _parsed(payload)
         if source.tree is None:
             return payload
@@ -297,7 +297,7 @@ class Code:
         return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give the syntax tree of the code."""
+        """Return the syntax tree of the code."""
         return python_normal.normal_form(model_answer.clean(_code(payload).code).text)
 
 

@@ -42,7 +42,7 @@ class _Function:
 
 
 def taken_fields(text: str, function: str) -> tuple[TakenField, ...]:
-    """Give the fields of the dict that a function returns, in their order; none of a text that is none."""
+    """Return the fields of the dict that a function returns, in their order; none of a text that is none."""
     tree = parse(text).tree
     found = next((n for n in ast.walk(tree) if _is_named(n, function)), None) if tree is not None else None
     if not isinstance(found, ast.FunctionDef):
@@ -88,7 +88,7 @@ def _assign(target: ast.expr, value: ast.expr, known: _Function) -> None:
 
 
 def _items(function: ast.FunctionDef, known: _Function) -> Iterator[tuple[str, ast.expr]]:
-    """Give every key of the result with the value that it gets."""
+    """Return every key of the result with the value that it gets."""
     for node in ast.walk(function):
         match node:
             case ast.Return(value=ast.expr() as value):
@@ -125,7 +125,7 @@ def _named(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _computed(value: ast.expr, known: _Function, step: int) -> bool:
-    """Tell whether a value is more than a part of what the function was given."""
+    """Return whether a value is more than a part of what the function was given."""
     if not isinstance(value, ast.Name):
         return _made(value, known, step)
     if value.id not in known.judged:
@@ -142,7 +142,7 @@ def _made(value: ast.expr, known: _Function, step: int) -> bool:
 
 
 def _comes_of(value: ast.expr, known: _Function) -> Sequence[ast.expr] | None:
-    """Give the values that one is a part of, or a choice between; None where it is made of them."""
+    """Return the values that one is a part of, or a choice between; None where it is made of them."""
     found: Sequence[ast.expr] | None = None
     match value:
         case ast.Name(id=name) if name not in known.changed:
@@ -174,7 +174,7 @@ def _call_comes_of(call: ast.Call, known: _Function) -> Sequence[ast.expr] | Non
 
 
 def _is_table(value: ast.expr, known: _Function) -> bool:
-    """Tell whether a value is looked up in something that does not come of the argument."""
+    """Return whether a value is looked up in something that does not come of the argument."""
     if isinstance(value, ast.Dict):
         return True
     if not isinstance(value, ast.Name) or value.id in known.arguments:

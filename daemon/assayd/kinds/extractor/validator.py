@@ -201,7 +201,7 @@ class Extractor:
         return {"code": code, "sample_paths": list(options.sample_paths)}
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the payload with the code that the answer means, and nothing else of it."""
+        """Return the payload with the code that the answer means, and nothing else of it."""
         return payload.model_copy(update={"code": _source(payload).text})
 
     def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
@@ -256,11 +256,11 @@ class Extractor:
         return {**payload.model_dump(mode="json"), "code": code}
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give the syntax tree of the code."""
+        """Return the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
 
     def taken(self, payload: BaseModel) -> Taken:
-        """Give the sample paths, and the fields of the dict that extract() returns."""
+        """Return the sample paths, and the fields of the dict that extract() returns."""
         fields = taken_fields(_source(payload).text, EXPECTED.function)
         return Taken(texts=_extractor(payload).sample_paths, fields=fields)
 
@@ -341,7 +341,7 @@ def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
 
 
 def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
-    """Give the finding for paths without a result that nothing else explains."""
+    """Return the finding for paths without a result that nothing else explains."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
     return cause_finding(cause, "The run", f"{missing} of {len(cases)} paths have no result")

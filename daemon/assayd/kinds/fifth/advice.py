@@ -28,7 +28,7 @@ _NOTES = {
 
 
 def confidence(findings: Iterable[Finding]) -> float:
-    """Give the confidence in a program without errors: 0.9 for each warning, 0.5 for each unknown word."""
+    """Return the confidence in a program without errors: 0.9 for each warning, 0.5 for each unknown word."""
     value = 1.0
     for finding in findings:
         if finding.severity is Severity.WARNING:
@@ -44,7 +44,7 @@ def feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Give what whoever asks a model again should stress, show in full and warn of."""
+    """Return what whoever asks a model again should stress, show in full and warn of."""
     errors = [finding for finding in findings if finding.is_error]
     rules = list(_rules_of(errors, about))
     profiles = [p for p in about.rules.profiles if _names(model_source, p.match)] if errors else []
@@ -63,14 +63,14 @@ def feedback(
 
 
 def word_at(finding: Finding) -> str:
-    """Give the word that a finding points at, as far as its snippet shows it."""
+    """Return the word that a finding points at, as far as its snippet shows it."""
     if finding.snippet is None or finding.column is None:
         return ""
     return next(iter(finding.snippet[finding.column - 1 :].split()), "")
 
 
 def _rules_of(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
-    """Give the rules of errors in the order in which their fixes come first."""
+    """Return the rules of errors in the order in which their fixes come first."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())
     return (rule for rule in known if rule.id in broken)
@@ -91,7 +91,7 @@ def _notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
 
 
 def _names(text: str, parts: Iterable[str]) -> bool:
-    """Tell whether a name such as ``gpt4-turbo`` or ``html_pages`` has one of these words in it."""
+    """Return whether a name such as ``gpt4-turbo`` or ``html_pages`` has one of these words in it."""
     words = {part for word in _WORDS(text.lower()) for part in (word, word.removesuffix("s"))}
     return not words.isdisjoint(parts)
 

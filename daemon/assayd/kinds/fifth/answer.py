@@ -18,7 +18,7 @@ _MARK = "\ufeff"
 
 
 def program_of(answer: str) -> str:
-    """Give the program; a text without fences is one as it is, but for a byte order mark."""
+    """Return the program; a text without fences is one as it is, but for a byte order mark."""
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
         return text

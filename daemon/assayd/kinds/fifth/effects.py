@@ -34,7 +34,7 @@ class Side(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Tell whether the number of cells is certain."""
+        """Return whether the number of cells is certain."""
         return self.least == self.most
 
 
@@ -46,7 +46,7 @@ class Effect(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Tell whether both sides are certain."""
+        """Return whether both sides are certain."""
         return self.takes.counted and self.leaves.counted
 
 
@@ -61,7 +61,7 @@ class CellNames:
     other_most: int = 2
 
     def width(self, name: str) -> tuple[int, int]:
-        """Give the least and the most cells that a name stands for."""
+        """Return the least and the most cells that a name stands for."""
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
             return 2, 2
@@ -72,12 +72,12 @@ class CellNames:
 
 @cache
 def counts(takes: int, leaves: int) -> Effect:
-    """Give an effect without names."""
+    """Return an effect without names."""
     return Effect(takes=Side(least=takes, most=takes), leaves=Side(least=leaves, most=leaves))
 
 
 def is_stack_comment(comment: str) -> bool:
-    """Tell whether the text of a comment has the form of a stack comment."""
+    """Return whether the text of a comment has the form of a stack comment."""
     return _SPLIT.search(comment) is not None
 
 

@@ -60,7 +60,7 @@ class Flow:
         self._told: set[tuple[str, int]] = set()
 
     def parameters(self, taken: Side, token: Token) -> list[Cell]:
-        """Give the cells that a definition finds, of which some sound like data from outside."""
+        """Return the cells that a definition finds, of which some sound like data from outside."""
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.suspected(name)
@@ -69,7 +69,7 @@ class Flow:
         return cells
 
     def literal(self, token: Token) -> Cell:
-        """Give the cell of a string that stands in the program."""
+        """Return the cell of a string that stands in the program."""
         quotes = token if "'" in token.text else None
         if not self._outside:
             return Trace(origin=token.word, token=token, quotes=quotes) if quotes else None
@@ -112,7 +112,7 @@ class Flow:
                 self._tell("structure.sql_quotes", cell.quotes, word=token.word, line=token)
 
     def _through(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Give what is left: cells that are the same as before, and new ones made of watched strings."""
+        """Return what is left: cells that are the same as before, and new ones made of watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
             if any(token.word in rule.through for rule in cell.watched):

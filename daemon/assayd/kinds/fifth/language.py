@@ -126,12 +126,12 @@ class Language:
     """Word to the first library that has it, for words that are not loaded."""
 
     def suspected(self, parameter: str) -> tuple[FifthRule, ...]:
-        """Give the rules for which a parameter of this name sounds like data from outside."""
+        """Return the rules for which a parameter of this name sounds like data from outside."""
         name = parameter.lower()
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
 
     def closure(self, libraries: Iterable[str]) -> list[str]:
-        """Give libraries with all that they bring, each once, what is brought first."""
+        """Return libraries with all that they bring, each once, what is brought first."""
         found: dict[str, None] = {}
         for name in libraries:
             for each in (*self.closure(self.brings.get(name, ())), name):
@@ -141,7 +141,7 @@ class Language:
 
 @cache
 def language() -> Language:
-    """Give the language as the package describes it."""
+    """Return the language as the package describes it."""
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
@@ -244,7 +244,7 @@ class _Maker:
         return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
 
     def _buffers(self, name: str, key: str) -> tuple[str, ...]:
-        """Give the buffers that list the word, in the order of the data: it says which of two is told of."""
+        """Return the buffers that list the word, in the order of the data: it says which of two is told of."""
         buffers = self._about["buffers"].items()
         return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
 
@@ -254,7 +254,7 @@ _TAKING = ("names", "words", "characters", "paths")
 
 
 def _first_group(text: str) -> str:
-    """Give what stands between the first parentheses of ``( x -- ) ( R: -- x )``."""
+    """Return what stands between the first parentheses of ``( x -- ) ( R: -- x )``."""
     return text.removeprefix("( ").partition(" )")[0]
 
 

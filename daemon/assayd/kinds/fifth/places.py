@@ -53,11 +53,11 @@ class Teller:
         )
 
     def line_of(self, start: int) -> int:
-        """Give the line of an offset."""
+        """Return the line of an offset."""
         return bisect_right(self._lines, start)
 
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """Give the findings of each stage in the order of their places, each thing once."""
+        """Return the findings of each stage in the order of their places, each thing once."""
         found: dict[str, list[Finding]] = {}
         seen: set[tuple[object, ...]] = set()
         for told in sorted(self._told, key=lambda each: each.start):
@@ -107,5 +107,5 @@ class Teller:
 
 
 def errors_as_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Give findings of which none is an error."""
+    """Return findings of which none is an error."""
     return tuple(replace(f, severity=Severity.WARNING) if f.is_error else f for f in findings)

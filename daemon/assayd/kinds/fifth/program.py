@@ -90,7 +90,7 @@ class Program:
                 self.tell(rule.id, first.start, word=first.word)
 
     def path_of(self, library: str) -> str:
-        """Give the path by which a library would be loaded, beside those that the program loads."""
+        """Return the path by which a library would be loaded, beside those that the program loads."""
         return f"{self._folder}{library}{_SUFFIX}"
 
     # What a walk asks and tells
@@ -100,7 +100,7 @@ class Program:
         self.used.setdefault(token.word, token)
 
     def reads_number(self, word: str) -> bool:
-        """Tell whether a word is a number in another base, where one may hold."""
+        """Return whether a word is a number in another base, where one may hold."""
         return self._any_base and word.isalnum()
 
     def unknown(self, token: Token, before: str) -> None:
@@ -225,7 +225,7 @@ class Program:
         self._newest = name
 
     def _declared(self, segment: Segment) -> _Declared | None:
-        """Give what the stack comment of a definition says; it may stand in a comment to the line's end."""
+        """Return what the stack comment of a definition says; it may stand in a comment to the line's end."""
         for comment in segment.comments:
             if comment not in self._comments:
                 self._comments[comment] = self._read(comment)
@@ -287,7 +287,7 @@ class Program:
             self.unknown(token, by)
 
     def _start_of_name(self, token: Token) -> int:
-        """Give the offset of the word that a parsing word takes, or of one that stands alone."""
+        """Return the offset of the word that a parsing word takes, or of one that stands alone."""
         start = token.start + (len(token.word) if token.kind is TAKING else 0)
         while start < len(self._text) and self._text[start] <= " ":
             start += 1

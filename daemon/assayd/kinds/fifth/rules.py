@@ -39,7 +39,7 @@ class FifthRule:
 
     @property
     def stage(self) -> str:
-        """Give the stage whose findings it makes."""
+        """Return the stage whose findings it makes."""
         return self.id.partition(".")[0]
 
 
@@ -74,14 +74,14 @@ class Rules:
     tasks: tuple[Task, ...]
 
     def listed(self) -> tuple[Rule, ...]:
-        """Give the rules as discovery shows them."""
+        """Return the rules as discovery shows them."""
         return tuple(
             Rule(id=rule.id, title=rule.title, severity=rule.severity, help=f"Bad: {rule.example}")
             for rule in (*self.by_id.values(), *self.run.values())
         )
 
     def find(self, rule: str) -> FifthRule | None:
-        """Give a rule by its id; None for one that is not of this kind."""
+        """Return a rule by its id; None for one that is not of this kind."""
         return self.by_id.get(rule) or self.run.get(rule)
 
 

@@ -34,7 +34,7 @@ _NOTE = re.compile(r"^assayd: (?P<what>[a-z-]+) (?P<said>[^\n]*)$", re.MULTILINE
 
 
 def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
-    """Give the finding for the error that ended the program; None when gforth has not said one."""
+    """Return the finding for the error that ended the program; None when gforth has not said one."""
     errors = list(_SAID.finditer(stderr))
     if not errors:
         return None
@@ -50,7 +50,7 @@ def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
 
 
 def notes(stderr: str, about: Language) -> Iterator[Finding]:
-    """Give the findings for what the prelude has said."""
+    """Return the findings for what the prelude has said."""
     for note in _NOTE.finditer(stderr):
         if note["what"] in _NOTES:
             yield _finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")

@@ -28,7 +28,7 @@ class Snapshot(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Give the depth, relative to where the walk began."""
+        """Return the depth, relative to where the walk began."""
         return len(self.cells) - self.borrowed
 
 
@@ -75,12 +75,12 @@ class State:
 
     @property
     def height(self) -> int:
-        """Give the depth, relative to where the walk began."""
+        """Return the depth, relative to where the walk began."""
         return len(self.cells) - self.borrowed
 
     @property
     def judged(self) -> bool:
-        """Tell whether something wrong here is worth telling."""
+        """Return whether something wrong here is worth telling."""
         return self.exact and self.alive
 
     def take(self, count: int, word: Word, token: Token) -> list[Cell]:
@@ -114,7 +114,7 @@ class State:
         self.cells.clear()
 
     def snapshot(self) -> Snapshot:
-        """Give the state here; one that is too deep is followed no further."""
+        """Return the state here; one that is too deep is followed no further."""
         self._limit()
         return Snapshot(
             cells=self.cells[:],
@@ -125,7 +125,7 @@ class State:
         )
 
     def end(self, token: Token) -> End:
-        """Give what the definition leaves when it ends here."""
+        """Return what the definition leaves when it ends here."""
         self._limit()
         return End(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
 

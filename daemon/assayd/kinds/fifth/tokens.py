@@ -57,7 +57,7 @@ class Segment:
 
     @property
     def awaiting(self) -> bool:
-        """Tell whether the next comment may be the stack comment of a definition that has just begun."""
+        """Return whether the next comment may be the stack comment of a definition that has just begun."""
         return self.opener is not None and not self.tokens
 
 
@@ -69,7 +69,7 @@ Report = Callable[..., None]
 
 
 def fold(text: str) -> str:
-    """Give the text with A to Z as a to z; every character keeps its place."""
+    """Return the text with A to Z as a to z; every character keeps its place."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
@@ -79,7 +79,7 @@ def scan(text: str, language: Language, report: Report) -> Iterator[Segment]:
 
 
 def is_number(word: str) -> bool:
-    """Tell whether the engine reads a folded word as a number, in base ten."""
+    """Return whether the engine reads a folded word as a number, in base ten."""
     return _NUMBER(word) is not None
 
 
@@ -135,7 +135,7 @@ class _Scanner:
         self._shut = self._next_definition = 0
 
     def run(self) -> Iterator[Segment]:
-        """Give the segments one by one, so that few tokens are alive at a time."""
+        """Return the segments one by one, so that few tokens are alive at a time."""
         act_of, meet, now, position = self._acts.get, _Scanner._meet, self._now, 0
         while True:
             for match in _WORDS(self._folded, position):
@@ -215,7 +215,7 @@ class _Scanner:
         self._now = Segment(opener=Token(word, start, TAKING, name or ""))
 
     def _begins_line(self, end: int, name: str | None) -> bool:
-        """Tell whether a `:` inside a definition begins another one, rather than being a word of it."""
+        """Return whether a `:` inside a definition begins another one, rather than being a word of it."""
         begin = max(0, end - _INDENT)
         line = self._folded.rfind("\n", begin, end)
         alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
@@ -243,7 +243,7 @@ class _Scanner:
         return shut + 1 if closed else comment.end()
 
     def _places_from(self, start: int) -> tuple[int, int]:
-        """Give the places of the next `)` and of the next definition, each looked for once."""
+        """Return the places of the next `)` and of the next definition, each looked for once."""
         if self._shut < start:
             found = self._folded.find(")", start)
             self._shut = found if found >= 0 else _NOWHERE
@@ -283,7 +283,7 @@ class _Scanner:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
     def _exactly(self, match: re.Match[str]) -> str:
-        """Give what was looked for as it was written; nothing where it is not there."""
+        """Return what was looked for as it was written; nothing where it is not there."""
         start, end = match.span(1)
         return self._text[start:end]
 

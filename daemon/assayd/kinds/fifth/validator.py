@@ -169,7 +169,7 @@ class Fifth:
         return payload | _read_options(options.extra)
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the payload with the program that the answer means, and nothing else of it."""
+        """Return the payload with the program that the answer means, and nothing else of it."""
         return payload.model_copy(update={"code": program_of(_fifth(payload).code)})
 
     def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
@@ -240,11 +240,11 @@ class Fifth:
         return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give the words of the program; case does not count."""
+        """Return the words of the program; case does not count."""
         return without_layout(program_of(_fifth(payload).code).lower(), "\\ ")
 
     def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
-        """Give the confidence in a program that passed, and what another try should be told."""
+        """Return the confidence in a program that passed, and what another try should be told."""
         submitted = _fifth(payload)
         return Rating(
             confidence=advice.confidence(findings),
@@ -300,7 +300,7 @@ def _check_vocabulary(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Findin
 
 
 def _laid(payload: FifthPayload) -> dict[str, bytes]:
-    """Give the files of a run: what was submitted, our prelude, and a file that loads the libraries."""
+    """Return the files of a run: what was submitted, our prelude, and a file that loads the libraries."""
     loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
     ours = {
         _PRELUDE_FILE: language().prelude,

@@ -121,7 +121,7 @@ class _Guesses:
         self._words: list[str] = []
 
     def of(self, unknown: Unknown) -> str:
-        """Give a hint."""
+        """Return a hint."""
         if unknown.before == "char":
             return "Inside a definition write [char]; char reads its character only when the definition runs."
         if unknown.before in {"variable", "constant", "value", "create"} and unknown.inside is not None:

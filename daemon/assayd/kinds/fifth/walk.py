@@ -26,7 +26,7 @@ class Scope(Protocol):
     known: dict[str, Word]
 
     def reads_number(self, word: str) -> bool:
-        """Tell whether a word is a number in the base that holds here."""
+        """Return whether a word is a number in the base that holds here."""
         ...
 
     def unknown(self, token: Token, before: str) -> None:
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
     @property
     def countable(self) -> bool:
-        """Tell whether it is an effect that those who use the definition can count on."""
+        """Return whether it is an effect that those who use the definition can count on."""
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
 
@@ -139,7 +139,7 @@ class Walk:
         self.found.append(self._find_out())
 
     def _beginning(self, opener: Token | None, *, suspicious: bool) -> tuple[list[Cell], int | None]:
-        """Give the cells that are there at first, and how many more may be."""
+        """Return the cells that are there at first, and how many more may be."""
         if opener is None:
             return [], 0
         if self.declared is None:
@@ -325,6 +325,6 @@ class Walk:
 
 
 def _agrees(declared: Effect, net: int) -> bool:
-    """Tell whether a stack comment can mean so many more items than before."""
+    """Return whether a stack comment can mean so many more items than before."""
     least = declared.leaves.least - declared.takes.most
     return least <= net <= declared.leaves.most - declared.takes.least

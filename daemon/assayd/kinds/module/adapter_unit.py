@@ -55,7 +55,7 @@ def _form(value):
 
 
 def probe(adapter: str, contract: AdapterContract) -> str:
-    """Give the text that imports the adapter's module and says what it registered."""
+    """Return the text that imports the adapter's module and says what it registered."""
     return _PROBE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
 
 

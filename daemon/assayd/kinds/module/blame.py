@@ -29,7 +29,7 @@ def faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
 
 
 def has_failed_test(errors: Errors) -> bool:
-    """Tell whether a test ran and failed, or was ended."""
+    """Return whether a test ran and failed, or was ended."""
     return any(map(_is_failed_test, errors))
 
 
@@ -49,7 +49,7 @@ def _is_failed_test(error: Mapping[str, object]) -> bool:
 
 
 def _tested_by(test: str, files: frozenset[str]) -> str | None:
-    """Give the one file that a file of tests has its name from."""
+    """Return the one file that a file of tests has its name from."""
     stem = PurePosixPath(test).stem
     names = {stem.removeprefix("test_"), stem.removesuffix("_test")}
     found = [one for one in files if is_python(one) and not is_test(one) and PurePosixPath(one).stem in names]

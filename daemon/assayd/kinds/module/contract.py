@@ -59,7 +59,7 @@ def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterCont
 
 
 def no_file(files: list[str]) -> Finding:
-    """Give the finding for a module none of whose files can be the adapter's."""
+    """Return the finding for a module none of whose files can be the adapter's."""
     among = f"; there are {shorten(', '.join(files), 200)}" if files else ""
     return Finding(
         rule="contract.no_file",
@@ -70,7 +70,7 @@ def no_file(files: list[str]) -> Finding:
 
 
 def registered_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
-    """Give the classes at the top level that a decorator of the contract registers."""
+    """Return the classes at the top level that a decorator of the contract registers."""
     marked = (site.node for site in _registered(tree, contract) if site.scope.kind is ScopeKind.MODULE)
     return [node for node in marked if isinstance(node, ast.ClassDef)]
 
@@ -124,7 +124,7 @@ def _registers(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> 
 
 
 def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
-    """Give the classes at the top level that have some of the methods."""
+    """Return the classes at the top level that have some of the methods."""
     top = (site.node for site in tree.sites if site.scope.kind is ScopeKind.MODULE)
     return [node for node in top if isinstance(node, ast.ClassDef) and _has(node, set(contract.methods))]
 
@@ -132,7 +132,7 @@ def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDe
 def _no_decorator(
     text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
 ) -> Finding:
-    """Give the finding for an adapter that nothing registers; an edit where one class must be meant."""
+    """Return the finding for an adapter that nothing registers; an edit where one class must be meant."""
     name = _bound_decorator(tree, contract)
     how = f"@{name or contract.decorators[0]}"
     where = "it" if meant else "the adapter's class"
@@ -152,7 +152,7 @@ def _no_decorator(
 
 
 def _bound_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
-    """Give the name that a decorator of the contract was imported by."""
+    """Return the name that a decorator of the contract was imported by."""
     for site in tree.sites:
         if isinstance(site.node, ast.ImportFrom) and site.scope.kind is ScopeKind.MODULE:
             for alias in site.node.names:

@@ -94,7 +94,7 @@ def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
 
 
 def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
-    """Give the finding for a module without a single test."""
+    """Return the finding for a module without a single test."""
     message = f"No test was found in {', '.join(files)}." if files else "The module has no file test_*.py."
     example = methods[0] if methods else "transform"
     return Finding(
@@ -119,7 +119,7 @@ class _Where:
 
 
 def _in_block(body: Sequence[ast.stmt], where: _Where, *, certain: bool) -> Iterator[_Found]:
-    """Give the tests that statements at the top level of a file define."""
+    """Return the tests that statements at the top level of a file define."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -144,7 +144,7 @@ def _function(node: Definition, prefix: str, certain: bool) -> Iterator[_Found]:
 
 
 def _class(node: ast.ClassDef, prefix: str, where: _Where, certain: bool) -> Iterator[_Found]:
-    """Give the tests of a class that is collected: by its name, or as one of unittest's."""
+    """Return the tests of a class that is collected: by its name, or as one of unittest's."""
     unittests = _is_unittest(node, where)
     if not (node.name.startswith("Test") or unittests) or _is_switched_off(node):
         return
@@ -161,7 +161,7 @@ def _class(node: ast.ClassDef, prefix: str, where: _Where, certain: bool) -> Ite
 def _class_body(
     node: ast.ClassDef, where: _Where, seen: set[ast.ClassDef]
 ) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
-    """Give what a class defines itself, and what classes of the module's files hand down to it."""
+    """Return what a class defines itself, and what classes of the module's files hand down to it."""
     seen.add(node)
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -178,7 +178,7 @@ def _class_body(
 
 
 def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
-    """Give the tests that come by import from another file of the module."""
+    """Return the tests that come by import from another file of the module."""
     file = _file_of(node, where)
     if file is None:
         return
@@ -215,7 +215,7 @@ def _file_of(node: ast.ImportFrom, where: _Where) -> str | None:
 
 
 def _is_unittest(node: ast.ClassDef, where: _Where) -> bool:
-    """Tell whether a class is one of unittest's, by itself or by what it inherits from."""
+    """Return whether a class is one of unittest's, by itself or by what it inherits from."""
     return not _BASES.isdisjoint(_bases(node, where))
 
 
@@ -234,7 +234,7 @@ def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
 
 
 def _is_switched_off(node: ast.ClassDef) -> bool:
-    """Tell whether a class says ``__test__ = False``."""
+    """Return whether a class says ``__test__ = False``."""
     return any(
         isinstance(one, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == "__test__" for target in one.targets)
@@ -250,7 +250,7 @@ def _init(node: ast.ClassDef) -> ast.stmt | None:
 
 
 def _keeps(decorator: ast.expr) -> bool:
-    """Tell whether a decorator is known to leave a test a test."""
+    """Return whether a decorator is known to leave a test a test."""
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     words = []
     while isinstance(target, ast.Attribute):
@@ -272,7 +272,7 @@ def _is_name_of_test(name: str) -> bool:
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Give the blocks of a statement that may or may not run."""
+    """Return the blocks of a statement that may or may not run."""
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list):
@@ -319,7 +319,7 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
 
 
 def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
-    """Give the tests that are called and give a coroutine or generator, which nobody runs."""
+    """Return the tests that are called and give a coroutine or generator, which nobody runs."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _yielding(text, node)
@@ -349,7 +349,7 @@ def _yielding(text: str, node: Definition) -> Iterator[Finding]:
 
 
 def _own_yields(node: Definition) -> Iterator[ast.AST]:
-    """Give the yields of a function, and not those of functions inside it."""
+    """Return the yields of a function, and not those of functions inside it."""
     pending: list[ast.AST] = [*node.body]
     while pending:
         one = pending.pop()

@@ -94,23 +94,23 @@ def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[F
 
 
 def is_python(name: str) -> bool:
-    """Tell whether a file is Python."""
+    """Return whether a file is Python."""
     return name.endswith(".py")
 
 
 def is_test(name: str) -> bool:
-    """Tell whether the test framework would take a file for tests."""
+    """Return whether the test framework would take a file for tests."""
     stem = PurePosixPath(name).stem
     return is_python(name) and (stem.startswith("test_") or stem.endswith("_test"))
 
 
 def files_of_tests(files: Iterable[str]) -> tuple[str, ...]:
-    """Give the names of the files with tests, sorted."""
+    """Return the names of the files with tests, sorted."""
     return tuple(sorted(name for name in files if is_test(name)))
 
 
 def adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
-    """Give the file that the adapter is in.
+    """Return the file that the adapter is in.
 
     ``adapter.py``; else the one that the manifest's entrypoint names; else the only file of Python that
     lies at the top and is no test.
@@ -124,7 +124,7 @@ def adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
 
 
 def module_name(file: str) -> str:
-    """Give the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
+    """Return the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
     return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 

@@ -79,7 +79,7 @@ class _Text:
     aliases: dict[str, set[str]] = field(default_factory=dict)
 
     def dotted(self, node: ast.AST, scope: Scope) -> set[str]:
-        """Give the dotted names that an expression may stand for."""
+        """Return the dotted names that an expression may stand for."""
         match node:
             case ast.Name(id=name):
                 return self._named(name, scope)
@@ -93,7 +93,7 @@ class _Text:
                 return {name for choice in _choices(node) for name in self.dotted(choice, scope)}
 
     def which(self, names: Iterable[str]) -> str | None:
-        """Give what is forbidden of the names that an expression may stand for."""
+        """Return what is forbidden of the names that an expression may stand for."""
         for name in sorted(names):
             parts = name.split(".")
             own = parts[0] in self.own
@@ -104,7 +104,7 @@ class _Text:
         return None
 
     def has_forbidden(self, names: Iterable[str]) -> str | None:
-        """Give a module among the names that something is forbidden of."""
+        """Return a module among the names that something is forbidden of."""
         prefixes = {entry.rpartition(".")[0] for entry in self.forbidden} - {""}
         lasts = (name.rpartition(".")[2] for name in sorted(names))
         return next((name for name in lasts if name in prefixes), None)
@@ -131,7 +131,7 @@ class _Text:
         return names
 
     def _called(self, node: ast.Call, scope: Scope) -> set[str]:
-        """Give what a call stands for that takes something by its name."""
+        """Return what a call stands for that takes something by its name."""
         function = self.dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
@@ -214,7 +214,7 @@ def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> I
 
 
 def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[tuple[set[str], ast.expr]]:
-    """Give what something is taken of by its name, and the expression of that name."""
+    """Return what something is taken of by its name, and the expression of that name."""
     match node:
         case ast.Subscript(value=value, slice=key):
             names = read.dotted(value, scope)
@@ -230,7 +230,7 @@ def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterato
 
 
 def _revealing(node: ast.Call | ast.Subscript) -> str | None:
-    """Give a name that leads to frames, code or namespaces, when it is given as text."""
+    """Return a name that leads to frames, code or namespaces, when it is given as text."""
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
@@ -251,7 +251,7 @@ def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
 
 
 def _items(bases: Iterable[str], key: str) -> Iterator[str]:
-    """Give what a mapping of names holds under a key."""
+    """Return what a mapping of names holds under a key."""
     for base in bases:
         if base == "sys.modules":
             yield key
@@ -262,7 +262,7 @@ def _items(bases: Iterable[str], key: str) -> Iterator[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Give name and value of assignments that are plain enough to follow."""
+    """Return name and value of assignments that are plain enough to follow."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -299,7 +299,7 @@ def _pairs(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _choices(node: ast.AST) -> list[ast.expr]:
-    """Give the expressions one of which an expression has the value of."""
+    """Return the expressions one of which an expression has the value of."""
     match node:
         case ast.NamedExpr(value=value):
             return [value]
@@ -316,7 +316,7 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _joined(bases: Iterable[str], name: str | None) -> Iterator[str]:
-    """Give an attribute of each base; chains that are longer than any that leads somewhere are given up."""
+    """Return an attribute of each base; chains that are longer than any that leads somewhere are given up."""
     for base in bases:
         if name is not None and base.count(".") < _MAX_CHAIN:
             yield f"{base}.{normal(name)}"

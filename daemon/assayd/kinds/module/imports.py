@@ -33,7 +33,7 @@ class Own:
     provided: frozenset[str]
 
     def covers(self, name: str) -> bool:
-        """Tell whether a dotted name is one of the module's own, or offered by the container."""
+        """Return whether a dotted name is one of the module's own, or offered by the container."""
         return name in self.modules or any(f"{one}.".startswith(f"{name}.") for one in self.provided)
 
 
@@ -62,7 +62,7 @@ def check_module_imports(
 
 
 def _is_import(function: ast.expr, scope: Scope) -> bool:
-    """Tell whether a function that is called is pytest's, which imports what it is given the name of."""
+    """Return whether a function that is called is pytest's, which imports what it is given the name of."""
     if isinstance(function, ast.Attribute):
         return function.attr == _IMPORTING
     names = resolve(function.id, scope).origins if isinstance(function, ast.Name) else ()
@@ -86,7 +86,7 @@ def _is_free(node: ast.AST, modules: Modules) -> bool:
 
 
 def absolute(file: str, node: ast.ImportFrom) -> str | None:
-    """Give the module that a ``from`` import means; None when it leads out of the packages that there are."""
+    """Return the module that a ``from`` import means; None when it leads out of the packages that there are."""
     if not node.level:
         return node.module
     package = module_name(file).split(".")
@@ -130,7 +130,7 @@ def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
 
 
 def _unused_edit(node: ast.Import | ast.ImportFrom, tree: ScopedTree, text: str) -> Edit | None:
-    """Give the edit that takes out an import of a line of its own whose one name is never used."""
+    """Return the edit that takes out an import of a line of its own whose one name is never used."""
     [alias, *others] = node.names
     name = alias.asname or alias.name.partition(".")[0]
     line = line_at(text, node.lineno)
@@ -142,14 +142,14 @@ def _unused_edit(node: ast.Import | ast.ImportFrom, tree: ScopedTree, text: str)
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
-    """Tell whether a statement is all that its block has, so that nothing would be left of it."""
+    """Return whether a statement is all that its block has, so that nothing would be left of it."""
     parent = tree.parent(node)
     blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
     return any(block == [node] for block in blocks if isinstance(block, list))
 
 
 def _names(node: ast.AST) -> str | None:
-    """Give the name that a node reads, also as a word of ``__all__``."""
+    """Return the name that a node reads, also as a word of ``__all__``."""
     if isinstance(node, ast.Name):
         return node.id
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

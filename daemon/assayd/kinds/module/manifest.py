@@ -145,7 +145,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
-    """Give the warning for an entrypoint that is none of the names that it could mean."""
+    """Return the warning for an entrypoint that is none of the names that it could mean."""
     return Finding(
         rule="manifest.entrypoint",
         category="schema_error",

@@ -105,7 +105,7 @@ def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expe
 
 
 def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
-    """Give the finding for a module none of whose tests has passed or failed."""
+    """Return the finding for a module none of whose tests has passed or failed."""
     skipped = bool(cases)
     reasons = ", ".join(dict.fromkeys(case.message for case in cases if case.message))
     said = f" ({shorten(reasons, 200)})" if reasons else ""
@@ -148,7 +148,7 @@ def _is_good(told: Told) -> bool:
 
 
 def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
-    """Give what the runtime policy refused."""
+    """Return what the runtime policy refused."""
     for event, finding in file_events(file, unit.events, texts):
         if event.kind == LEAVING:
             message = "The process was to be ended by os._exit."
@@ -160,7 +160,7 @@ def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
 
 
 def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
-    """Give what is wrong by what was told."""
+    """Return what is wrong by what was told."""
     if told.not_imported is not None:
         yield _not_imported(file, told.not_imported, texts)
     for raised in told.not_collected:
@@ -262,7 +262,7 @@ def _compared(file: str, told: Told, expected: Expected) -> Iterator[Finding]:
 
 
 def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
-    """Give the finding for a unit that did not come to its own end."""
+    """Return the finding for a unit that did not come to its own end."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
         message = f"{what} did not end within {unit.usage.wall_s:.0f} s."
@@ -292,7 +292,7 @@ def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
 
 
 def _cases(file: str, unit: UnitResult, told: Told, expected: Expected) -> Iterator[Case]:
-    """Give a case per test: those that ended, the one that did not, those that never began."""
+    """Return a case per test: those that ended, the one that did not, those that never began."""
     for ended in told.ended:
         yield _case(ended)
     seen = {ended.id for ended in told.ended}
@@ -332,7 +332,7 @@ def _never(name: str, message: str | None = None) -> Case:
 
 
 def _plain(name: str) -> str:
-    """Give a test's name without its parameters."""
+    """Return a test's name without its parameters."""
     return name.partition("[")[0]
 
 

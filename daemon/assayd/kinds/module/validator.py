@@ -137,13 +137,13 @@ class Module:
         return read_files(files, options)
 
     def labels(self, payload: BaseModel) -> Mapping[str, str]:
-        """Give category and platform of the manifest, which name the bundle's folder."""
+        """Return category and platform of the manifest, which name the bundle's folder."""
         manifest = _module(payload).manifest
         said = {name: manifest.get(name) for name in ("category", "platform")}
         return {name: value for name, value in said.items() if isinstance(value, str)}
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the texts as they were read, and the tests that they hold."""
+        """Return the texts as they were read, and the tests that they hold."""
         submitted = _module(payload)
         texts = _texts(submitted)
         trees = _trees(submitted)
@@ -230,7 +230,7 @@ class Module:
         return {**document, "files": {**document["files"], passage: code}}
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give the syntax trees of all files."""
+        """Return the syntax trees of all files."""
         texts = sorted(_texts(_module(payload)).items())
         return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
 
@@ -242,7 +242,7 @@ def _module(payload: BaseModel) -> ModulePayload:
 
 
 def _texts(payload: ModulePayload) -> dict[str, str]:
-    """Give the Python files in the form that is read and run: plain line ends, no mark at the start."""
+    """Return the Python files in the form that is read and run: plain line ends, no mark at the start."""
     return {
         name: text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         for name, text in payload.files.items()
@@ -349,7 +349,7 @@ def _units(
 
 
 def _unit_named(result: RunResult, place: int, name: str) -> UnitResult | None:
-    """Give the unit in its place; one of another name is none."""
+    """Return the unit in its place; one of another name is none."""
     unit = result.units[place] if place < len(result.units) else None
     return unit if unit is not None and unit.name == name[:256] else None
 
@@ -366,7 +366,7 @@ def _unrepeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Itera
 
 
 def _upwards(module: str) -> Iterator[str]:
-    """Give a dotted name and the packages above it."""
+    """Return a dotted name and the packages above it."""
     while module:
         yield module
         module = module.rpartition(".")[0]

@@ -138,7 +138,7 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
 
 
 def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
-    """Give the case of an end that has a cause of its own; the advice on time is the steps' own."""
+    """Return the case of an end that has a cause of its own; the advice on time is the steps' own."""
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:

@@ -73,7 +73,7 @@ class Database(_Model):
 
     @property
     def content(self) -> bytes:
-        """Give the database file; empty for a schema."""
+        """Return the database file; empty for a schema."""
         return b"" if self.base64 is None else b64decode(self.base64)
 
 

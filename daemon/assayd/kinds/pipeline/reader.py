@@ -50,7 +50,7 @@ class DatabasePipelines:
         self._reader = reader
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Give a pipeline with its steps and attempts, newest first."""
+        """Return a pipeline with its steps and attempts, newest first."""
         return await self._reader.read(lambda connection: _get(connection, pipeline_id))
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:

@@ -123,7 +123,7 @@ def _status(connection: Connection, attempt: Attempt, pipeline_id: str) -> Pipel
 
 
 def _start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
-    """Give when each step was started, by its number; the units before the first step are not counted."""
+    """Return when each step was started, by its number; the units before the first step are not counted."""
     started: dict[int, int] = {}
     for event in events:
         index, total = event.body.get("index"), event.body.get("total")

@@ -157,7 +157,7 @@ class Pipeline:
         return {**payload_of_files(files), **options.extra}
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the steps without byte order marks, and with plain line ends."""
+        """Return the steps without byte order marks, and with plain line ends."""
         submitted = _pipeline(payload)
         cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in submitted.steps)
         return submitted if cleaned == submitted.steps else submitted.model_copy(update={"steps": cleaned})
@@ -228,7 +228,7 @@ class Pipeline:
         return {**document, "steps": steps}
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give the words of all steps."""
+        """Return the words of all steps."""
         return b"\n;\n".join(_normal(step) for step in _texts(_pipeline(payload)))
 
 

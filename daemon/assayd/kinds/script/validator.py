@@ -192,7 +192,7 @@ class Script:
         return policy
 
     def prepare(self, payload: BaseModel) -> BaseModel:
-        """Give the payload with the code that an answer means, and nothing else of it."""
+        """Return the payload with the code that an answer means, and nothing else of it."""
         code = _script(payload).code
         return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
 
@@ -249,7 +249,7 @@ class Script:
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: BaseModel) -> bytes:
-        """Give the syntax tree of Python, else the words of the text."""
+        """Return the syntax tree of Python, else the words of the text."""
         name, text = _main_text(_script(payload))
         python = _script(payload).code is not None or name.endswith(".py")
         return python_normal.normal_form(text) if python else without_layout(text, "#")
@@ -262,7 +262,7 @@ def _script(payload: BaseModel) -> ScriptPayload:
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
-    """Give the text that a repair is about: the code, else the file that is run, else the first one."""
+    """Return the text that a repair is about: the code, else the file that is run, else the first one."""
     if submitted.code is not None:
         return "code", model_answer.clean(submitted.code).text
     named = [name for name in submitted.files if name in submitted.argv]

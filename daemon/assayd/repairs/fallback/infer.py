@@ -49,7 +49,7 @@ class _Candidate:
 
 
 def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> RuleSet:
-    """Give rules for as many of the fields as possible, with a note for each of the others.
+    """Return rules for as many of the fields as possible, with a note for each of the others.
 
     Without fields to go by, every segment that means something gets a rule of its own name.
     """
@@ -137,7 +137,7 @@ def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
 
 
 def _shared(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
-    """Give what all segments begin with, if each has the form and the same beginning."""
+    """Return what all segments begin with, if each has the form and the same beginning."""
     found = [pattern.fullmatch(one) for one in column]
     prefixes = {one[1] for one in found if one is not None}
     return prefixes.pop() if all(found) and len(prefixes) == 1 else None
@@ -146,7 +146,7 @@ def _shared(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
 def _by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
 ) -> Rule | None:
-    """Give the first rule that gives, wherever a field's value is known, exactly that."""
+    """Return the first rule that gives, wherever a field's value is known, exactly that."""
     values = {path: known[path][name] for path in paths if path in known and name in known[path]}
     values = {path: value for path, value in values.items() if value is not None}
     if not values:
@@ -160,7 +160,7 @@ def _same(taken: str | int | None, value: object) -> bool:
 
 
 def _around(values: Mapping[str, object]) -> Iterator[Rule]:
-    """Give rules for what stands around a value in a segment of the first path."""
+    """Return rules for what stands around a value in a segment of the first path."""
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
         return

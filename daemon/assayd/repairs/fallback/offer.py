@@ -68,7 +68,7 @@ def trigger_of(outcome: RepairOutcome, tries: Sequence[Tried], taken: Taken) -> 
 
 
 def offer(trigger: Trigger, tries: Sequence[Tried], taken: Taken) -> Mapping[str, object] | None:
-    """Give the offer as it is kept and shown; None when not a single field was found."""
+    """Return the offer as it is kept and shown; None when not a single field was found."""
     text = write(draft(taken.texts, taken.fields, _known(tries)))
     rules = read(text)
     if not rules.extract:
@@ -101,7 +101,7 @@ def _is_late(tried: Tried) -> bool:
 
 
 def _known(tries: Sequence[Tried]) -> Mapping[str, Mapping[str, object]]:
-    """Give what attempts gave for paths; a later one's word counts more."""
+    """Return what attempts gave for paths; a later one's word counts more."""
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:
         results = tried.report.get("runtime_results")

@@ -57,7 +57,7 @@ class Rule(BaseModel):
 
     @property
     def place(self) -> int:
-        """Give the segment's index."""
+        """Return the segment's index."""
         return int(self.source.removeprefix("segment(").removesuffix(")"))
 
 
@@ -76,7 +76,7 @@ def segments(path: str) -> list[str]:
 
 
 def take(rule: Rule, path: str) -> str | int | None:
-    """Give a field's value; None where the rule does not fit the path."""
+    """Return a field's value; None where the rule does not fit the path."""
     parts = segments(path)
     if -rule.place > len(parts):
         return None
@@ -92,14 +92,14 @@ def take(rule: Rule, path: str) -> str | int | None:
 
 
 def apply(rules: RuleSet, path: str) -> tuple[Mapping[str, str | int], tuple[str, ...]]:
-    """Give the fields of a path, and the names of those whose rule does not fit it."""
+    """Return the fields of a path, and the names of those whose rule does not fit it."""
     taken = {name: take(rule, path) for name, rule in rules.extract.items()}
     fields = {name: value for name, value in taken.items() if value is not None}
     return fields, tuple(name for name, value in taken.items() if value is None)
 
 
 def write(rules: RuleSet) -> str:
-    """Give rules as YAML, in ASCII: it can be shown on any terminal."""
+    """Return rules as YAML, in ASCII: it can be shown on any terminal."""
     document = rules.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump({"extract": {}, **document}, sort_keys=False, width=100)
 

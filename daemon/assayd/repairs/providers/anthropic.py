@@ -96,7 +96,7 @@ def _answer(message: _Message) -> Answer:
 
 
 def _type_of(body: object) -> str | None:
-    """Give the API's name of a failure: ``{"error": {"type": "overloaded_error"}}``."""
+    """Return the API's name of a failure: ``{"error": {"type": "overloaded_error"}}``."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("type") if isinstance(error, dict) else None
     return found if isinstance(found, str) else None

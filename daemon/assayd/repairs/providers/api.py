@@ -113,7 +113,7 @@ class ApiProvider:
 
 
 def _text(answer: Answer, account: Account) -> str:
-    """Give a complete answer's text; any other ending is a failure of its own."""
+    """Return a complete answer's text; any other ending is a failure of its own."""
     word = f" ({answer.word[:64]})" if answer.word.isprintable() and answer.word else ""
     match answer.ending:
         case Ending.COMPLETE:

@@ -82,7 +82,7 @@ def garbled(account: Account) -> ProviderError:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Give how long a server asks to be left alone (RFC 9110, 10.2.3): in seconds, or as a date.
+    """Return how long a server asks to be left alone (RFC 9110, 10.2.3): in seconds, or as a date.
 
     A date is set against the server's own, so that clocks need not agree.
     """

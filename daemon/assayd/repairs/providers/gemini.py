@@ -124,14 +124,14 @@ def _name(value: types.FinishReason | types.BlockedReason | None) -> str:
 
 
 def _details(body: object) -> Iterator[dict[str, object]]:
-    """Give what a failure comes with: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
+    """Return what a failure comes with: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("details") if isinstance(error, dict) else None
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 def _delay_s(details: list[dict[str, object]]) -> float | None:
-    """Give how long the API asks to be left alone, which it says in the body: ``"retryDelay": "38s"``."""
+    """Return how long the API asks to be left alone, which it says in the body: ``"retryDelay": "38s"``."""
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:

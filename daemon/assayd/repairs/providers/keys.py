@@ -36,7 +36,7 @@ class Place:
 
 
 def find_key(provider: str, place: Place, environment: Mapping[str, str]) -> Key:
-    """Give the key of a provider; a server that is not the vendor's gets one only if one is named for it.
+    """Return the key of a provider; a server that is not the vendor's gets one only if one is named for it.
 
     Raises: ConfigError ``repair.key`` when there is none where it should be, or anybody else can read it.
     """

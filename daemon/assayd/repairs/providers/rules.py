@@ -28,7 +28,7 @@ class RulesProvider:
 
 
 def apart(edits: Sequence[Edit]) -> list[Edit]:
-    """Give the edits in the order of their lines; of two that touch each other, the first."""
+    """Return the edits in the order of their lines; of two that touch each other, the first."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
         if not kept or edit.start_line > max(kept[-1].end_line, kept[-1].start_line):

@@ -69,7 +69,7 @@ class Demand:
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
-        """Give the number of idle containers wanted of each key."""
+        """Return the number of idle containers wanted of each key."""
         for key in [k for k, rate in self._rates.items() if now - rate.at > FORGET_S]:
             del self._rates[key]
         known = {*self._kept, *self._rates}
@@ -78,7 +78,7 @@ class Demand:
         return {key: self._target(key, now) for key in known}
 
     def refill_s(self) -> Mapping[PoolKey, float]:
-        """Give how long creations have taken lately, by key."""
+        """Return how long creations have taken lately, by key."""
         return dict(self._refill_s)
 
     def _target(self, key: PoolKey, now: float) -> int:
@@ -87,7 +87,7 @@ class Demand:
         return target(self._ready(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
 
     def _ready(self, key: PoolKey, now: float) -> int:
-        """Give how many are to stand ready whatever the rate."""
+        """Return how many are to stand ready whatever the rate."""
         if key not in self._kept:
             return 0
         asked_at = self._asked_at.get(key)

@@ -31,7 +31,7 @@ class PoolKey:
 
     @property
     def digest(self) -> str:
-        """Give a short name of this key for labels and metrics."""
+        """Return a short name of this key for labels and metrics."""
         return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]
 
 
@@ -145,7 +145,7 @@ Action = Assign | Remove | Create | Settle
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
-    """Give what is to be done now, in order: drop the unfit, hand out, make room, create."""
+    """Return what is to be done now, in order: drop the unfit, hand out, make room, create."""
     unfit = list(_unfit(state, now))
     gone = {r.ulid for r in unfit}
     state = replace(
@@ -190,7 +190,7 @@ def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
 
 
 def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
-    """Give waiters, in turn, the oldest idle container of their key; of the last `kept`, newcomers alone."""
+    """Return waiters, in turn, the oldest idle container of their key; of the last `kept`, newcomers alone."""
     free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
     for place, lessee in enumerate(state.waiting):
         fitting = [idle for idle in free if idle.key == lessee.key]
@@ -204,12 +204,12 @@ def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
 
 
 def _is_new(sent: Counter[Lessee], lessee: Lessee) -> bool:
-    """Tell whether its lane has no other attempt for the key here, and few debts."""
+    """Return whether its lane has no other attempt for the key here, and few debts."""
     return sent[lessee] == 1 and sent[replace(lessee, owed=True)] < KEPT
 
 
 def _is_short(state: PoolState, key: PoolKey, *, ready: int) -> bool:
-    """Tell whether several wait, while fewer are ready or owed than are left to newcomers."""
+    """Return whether several wait, while fewer are ready or owed than are left to newcomers."""
     waiting = [lessee for lessee in state.waiting if lessee.key == key]
     owed = sum(lessee.owed for lessee in waiting)
     return len(waiting) - owed > 1 and ready + owed < min(KEPT, state.targets.get(key, 0))
@@ -245,7 +245,7 @@ def _settled(state: PoolState) -> Iterator[Settle]:
 
 
 def _after(state: PoolState, assigned: Sequence[Assign], settled: Sequence[Settle] = ()) -> PoolState:
-    """Give the state once these are handed out and those forgotten."""
+    """Return the state once these are handed out and those forgotten."""
     taken = {assign.ulid for assign in assigned}
     served = {assign.waiter for assign in assigned}
     over = served | {settle.waiter for settle in settled}
@@ -325,7 +325,7 @@ def _missing(state: PoolState) -> list[PoolKey]:
 
 
 def target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
-    """Give how many idle containers a key should have at this rate of leases.
+    """Return how many idle containers a key should have at this rate of leases.
 
     While one container is refilled, `rate_per_s * refill_s` others are leased on average; arrivals come
     in bursts, so three standard deviations of that (a Poisson count) are kept on top.

@@ -112,7 +112,7 @@ class Pool:
             self._retire_idle(ulid, "stop")
 
     def state(self) -> PoolState:
-        """Give the pool as it is now, for deciding and for people."""
+        """Return the pool as it is now, for deciding and for people."""
         now = self._clock.monotonic()
         return PoolState(
             waiting=tuple(w.lessee for w in self._waiting.in_turn()),

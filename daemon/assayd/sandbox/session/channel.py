@@ -39,7 +39,7 @@ class Channel:
         await self.duplex.write(b"".join(parts))
 
     async def receive(self) -> tuple[Header, bytes]:
-        """Give the next frame.
+        """Return the next frame.
 
         Lets others have their turn after some: a guest that makes many small ones would else keep the loop.
 
@@ -62,7 +62,7 @@ class Channel:
             raise GuestFault(str(problem)) from None
 
     async def close(self) -> None:
-        """Give up the streams; must come before the container is killed."""
+        """Return up the streams; must come before the container is killed."""
         await self.duplex.close()
 
 

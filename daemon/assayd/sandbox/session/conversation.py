@@ -192,7 +192,7 @@ class Conversation:
             raise GuestFault("larger declared outputs than the runner may pass on")
 
     def collected(self) -> tuple[Output, ...]:
-        """Give the declared outputs that came."""
+        """Return the declared outputs that came."""
         return tuple(
             Output(name=name, content=bytes(content), truncated=name in self.truncated)
             for name, content in self.outputs.items()
@@ -200,7 +200,7 @@ class Conversation:
 
 
 def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
-    """Give the frames that lay what a unit wrote as files for those after it."""
+    """Return the frames that lay what a unit wrote as files for those after it."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
         yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})

@@ -43,7 +43,7 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
 
 
 def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
-    """Give the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
+    """Return the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
 
     Args:
         spec: what is to run.
@@ -82,21 +82,21 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
 
 
 def content_frames(spec: RunSpec) -> Iterator[bytes]:
-    """Give the frames with what all units find: the files, the database."""
+    """Return the frames with what all units find: the files, the database."""
     yield from file_frames(spec.files)
     for part in chunks(spec.database) if spec.database else ():
         yield encode({"type": "database"}, part)
 
 
 def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Give the frames that lay files."""
+    """Return the frames that lay files."""
     for path, content in files.items():
         for index, part in enumerate(chunks(content)):
             yield encode({"type": "file", "path": path, "append": index > 0}, part)
 
 
 def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
-    """Give the frames that start one unit; the last of them starts it. `more`: another will follow."""
+    """Return the frames that start one unit; the last of them starts it. `more`: another will follow."""
     yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)

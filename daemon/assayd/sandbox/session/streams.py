@@ -40,7 +40,7 @@ class Stream:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Give the next piece; empty when the guest has ended its side, or the connection is gone."""
+        """Return the next piece; empty when the guest has ended its side, or the connection is gone."""
         while not self._arrived:
             if self._guest_ended or self._gone:
                 return b""
@@ -165,7 +165,7 @@ class Streams:
         task.add_done_callback(lambda _: self._open.pop(number))
 
     def _known(self, number: int) -> Stream | None:
-        """Give a stream that is open; None for one that was."""
+        """Return a stream that is open; None for one that was."""
         if number >= self._next:
             raise GuestFault("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
@@ -195,7 +195,7 @@ def _deliver(stream: Stream, kind: str, header: Header, body: bytes) -> None:
 
 @asynccontextmanager
 async def streams_of(channel: Channel, session: EgressSession | None) -> AsyncIterator[Streams | None]:
-    """Give the streams of an attempt while the body talks; none where the policy has no allowlist."""
+    """Return the streams of an attempt while the body talks; none where the policy has no allowlist."""
     if session is None:
         yield None
         return

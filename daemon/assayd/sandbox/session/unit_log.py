@@ -73,7 +73,7 @@ class Transcript:
             raise GuestFault("a result larger than its cap")
 
     def end(self, header: Header) -> UnitResult:
-        """Give the whole, from the runner's closing words."""
+        """Return the whole, from the runner's closing words."""
         if self._open:
             raise GuestFault("a result record without its end")
         malformed = header.get("malformed")
@@ -92,7 +92,7 @@ class Transcript:
         )
 
     def interrupted(self) -> UnitResult:
-        """Give what is known of a unit whose container was ended."""
+        """Return what is known of a unit whose container was ended."""
         return UnitResult(
             name=self._name,
             wait_status=None,

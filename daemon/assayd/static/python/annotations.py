@@ -16,7 +16,7 @@ _WRAPPERS = frozenset({"Annotated", "Final", "ClassVar"})
 
 
 def module_aliases(tree: ast.Module) -> dict[str, ast.expr]:
-    """Give what module-level names stand for in annotations: ``Row = dict[str, str]``, TypedDict classes."""
+    """Return what module-level names stand for in annotations: ``Row = dict[str, str]``, TypedDict classes."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         match node:
@@ -32,7 +32,7 @@ def module_aliases(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
-    """Give the names of the types that an annotation allows, without their parameters and modules.
+    """Return the names of the types that an annotation allows, without their parameters and modules.
 
     An alias is followed once, so that one made of itself comes to an end.
     """
@@ -52,7 +52,7 @@ def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> froze
 
 
 def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
-    """Give the types that a node names itself, and the annotations inside that name others."""
+    """Return the types that a node names itself, and the annotations inside that name others."""
     match node:
         case ast.Constant(value=None):
             return ["None"], []

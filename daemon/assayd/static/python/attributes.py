@@ -144,7 +144,7 @@ def _format(view: View, node: ast.Attribute, site: Site) -> Iterator[Finding]:
 
 
 def _sets_in_frozen(view: View, node: ast.Attribute, site: Site) -> bool:
-    """Tell whether this is ``object.__setattr__(self, "name", value)``, as frozen dataclasses need it."""
+    """Return whether this is ``object.__setattr__(self, "name", value)``, as frozen dataclasses need it."""
     call = site.parent
     if node.attr != "__setattr__" or not view.is_builtin(node.value, "object", site.scope):
         return False
@@ -156,7 +156,7 @@ def _sets_in_frozen(view: View, node: ast.Attribute, site: Site) -> bool:
 
 
 def _replaces_file(view: View, node: ast.Attribute, site: Site) -> bool:
-    """Tell whether ``x.replace`` may be the path's: text takes two arguments, dates take names."""
+    """Return whether ``x.replace`` may be the path's: text takes two arguments, dates take names."""
     if view.is_builtin(node.value, "str", site.scope):
         return False
     call = site.parent

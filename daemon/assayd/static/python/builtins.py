@@ -56,7 +56,7 @@ def _is_called(view: View, node: ast.AST) -> bool:
 
 
 def _type_asks(view: View, node: ast.Name) -> bool:
-    """Tell whether ``type`` is used to ask: called with one value, compared, in an annotation or as a key."""
+    """Return whether ``type`` is used to ask: called with one value, compared, in an annotation or as a key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
         parent = view.tree.parent(parent)
@@ -77,6 +77,6 @@ def _type_asks(view: View, node: ast.Name) -> bool:
 
 
 def _spreads(call: ast.Call, count: int) -> bool:
-    """Tell whether a call has, or may have, so many arguments."""
+    """Return whether a call has, or may have, so many arguments."""
     spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
     return spread or len(call.args) + len(call.keywords) >= count

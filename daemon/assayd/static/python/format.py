@@ -13,7 +13,7 @@ _MAX_DEPTH = 3
 
 
 def template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]) -> str | None:
-    """Give the template of ``….format``, when it is a literal or a name bound once to one."""
+    """Return the template of ``….format``, when it is a literal or a name bound once to one."""
     value: ast.expr = node.value
     if isinstance(value, ast.Name) and value.id == "str":
         if not isinstance(parent, ast.Call) or parent.func is not node or not parent.args:
@@ -29,7 +29,7 @@ def template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str
 
 
 def attributes(text: str, depth: int = 0) -> Iterator[str]:
-    """Give the attributes that a template follows, those in nested format specs included."""
+    """Return the attributes that a template follows, those in nested format specs included."""
     try:
         fields = list(Formatter().parse(text))
     except ValueError:

@@ -46,7 +46,7 @@ def with_import_edits(
 
 
 def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
-    """Give each module whose import nothing uses, with the edit that takes it out."""
+    """Return each module whose import nothing uses, with the edit that takes it out."""
     for node in _by_line(tree).values():
         edit = _unused(node, tree, text) if _module(node) != "__future__" else None
         if edit is not None:
@@ -54,7 +54,7 @@ def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
 
 
 def _by_line(tree: ast.Module) -> dict[int, Import]:
-    """Give the imports of one module each that have their lines to themselves, at module level."""
+    """Return the imports of one module each that have their lines to themselves, at module level."""
     return {
         node.lineno: node
         for node in tree.body
@@ -100,7 +100,7 @@ def _stands_alone(node: Import, text: str) -> bool:
 
 @lru_cache(maxsize=2)
 def _used(tree: ast.Module) -> frozenset[str]:
-    """Give every name that is used, also as a word of ``__all__``."""
+    """Return every name that is used, also as a word of ``__all__``."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     return frozenset(names | {word for word in words if isinstance(word, str)})

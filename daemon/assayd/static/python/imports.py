@@ -54,7 +54,7 @@ class Modules:
         return cls(policy=policy, known=frozenset(named | packages))
 
     def names(self, module: str) -> frozenset[str] | None:
-        """Give the names that may be used of a module; None when all may.
+        """Return the names that may be used of a module; None when all may.
 
         A package that is not allowed itself gives way to its allowed submodules only.
         """
@@ -65,7 +65,7 @@ class Modules:
         return None
 
     def allows_name(self, module: str, name: str) -> bool:
-        """Tell whether ``module.name`` may be used."""
+        """Return whether ``module.name`` may be used."""
         dotted = f"{module}.{name}"
         names = self.names(module)
         if names is None:
@@ -73,18 +73,18 @@ class Modules:
         return name in names or (dotted in self.known and self._reachable(dotted))
 
     def is_module(self, dotted: str) -> bool:
-        """Tell whether the policy speaks of this dotted name as a module."""
+        """Return whether the policy speaks of this dotted name as a module."""
         return dotted in self.known
 
     def submodules(self, package: str) -> list[str]:
-        """Give the allowed modules of a package."""
+        """Return the allowed modules of a package."""
         return sorted(m for m in self.policy.allowed if m.startswith(package + "."))
 
     def _reachable(self, dotted: str) -> bool:
         return self.policy.allows(dotted) or bool(self.submodules(dotted))
 
     def _denied(self, dotted: str) -> bool:
-        """Tell whether the policy forbids a name of an allowed module, e.g. ``os.system``."""
+        """Return whether the policy forbids a name of an allowed module, e.g. ``os.system``."""
         module = dotted.rpartition(".")[0]
         inherited = replace(self.policy, submodules=SubmoduleRule.INHERIT)
         return inherited.allows(module) and not inherited.allows(dotted)
@@ -169,7 +169,7 @@ def _from(node: ast.ImportFrom, modules: Modules) -> Iterator[Problem]:
 
 
 def _names_submodules(node: ast.ImportFrom, modules: Modules) -> bool:
-    """Tell whether every name is an allowed module, as in ``from os import path``."""
+    """Return whether every name is an allowed module, as in ``from os import path``."""
     return all(
         modules.is_module(f"{node.module}.{alias.name}")
         and modules.policy.allows(f"{node.module}.{alias.name}")

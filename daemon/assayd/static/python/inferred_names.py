@@ -190,7 +190,7 @@ def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Find
 
 
 def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
-    """Give the statement that a name needs; None where it may be had in more ways than one."""
+    """Return the statement that a name needs; None where it may be had in more ways than one."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:

@@ -59,7 +59,7 @@ class _Block:
 
 @lru_cache(maxsize=8)
 def clean(answer: str) -> Answer:
-    """Give the Python of an answer. Cleaning what was cleaned changes nothing."""
+    """Return the Python of an answer. Cleaning what was cleaned changes nothing."""
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
         return Answer(text=text)
@@ -126,7 +126,7 @@ def _closing(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
 
 
 def _head_of_cut_answer(text: str, fence: re.Match[str]) -> _Block | None:
-    """Give the code before a fence that closes what was never opened: a prompt may have opened it."""
+    """Return the code before a fence that closes what was never opened: a prompt may have opened it."""
     if fence["info"].strip():
         return None
     tree = parse(text[: fence.start()]).tree
@@ -136,7 +136,7 @@ def _head_of_cut_answer(text: str, fence: re.Match[str]) -> _Block | None:
 
 
 def _in_string(before: str) -> bool:
-    """Tell whether a triple-quoted string is open at the end of a text."""
+    """Return whether a triple-quoted string is open at the end of a text."""
     return before.count('"""') % 2 == 1 or before.count("'''") % 2 == 1
 
 

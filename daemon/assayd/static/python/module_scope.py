@@ -12,7 +12,7 @@ _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Give the statements of the module's own scope in order, those inside if, for, try and with included."""
+    """Return the statements of the module's own scope in order, those inside if, for, try and with included."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -25,7 +25,7 @@ def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 @lru_cache(maxsize=2)
 def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
-    """Give every name that is annotated in the module's own scope, with its statement, in order."""
+    """Return every name that is annotated in the module's own scope, with its statement, in order."""
     return tuple(
         (node.target.id, node)
         for node in module_statements(tree)
@@ -34,7 +34,7 @@ def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
 
 
 def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
-    """Give every name that is bound anywhere; None when a star import binds nobody knows what.
+    """Return every name that is bound anywhere; None when a star import binds nobody knows what.
 
     Args:
         tree: the text.
@@ -64,13 +64,13 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
 
 
 def is_variable(name: str) -> bool:
-    """Tell whether a name can be a variable of a text, and is read as it is written."""
+    """Return whether a name can be a variable of a text, and is read as it is written."""
     plain = unicodedata.normalize("NFKC", name) == name
     return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def insertion_line(tree: ast.Module) -> int:
-    """Give the line before which a statement can be put at the top: after docstring and ``__future__``."""
+    """Return the line before which a statement can be put at the top: after docstring and ``__future__``."""
     for place, statement in enumerate(tree.body):
         docstring = (
             place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

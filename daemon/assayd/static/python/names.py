@@ -116,12 +116,12 @@ FILE_METHODS = frozenset(_FILE_METHODS.split())
 
 
 def normal(name: str) -> str:
-    """Give a name as the compiler would read it."""
+    """Return a name as the compiler would read it."""
     return unicodedata.normalize("NFKC", name)
 
 
 def is_dunder(name: str) -> bool:
-    """Tell whether a name begins and ends in two underscores."""
+    """Return whether a name begins and ends in two underscores."""
     return len(name) > 4 and name.startswith("__") and name.endswith("__")
 
 

@@ -10,7 +10,7 @@ import re
 
 
 def normal_form(text: str) -> bytes:
-    """Give the syntax tree without places; for a text that is none, its words."""
+    """Return the syntax tree without places; for a text that is none, its words."""
     try:
         tree = ast.dump(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -45,7 +45,7 @@ _FENCE = re.compile(r"(?:```+|~~~+)[^`\n]*")
 
 
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
-    """Give the change that the proposals agree on, when the whole text compiles with it."""
+    """Return the change that the proposals agree on, when the whole text compiles with it."""
     most = max(TRIED_CHARS // max(len(text), 1), 4)
     first, meaning = None, None
     for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):
@@ -63,7 +63,7 @@ def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...])
 
 
 def tree_of(text: str) -> ast.Module | None:
-    """Give the tree of a text that compiles."""
+    """Return the tree of a text that compiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -75,7 +75,7 @@ def tree_of(text: str) -> ast.Module | None:
 
 
 def edit_between(old: str, new: str) -> Edit | None:
-    """Give the edit of whole lines that makes one text of another; None when they are the same."""
+    """Return the edit of whole lines that makes one text of another; None when they are the same."""
     before, after = old.split("\n"), new.split("\n")
     shorter = min(len(before), len(after))
     head = next((n for n in range(shorter) if before[n] != after[n]), shorter)
@@ -112,12 +112,12 @@ def each_line(change: LineChange) -> Proposal:
 
 
 def _complaint(error: SyntaxError) -> str:
-    """Give the compiler's words without what they quote."""
+    """Return the compiler's words without what they quote."""
     return re.sub(r"'[^']*'|U\+\w+", "", error.msg)
 
 
 def _error_of(text: str) -> SyntaxError | None:
-    """Give what the compiler says of a text."""
+    """Return what the compiler says of a text."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -273,7 +273,7 @@ def without_fences(_: SyntaxError, text: str) -> Iterator[str]:
 
 
 def inside_fences(text: str) -> str | None:
-    """Give what stands between two fences that are the first and the last line, with no others between."""
+    """Return what stands between two fences that are the first and the last line, with no others between."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
     if len(lines) < 3 or fences != [0, len(lines) - 1]:
@@ -297,7 +297,7 @@ def comma_after_tuple(text: str, line: int) -> Edit | None:
 
 
 def _offset(error: SyntaxError, text: str) -> int | None:
-    """Give where in the text the compiler points to."""
+    """Return where in the text the compiler points to."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None or not error.offset:
         return None
@@ -307,7 +307,7 @@ def _offset(error: SyntaxError, text: str) -> int | None:
 
 
 def _ends(text: str, start: int) -> Iterator[int]:
-    """Give the end of every word from there on."""
+    """Return the end of every word from there on."""
     yield start
     for found in _TOKEN.finditer(text, start):
         if found[0] != "\n":

@@ -53,7 +53,7 @@ class Scope:
             self.imports.setdefault(name, set()).add(origin)
 
     def mangle(self, name: str) -> str:
-        """Give the name as the compiler stores it: private names of a class carry the class's."""
+        """Return the name as the compiler stores it: private names of a class carry the class's."""
         if self.class_name is None or not name.startswith("__") or name.endswith("__"):
             return name
         owner = self.class_name.lstrip("_")
@@ -85,7 +85,7 @@ class ScopedTree:
     parents: Mapping[ast.AST, ast.AST | None]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """Give the node that holds this one."""
+        """Return the node that holds this one."""
         return self.parents.get(node)
 
 
@@ -108,7 +108,7 @@ def scoped(tree: ast.Module) -> ScopedTree:
 
 
 def resolve(name: str, scope: Scope) -> Resolution:
-    """Give everything that a name may stand for when it is read in a scope."""
+    """Return everything that a name may stand for when it is read in a scope."""
     name = scope.mangle(name)
     origins: set[Origin] = set()
     for place in _lookup(name, scope):
@@ -119,7 +119,7 @@ def resolve(name: str, scope: Scope) -> Resolution:
 
 
 def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
-    """Give the scopes in which a name is looked for, innermost first."""
+    """Return the scopes in which a name is looked for, innermost first."""
     current: Scope | None = scope
     to_module = False
     while current is not None:
@@ -132,7 +132,7 @@ def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
 
 
 def _hand_over(scope: Scope, module: Scope) -> None:
-    """Give what a scope binds for global and nonlocal names to the scope that owns them."""
+    """Return what a scope binds for global and nonlocal names to the scope that owns them."""
     for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
         owner = module if name in scope.declared_global else _owner(name, scope.parent)
         if owner is not None:
@@ -141,7 +141,7 @@ def _hand_over(scope: Scope, module: Scope) -> None:
 
 
 def _owner(name: str, scope: Scope | None) -> Scope | None:
-    """Give the function that a nonlocal name belongs to."""
+    """Return the function that a nonlocal name belongs to."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
             return scope
@@ -190,7 +190,7 @@ def _bound_name(node: ast.AST) -> str | None:
 
 
 def _children(site: Site) -> Iterator[Site]:
-    """Give a node's children, each with the scope that Python evaluates it in."""
+    """Return a node's children, each with the scope that Python evaluates it in."""
     node, scope = site.node, site.scope
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
@@ -240,7 +240,7 @@ def _function_children(
 
 
 def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[Site]:
-    """Give the body in one scope and everything else in the other."""
+    """Return the body in one scope and everything else in the other."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):

@@ -96,7 +96,7 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Give all violations of a text that parses, in source order, up to the cap."""
+    """Return all violations of a text that parses, in source order, up to the cap."""
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)
@@ -148,7 +148,7 @@ _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
 
 
 def _identifiers(site: Site) -> Iterator[str]:
-    """Give the names that a node carries as plain text and that are none of a Name or Attribute."""
+    """Return the names that a node carries as plain text and that are none of a Name or Attribute."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):
             yield name

@@ -110,7 +110,7 @@ def check_signature(source: PythonSource, expected: Expected) -> tuple[Finding, 
 
 
 def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
-    """Give what each module-level name is last bound to, in source order."""
+    """Return what each module-level name is last bound to, in source order."""
     found: dict[str, ast.AST] = {}
     for node in _module_level(tree.body):
         match node:
@@ -131,7 +131,7 @@ def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
 
 
 def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Give the statements that run in the module's own scope, those of blocks included."""
+    """Return the statements that run in the module's own scope, those of blocks included."""
     pending = list(reversed(body))
     while pending:
         statement = pending.pop()
@@ -199,7 +199,7 @@ def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr])
 
 
 def _returns(node: Function) -> bool:
-    """Tell whether a value is returned; those of functions inside do not count."""
+    """Return whether a value is returned; those of functions inside do not count."""
     if isinstance(node, ast.Lambda):
         return True
     values = (n.value for n in _own_nodes(node) if isinstance(n, ast.Return))
@@ -207,7 +207,7 @@ def _returns(node: Function) -> bool:
 
 
 def _own_nodes(node: Function) -> Iterator[ast.AST]:
-    """Give the nodes of a function's body without those of functions and classes inside."""
+    """Return the nodes of a function's body without those of functions and classes inside."""
     pending: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
     while pending:
         inner = pending.pop()

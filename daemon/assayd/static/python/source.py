@@ -77,7 +77,7 @@ def parse(text: str) -> PythonSource:
 
 
 def compiles(text: str) -> bool:
-    """Tell whether a text is Python that could run, and nothing of why not, which takes longer."""
+    """Return whether a text is Python that could run, and nothing of why not, which takes longer."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -90,7 +90,7 @@ _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
 def _compiled(text: str) -> ast.Module | Finding:
-    """Give the tree of a text that the compiler accepts, or say why it does not.
+    """Return the tree of a text that the compiler accepts, or say why it does not.
 
     Compiling finds what parsing lets pass, e.g. ``return`` at top level. Raises: SyntaxError.
     """

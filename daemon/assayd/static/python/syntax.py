@@ -86,7 +86,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
 
 
 def too_deep() -> Finding:
-    """Give the finding for a text that exceeds the compiler's own limits."""
+    """Return the finding for a text that exceeds the compiler's own limits."""
     return Finding(
         rule="syntax.too_deep",
         category=CATEGORY,
@@ -111,7 +111,7 @@ def remark(message: str, line: int, text: str) -> Finding:
 
 
 def _place(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
-    """Give line and column, 1-based; the compiler counts an end of file as a line after the last."""
+    """Return line and column, 1-based; the compiler counts an end of file as a line after the last."""
     last = text.count("\n") + 1
     line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None
     column = error.offset if line and error.offset and error.offset > 0 else None

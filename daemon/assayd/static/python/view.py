@@ -49,19 +49,19 @@ class View:
         return self.error(node, "name.dunder", message, "Choose a name of your own.")
 
     def is_builtin(self, node: ast.AST, name: str, scope: Scope) -> bool:
-        """Tell whether an expression is this name and may mean the builtin."""
+        """Return whether an expression is this name and may mean the builtin."""
         return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
 
     def governs(self, module: str) -> bool:
-        """Tell whether uses of a module are judged; an import that is refused as a whole says enough."""
+        """Return whether uses of a module are judged; an import that is refused as a whole says enough."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
     def restricts(self, module: str) -> bool:
-        """Tell whether a module is less than free to use: by its names, or refused as a whole."""
+        """Return whether a module is less than free to use: by its names, or refused as a whole."""
         return self.modules.names(module) is not None or not self.governs(module)
 
     def modules_of(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Give the modules that an expression may stand for."""
+        """Return the modules that an expression may stand for."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)
@@ -90,7 +90,7 @@ def _imports_paths(node: ast.AST) -> bool:
 
 
 def _constant_texts(tree: ScopedTree) -> dict[str, str]:
-    """Give the names that are bound once in the whole text, and to a string literal."""
+    """Return the names that are bound once in the whole text, and to a string literal."""
     bound: Counter[str] = Counter()
     texts: dict[str, str] = {}
     for site in tree.sites:

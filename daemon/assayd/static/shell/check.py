@@ -51,7 +51,7 @@ class ShellCheck:
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
-    """Say whether a text is bash: no finding, or why it is not."""
+    """Return whether a text is bash: no finding, or why it is not."""
     return source.parse(text).findings
 
 

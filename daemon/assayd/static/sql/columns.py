@@ -19,7 +19,7 @@ _CONSTRAINTS = (
 
 
 def plain_create(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Give the tokens of a CREATE without table options, and with plain columns where it has any."""
+    """Return the tokens of a CREATE without table options, and with plain columns where it has any."""
     end = len(tokens)
     while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
         end -= 1
@@ -29,7 +29,7 @@ def plain_create(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _columns_from(tokens: Sequence[Token]) -> int:
-    """Give the place of the bracket behind the name of a table; the end when there are no columns."""
+    """Return the place of the bracket behind the name of a table; the end when there are no columns."""
     if not any(token.says("TABLE") for token in tokens[1:3]):
         return len(tokens)
     for place, token in enumerate(tokens):
@@ -62,7 +62,7 @@ def _plain_columns(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _type_end(tokens: Sequence[Token], place: int) -> int:
-    """Give the place behind the words of a type and its lengths: ``DECIMAL (10, 2)``."""
+    """Return the place behind the words of a type and its lengths: ``DECIMAL (10, 2)``."""
     while place < len(tokens) and tokens[place].kind in {Kind.WORD, Kind.NAME, Kind.TEXT}:
         if tokens[place].says(*_CONSTRAINTS):
             return place

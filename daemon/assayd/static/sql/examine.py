@@ -56,7 +56,7 @@ def examine(content: str, policy: SqlPolicy) -> Examined:
 
 
 def _holds(statement: Statement, text: SqlText, finding: Finding) -> bool:
-    """Tell whether a finding is in a statement."""
+    """Return whether a finding is in a statement."""
     return any(text.place(token.start) == (finding.line, finding.column) for token in statement.tokens)
 
 
@@ -74,7 +74,7 @@ def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
 
 
 def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
-    """Give what keeps the text as a whole from being read."""
+    """Return what keeps the text as a whole from being read."""
     size = len(text.content.encode())
     if size > policy.max_bytes:
         message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
@@ -119,7 +119,7 @@ def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
 
 
 def _judge_words(text: SqlText, statement: Statement) -> Sequence[Finding]:
-    """Give what is wrong with a statement by its words alone, the first thing only."""
+    """Return what is wrong with a statement by its words alone, the first thing only."""
     return [
         text.finding(rule, message, at=at, suggestion=suggestion)
         for rule, message, at, suggestion in islice(_complaints(statement), 1)
@@ -127,7 +127,7 @@ def _judge_words(text: SqlText, statement: Statement) -> Sequence[Finding]:
 
 
 def _complaints(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
-    """Give rule, message, place, suggestion."""
+    """Return rule, message, place, suggestion."""
     start, verb = statement.tokens[0].start, statement.verb
     if verb in rules.REFUSED:
         rule, message, suggestion = rules.REFUSED[verb]
@@ -156,7 +156,7 @@ def _complaints(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
 
 
 def _unknown(statement: Statement) -> tree.NotUnderstood:
-    """Give the problem of a first word that SQLite does not know."""
+    """Return the problem of a first word that SQLite does not know."""
     first = statement.tokens[0]
     near = get_close_matches(statement.verb[:40], _ALLOWED, 1)
     suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
@@ -176,13 +176,13 @@ def _complaints_of_alter(statement: Statement) -> Iterator[tuple[str, str, int, 
 
 
 def _calls(statement: Statement) -> Token | None:
-    """Give the name of a function that reaches outside."""
+    """Return the name of a function that reaches outside."""
     names = (token for token in statement.tokens if token.kind in {Kind.WORD, Kind.NAME})
     return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
 
 
 def _replaced(statement: Statement) -> Token | None:
-    """Give the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
+    """Return the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
     tokens = statement.tokens
     found = (
         last
@@ -193,14 +193,14 @@ def _replaced(statement: Statement) -> Token | None:
 
 
 def _adds(statement: Statement) -> bool:
-    """Tell whether it is ``ALTER TABLE [schema.]name ADD …``."""
+    """Return whether it is ``ALTER TABLE [schema.]name ADD …``."""
     tokens = statement.tokens
     place = 5 if len(tokens) > 3 and tokens[3].says(".") else 3
     return len(tokens) > place and tokens[place].says("ADD")
 
 
 def _refused_pragma(statement: Statement) -> str | None:
-    """Give the name of a PRAGMA that is not allowed: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
+    """Return the name of a PRAGMA that is not allowed: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
     tokens = statement.tokens
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
@@ -211,6 +211,6 @@ def _refused_pragma(statement: Statement) -> str | None:
 
 
 def _says_on(tokens: Sequence[Token]) -> bool:
-    """Tell whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
+    """Return whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
     words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
     return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

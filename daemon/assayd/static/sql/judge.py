@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def judge_tree(text: SqlText, statement: Statement, root: exp.Expr) -> Iterator[Finding]:
-    """Give what the statement may not do."""
+    """Return what the statement may not do."""
     from sqlglot import exp
 
     start = statement.tokens[0].start
@@ -63,7 +63,7 @@ def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -
 
 
 def _is_constant(condition: exp.Expr) -> bool:
-    """Tell whether a condition cannot tell rows apart: no column in it, or one compared with itself."""
+    """Return whether a condition cannot tell rows apart: no column in it, or one compared with itself."""
     from sqlglot import exp
 
     match condition:
@@ -103,7 +103,7 @@ def _insertion(text: SqlText, offset: int, added: str) -> Edit:
 
 
 def _replaces(statement: Statement, root: exp.Expr) -> bool:
-    """Tell whether a conflict is answered by deleting: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
+    """Return whether a conflict is answered by deleting: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
     update = statement.after("UPDATE", "OR")
     alternative = str(root.args.get("alternative") or "")
     return alternative.upper() == "REPLACE" or (update is not None and update.says("REPLACE"))

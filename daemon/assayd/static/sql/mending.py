@@ -34,7 +34,7 @@ Reads = Callable[[str], bool]
 
 
 def mended(content: str, statement: Statement | None, reads: Reads) -> Edit | None:
-    """Give the edit for a text of which a statement cannot be read; None when more than one would do."""
+    """Return the edit for a text of which a statement cannot be read; None when more than one would do."""
     inside = inside_fences(content)
     if inside is not None:
         return edit_between(content, inside) if reads(inside) else None
@@ -63,7 +63,7 @@ def _near(token: Token, suggestion: str, instead: tuple[Token, str]) -> NotUnder
 
 
 def written_for(content: str, token: Token, new: str) -> Edit | None:
-    """Give the edit that writes something else for a token."""
+    """Return the edit that writes something else for a token."""
     return edit_between(content, content[: token.start] + new + content[token.end :])
 
 
@@ -78,7 +78,7 @@ def _respelled(content: str, statement: Statement) -> Iterator[str]:
 
 
 def _is_slip(word: str, keyword: str) -> bool:
-    """Tell whether a word is a keyword with one letter more, less or other, or two that changed places."""
+    """Return whether a word is a keyword with one letter more, less or other, or two that changed places."""
     if abs(len(word) - len(keyword)) > 1 or word[0] != keyword[0]:
         return False
     head = next((n for n, (a, b) in enumerate(zip(word, keyword, strict=False)) if a != b), len(word))

@@ -20,7 +20,7 @@ class SqlText:
     broken: NotSql | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Give line and column of a place, both from 1."""
+        """Return line and column of a place, both from 1."""
         return line_of(self.content, offset), offset - self.content.rfind("\n", 0, offset)
 
     def finding(
@@ -33,7 +33,7 @@ class SqlText:
         severity: Severity = Severity.ERROR,
         edit: Edit | None = None,
     ) -> Finding:
-        """Give a finding at a place of this text."""
+        """Return a finding at a place of this text."""
         line, column = self.place(at)
         return Finding(
             rule=rule,

@@ -21,16 +21,16 @@ class Statement:
 
     @property
     def verb(self) -> str:
-        """Give its first word, in upper case."""
+        """Return its first word, in upper case."""
         return self.tokens[0].text.upper()
 
     @property
     def is_trigger(self) -> bool:
-        """Tell whether it makes a trigger."""
+        """Return whether it makes a trigger."""
         return _begins_trigger(self.tokens)
 
     def after(self, *words: str) -> Token | None:
-        """Give the token that follows these words at its beginning; None when it begins otherwise."""
+        """Return the token that follows these words at its beginning; None when it begins otherwise."""
         if len(self.tokens) <= len(words):
             return None
         begins = all(token.says(word) for token, word in zip(self.tokens, words, strict=False))
@@ -38,7 +38,7 @@ class Statement:
 
 
 def split(tokens: Iterable[Token]) -> Iterator[Statement]:
-    """Give the statements; empty ones are left out."""
+    """Return the statements; empty ones are left out."""
     held: list[Token] = []
     number = 0
     for token in tokens:
@@ -54,7 +54,7 @@ def split(tokens: Iterable[Token]) -> Iterator[Statement]:
 
 
 def _inside_trigger(held: list[Token]) -> bool:
-    """Tell whether a semicolon after these tokens belongs to a trigger's body: it ends with ``; END``."""
+    """Return whether a semicolon after these tokens belongs to a trigger's body: it ends with ``; END``."""
     return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
 
 

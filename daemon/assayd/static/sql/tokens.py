@@ -43,11 +43,11 @@ class Token:
 
     @property
     def end(self) -> int:
-        """Give the place behind it."""
+        """Return the place behind it."""
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
-        """Tell whether it is one of these keywords, or the sign of that text."""
+        """Return whether it is one of these keywords, or the sign of that text."""
         return self.kind in {Kind.WORD, Kind.SIGN} and self.text.upper() in words and self.text.isascii()
 
 
@@ -76,7 +76,7 @@ _TOKEN = re.compile(
 
 
 def tokenize(text: str) -> Iterator[Token]:
-    """Give the tokens of a text.
+    """Return the tokens of a text.
 
     Raises: NotSql where SQLite sees none.
     """

@@ -92,7 +92,7 @@ class _Written:
     tokens: tuple[tuple[int, Token], ...]
 
     def token_at(self, place: int) -> Token:
-        """Give the token that is written at a place, or the last one before it."""
+        """Return the token that is written at a place, or the last one before it."""
         found = self.tokens[0][1]
         for start, token in self.tokens:
             if start > place:
@@ -102,7 +102,7 @@ class _Written:
 
 
 def parse(statement: Statement) -> exp.Expr:
-    """Give the tree of a statement that begins with one of `VERBS`.
+    """Return the tree of a statement that begins with one of `VERBS`.
 
     Raises: NotUnderstood.
     """
@@ -168,7 +168,7 @@ def _known(node: exp.Expr) -> bool:
 
 
 def _words(name: str) -> str:
-    """Give the name of a node's kind in words: ``LockProperty`` becomes ``lock property``."""
+    """Return the name of a node's kind in words: ``LockProperty`` becomes ``lock property``."""
     return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
 
 

@@ -31,7 +31,7 @@ def upgrade(connection: Connection, current: str | None, target: str) -> None:
 
 
 def configuration() -> Config:
-    """Give Alembic's configuration for the revisions of this package."""
+    """Return Alembic's configuration for the revisions of this package."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     return config

@@ -26,7 +26,7 @@ def bash(runner: GuestRunner, script: str) -> Seen:
 
 
 def database(path: Path, *statements: str) -> bytes:
-    """Give the bytes of a database."""
+    """Return the bytes of a database."""
     connection = sqlite3.connect(path)
     for statement in statements:
         connection.execute(statement)
@@ -51,7 +51,7 @@ def result(runner: GuestRunner) -> bytes | None:
 
 @pytest.fixture
 def begun(runner: GuestRunner, work: Path) -> GuestRunner:
-    """Give a runner that lets programs start, with limits that hold a database."""
+    """Return a runner that lets programs start, with limits that hold a database."""
     runner.begin(allow_exec=True, outputs_bytes=10**6, output_read_bytes=10**6)
     return runner
 

@@ -22,7 +22,7 @@ async def run(attempts: Attempts, code: str, **payload: object) -> Tried:
 
 
 def outputs(tried: Tried) -> dict[str, bytes]:
-    """Give the collected files."""
+    """Return the collected files."""
     assert tried.result is not None
     return {output.name: output.content for output in tried.result.outputs}
 

@@ -27,7 +27,7 @@ def payload(**fields: object) -> CodePayload:
 
 
 def record(value: object, type_name: str = "int", **more: object) -> dict[str, object]:
-    """Give the record of a node with this result."""
+    """Return the record of a node with this result."""
     found = {"value": value, "value_type": type_name, "notes": [], "complete": True, **more}
     return {"status": "returned", "values": {"result": found}, "missing": []}
 

@@ -12,7 +12,7 @@ Check = Callable[..., list[Finding]]
 
 @pytest.fixture
 def check() -> Check:
-    """Give what checks a program, and leaves out what is only for information."""
+    """Return what checks a program, and leaves out what is only for information."""
 
     def run(code: str, *libraries: str, **how: object) -> list[Finding]:
         found = analyse(code, libraries=libraries, **how).findings  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ def payload(*steps: dict[str, str], **more: object) -> PipelinePayload:
 
 
 def static(submitted: PipelinePayload) -> list[Finding]:
-    """Give the findings of the first stage that has any."""
+    """Return the findings of the first stage that has any."""
     return next((list(found) for stage in validator.stages if (found := stage.check(submitted, POLICY))), [])
 
 

@@ -84,7 +84,7 @@ async def running(
 
 
 async def until(condition) -> None:
-    """Give the event loop turns until something holds."""
+    """Return the event loop turns until something holds."""
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0)

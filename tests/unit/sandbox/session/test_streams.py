@@ -89,7 +89,7 @@ async def hold(talk: Talk, way: Way, spec: RunSpec = SPEC, *, deadline: Deadline
 
 
 def end_when(bodies: bytes) -> Callable[[Header, bytes], Iterable[bytes]]:
-    """Give what ends the unit when so much has come back."""
+    """Return what ends the unit when so much has come back."""
     come = bytearray()
 
     def then(header: Header, body: bytes) -> Iterable[bytes]:

@@ -22,7 +22,7 @@ _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
 def mended(text: str, message: str, line: int) -> Edit | None:
-    """Give the edit for a complaint of the parser about a line, or None."""
+    """Return the edit for a complaint of the parser about a line, or None."""
     for candidate in _candidates(text, message, line):
         if reader.read(candidate).tree is not None:
             return edit_between(text, candidate)
@@ -30,7 +30,7 @@ def mended(text: str, message: str, line: int) -> Edit | None:
 
 
 def unfenced(text: str) -> Edit | None:
-    """Give the edit that leaves out the fences around a script: to bash they are commands, not an error."""
+    """Return the edit that leaves out the fences around a script: to bash they are commands, not an error."""
     inside = inside_fences(text)
     if inside is None or reader.read(inside).tree is None:
         return None

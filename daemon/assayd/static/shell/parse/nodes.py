@@ -22,31 +22,31 @@ class Node:
         self.fields = fields
 
     def node(self, name: str) -> Node | None:
-        """Give the node in a field."""
+        """Return the node in a field."""
         found = self.fields.get(name)
         return found if isinstance(found, Node) else None
 
     def nodes(self, name: str) -> list[Node]:
-        """Give the nodes in a field, none when it is absent."""
+        """Return the nodes in a field, none when it is absent."""
         found = self.fields.get(name)
         return [item for item in found if isinstance(item, Node)] if isinstance(found, list) else []
 
     def text(self, name: str) -> str:
-        """Give the text in a field, empty when it is absent."""
+        """Return the text in a field, empty when it is absent."""
         found = self.fields.get(name)
         return found if isinstance(found, str) else ""
 
     def flag(self, name: str) -> bool:
-        """Tell whether a field is there and true."""
+        """Return whether a field is there and true."""
         return self.fields.get(name) is True
 
     def offset(self, name: str) -> int:
-        """Give a place that a field names; the node's own beginning when it is absent."""
+        """Return a place that a field names; the node's own beginning when it is absent."""
         found = self.fields.get(name)
         return found if isinstance(found, int) and not isinstance(found, bool) else self.start
 
     def children(self) -> Iterator[Node]:
-        """Give the nodes right below, in no order."""
+        """Return the nodes right below, in no order."""
         for value in self.fields.values():
             if isinstance(value, Node):
                 yield value
@@ -68,7 +68,7 @@ def load(tree: bytes) -> Node:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Give a node and all below it, in no order; not recursive."""
+    """Return a node and all below it, in no order; not recursive."""
     pending = [root]
     while pending:
         node = pending.pop()

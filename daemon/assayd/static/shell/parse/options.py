@@ -74,7 +74,7 @@ class Parsed:
     unknown: list[Option] = field(default_factory=list)
 
     def given(self, *names: str) -> list[Option]:
-        """Give the options of these names, in order."""
+        """Return the options of these names, in order."""
         return [option for option in self.options if option.name in names]
 
 

@@ -55,7 +55,7 @@ class Invocation:
 
     @property
     def path(self) -> bool:
-        """Tell whether it is named by a path other than that of a tool."""
+        """Return whether it is named by a path other than that of a tool."""
         return "/" in self.name
 
 
@@ -120,7 +120,7 @@ def _resolve(
 def _found(
     call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...]
 ) -> Iterator[Invocation]:
-    """Give what ``find … -exec command {} +`` runs."""
+    """Return what ``find … -exec command {} +`` runs."""
     for index, word in enumerate(words):
         if literal(word) in _FIND_RUNS:
             yield from _resolve(call, words[index + 1 :], source, (*prefixes, "find"))
@@ -152,7 +152,7 @@ def _skipped(prefix: _Prefix, words: Sequence[Node]) -> int:
 
 
 def name_of(word: Node, source: ShellSource) -> tuple[Form, str]:
-    """Give how a command word is written and the name that it has; empty when it has none."""
+    """Return how a command word is written and the name that it has; empty when it has none."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return Form.DYNAMIC, ""
@@ -164,7 +164,7 @@ def name_of(word: Node, source: ShellSource) -> tuple[Form, str]:
 
 
 def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:
-    """Give the text of a word that is written as one piece."""
+    """Return the text of a word that is written as one piece."""
     written = source.written(word)
     if all(part.kind == "Lit" for part in parts):
         text = written

@@ -51,7 +51,7 @@ class Script:
         self._leave(node, rule, message, suggestion, Severity.WARNING, None)
 
     def replacing(self, node: Node, text: str) -> Edit | None:
-        """Give the edit that puts `text` in the place of a node; None when it reaches over lines."""
+        """Return the edit that puts `text` in the place of a node; None when it reaches over lines."""
         line, column = self.source.place(node.start)
         whole = line_at(self.source.text, line)
         written = self.source.written(node)
@@ -61,7 +61,7 @@ class Script:
         return Edit(start_line=line, end_line=line, replacement=replacement)
 
     def written(self, node: Node) -> str:
-        """Give what stands in the text for a node, cut to a fair length."""
+        """Return what stands in the text for a node, cut to a fair length."""
         return shorten(self.source.written(node), 80)
 
     def _leave(

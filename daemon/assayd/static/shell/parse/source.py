@@ -72,14 +72,14 @@ class ShellSource:
     lines: list[int] = field(default_factory=list)
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Give the 1-based line and column, in characters, of an offset in bytes."""
+        """Return the 1-based line and column, in characters, of an offset in bytes."""
         line = bisect_right(self.lines, offset)
         begin = self.lines[line - 1]
         end = self.lines[line] if line < len(self.lines) else len(self.raw)
         return line, column_of(self.raw[begin:end].decode("utf-8", "replace"), offset - begin)
 
     def written(self, node: Node) -> str:
-        """Give what stands in the text for a node."""
+        """Return what stands in the text for a node."""
         return self.raw[node.start : node.end].decode("utf-8", "replace")
 
 
@@ -109,7 +109,7 @@ def parse(text: str) -> ShellSource:
 
 
 def clean(text: str) -> str:
-    """Give the script that a text means: without a byte order mark, with plain newlines."""
+    """Return the script that a text means: without a byte order mark, with plain newlines."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
@@ -199,7 +199,7 @@ def _judge_size(root: Node, count: int) -> Finding | None:
 
 
 def too_deep() -> Finding:
-    """Give the finding for a script that is too much for a parser."""
+    """Return the finding for a script that is too much for a parser."""
     return _finding("shell.too_deep", "The script is too large or nested too deep to be read.")
 
 

@@ -63,14 +63,14 @@ class Known:
         self._elements: dict[str, tuple[str, ...] | None] = {}
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Give all values that a variable may have."""
+        """Return all values that a variable may have."""
         if name not in self._values:
             self._values[name] = (ANY,)  # for one that is defined by itself
             self._values[name] = self._find_values(name)
         return self._values[name]
 
     def elements(self, name: str) -> tuple[str, ...] | None:
-        """Give the elements of an array in order, or None."""
+        """Return the elements of an array in order, or None."""
         if name not in self._elements:
             self._elements[name] = None
             self._elements[name] = self._find_elements(name)
@@ -202,7 +202,7 @@ def _opened(node: Node) -> Iterator[Setting]:
 
 
 def set_by_builtin(command: Node, names: Sequence[Node]) -> list[Setting]:
-    """Give the settings of a builtin whose arguments name variables."""
+    """Return the settings of a builtin whose arguments name variables."""
     found = ((literal(word), word) for word in names)
     return [
         Setting(name=name.partition("[")[0].partition("=")[0], how=How.BUILTIN, node=word, command=command)

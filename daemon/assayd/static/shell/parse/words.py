@@ -67,11 +67,11 @@ class Variables(Protocol):
     """What is known of the variables of a script."""
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Give all values that a variable may have; ``(ANY,)`` when they are not known."""
+        """Return all values that a variable may have; ``(ANY,)`` when they are not known."""
         ...
 
     def elements(self, name: str) -> tuple[str, ...] | None:
-        """Give the elements of an array in order, or None."""
+        """Return the elements of an array in order, or None."""
         ...
 
 
@@ -90,12 +90,12 @@ class Argument:
 
     @property
     def unknown(self) -> bool:
-        """Tell whether nothing at all is known of it."""
+        """Return whether nothing at all is known of it."""
         return self.values == (ANY,)
 
 
 def is_known(value: str) -> bool:
-    """Tell whether a value is plain text."""
+    """Return whether a value is plain text."""
     return not any(mark in value for mark in (ANY, NUMBER, HOME))
 
 
@@ -105,12 +105,12 @@ def visible(value: str) -> str:
 
 
 def values_of(word: Node, known: Variables) -> tuple[str, ...]:
-    """Give the values of a word that is not split: an assignment's, a redirection's, a here-document's."""
+    """Return the values of a word that is not split: an assignment's, a redirection's, a here-document's."""
     return _limited(value.translate(_UNMARK) for value in _Evaluator(known).parts(word, quoted=False))
 
 
 def arguments_of(word: Node, known: Variables) -> list[Argument]:
-    """Give the arguments that a word of a command becomes."""
+    """Return the arguments that a word of a command becomes."""
     elements = _elements(word, known)
     if elements is not None:
         return [Argument(node=word, values=(text,), many=True) for text in elements]
@@ -127,7 +127,7 @@ def arguments_of(word: Node, known: Variables) -> list[Argument]:
 
 
 def literal(word: Node | None) -> str | None:
-    """Give the text of a word without any expansion; None when it has one."""
+    """Return the text of a word without any expansion; None when it has one."""
     if word is None:
         return None
     values = values_of(word, _Nothing())
@@ -149,7 +149,7 @@ class _Evaluator:
         self.many = False
 
     def parts(self, word: Node, *, quoted: bool) -> tuple[str, ...]:
-        """Give the values of all parts of a word or of a double-quoted text, joined."""
+        """Return the values of all parts of a word or of a double-quoted text, joined."""
         pieces = [self._part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))]
         return _limited("".join(choice) for choice in islice(product(*pieces), VALUES + 1))
 
@@ -216,7 +216,7 @@ def _name(part: Node) -> str:
 
 
 def _elements(word: Node, known: Variables) -> tuple[str, ...] | None:
-    """Give the elements when a word is ``"${name[@]}"`` of a known array."""
+    """Return the elements when a word is ``"${name[@]}"`` of a known array."""
     parts = word.nodes("Parts")
     if len(parts) == 1 and parts[0].kind == "DblQuoted":
         parts = parts[0].nodes("Parts")

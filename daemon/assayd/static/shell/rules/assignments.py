@@ -25,7 +25,7 @@ _SUBSCRIPT = re.compile(r"(?P<open>[A-Za-z0-9_]\[)|(?P<inner>\[)|(?P<close>\])|(
 
 
 def hides(text: str) -> bool:
-    """Tell whether a text has a subscript that runs a command when arithmetic, unset or read look at it."""
+    """Return whether a text has a subscript that runs a command when arithmetic, unset or read look at it."""
     depth = 0
     for found in _SUBSCRIPT.finditer(text):
         match found.lastgroup:
@@ -61,7 +61,7 @@ def _values(script: Script, setting: Setting, word: Node) -> Sequence[str]:
 
 
 def _printed(word: Node) -> Iterator[str]:
-    """Give what echo and printf print inside a value: ``x=$(echo …)``."""
+    """Return what echo and printf print inside a value: ``x=$(echo …)``."""
     for call in (node for node in walk(word) if node.kind == "CallExpr"):
         texts = [literal(argument) for argument in call.nodes("Args")]
         if texts and texts[0] in {"echo", "printf"}:

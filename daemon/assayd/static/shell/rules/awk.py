@@ -76,7 +76,7 @@ def check(script: Script, call: Invocation, parsed: Parsed) -> None:
 
 
 def _given(parsed: Parsed) -> Iterator[tuple[str, str]]:
-    """Give the variables that ``-v`` sets."""
+    """Return the variables that ``-v`` sets."""
     for option in parsed.given("-v", "--assign"):
         found = _ASSIGNMENT.fullmatch(option.value.value) if option.value is not None else None
         if found is not None:
@@ -120,7 +120,7 @@ def _check_token(script: Script, node: Node, token: _Token, following: Sequence[
 
 
 def _files(tokens: Sequence[_Token], known: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Give what print and getline are directed to or from, and whether it is written."""
+    """Return what print and getline are directed to or from, and whether it is written."""
     depth, printing = 0, -1
     for index, token in enumerate(tokens):
         if token.kind is _Kind.NAME and token.text in {"print", "printf"}:
@@ -141,13 +141,13 @@ def _files(tokens: Sequence[_Token], known: Mapping[str, str]) -> Iterator[tuple
 
 
 def _reads_line(before: Sequence[_Token]) -> bool:
-    """Tell whether a ``<`` belongs to getline, which may have a variable between."""
+    """Return whether a ``<`` belongs to getline, which may have a variable between."""
     texts = [token.text for token in before[-5:]]
     return "getline" in texts and ";" not in texts and "\n" not in texts
 
 
 def _target(tokens: Sequence[_Token], known: Mapping[str, str]) -> str:
-    """Give the value of an expression that names a file, up to its end."""
+    """Return the value of an expression that names a file, up to its end."""
     found, depth = "", 0
     for token in tokens:
         if token.kind is _Kind.END or token.text in {"}", ","}:
@@ -169,7 +169,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _assigned(tokens: Sequence[_Token]) -> dict[str, str]:
-    """Give the variables that get one value in the whole program, and that one a text: ``f = "tmp/" $1``."""
+    """Return the variables that get one value in the whole program, and that one a text: ``f = "tmp/" $1``."""
     found: dict[str, set[str]] = {}
     for index, (name, sign) in enumerate(pairwise(tokens)):
         if name.kind is _Kind.NAME and sign.text.endswith("=") and sign.text not in {"==", "!=", "<=", ">="}:
@@ -179,7 +179,7 @@ def _assigned(tokens: Sequence[_Token]) -> dict[str, str]:
 
 
 def _joined(tokens: Sequence[_Token]) -> str:
-    """Give the value of an assignment as far as it is strings and fields, one after the other."""
+    """Return the value of an assignment as far as it is strings and fields, one after the other."""
     found = ""
     for token in tokens:
         if token.kind is _Kind.END or token.text == "}":
@@ -224,7 +224,7 @@ def _tokens(program: str) -> Iterator[_Token]:
 
 
 def _ends_operand(kind: str, text: str) -> bool:
-    """Tell whether a slash after this token divides."""
+    """Return whether a slash after this token divides."""
     if kind in {"string", "number"}:
         return True
     if kind == "name":

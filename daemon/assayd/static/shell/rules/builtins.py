@@ -140,7 +140,7 @@ def check_nameref(script: Script, node: Node) -> None:
 
 
 def names_set(call: Invocation) -> Sequence[Node]:
-    """Give the words of a builtin's call that name variables which it sets."""
+    """Return the words of a builtin's call that name variables which it sets."""
     return [text.node for text in _names(call)]
 
 

@@ -54,7 +54,7 @@ def check_called(script: Script, call: Invocation) -> None:
 
 
 def _arguments(script: Script, node: Node) -> list[tuple[Node, tuple[str, ...]]]:
-    """Give what the words of a declaration come to: options, names, and ``name=value``."""
+    """Return what the words of a declaration come to: options, names, and ``name=value``."""
     found = []
     for argument in node.nodes("Args"):
         name, value = argument.node("Name"), argument.node("Value")

@@ -55,7 +55,7 @@ def check_hidden(script: Script, root: Node) -> None:
 
 
 def _below(script: Script, node: Node, quotes: _Quotes) -> list[tuple[Node, _Quotes]]:
-    """Give the nodes below with what quotes do there."""
+    """Return the nodes below with what quotes do there."""
     if node.kind in _FRESH:
         quotes = _Quotes.QUOTE
     elif node.kind in _ARITHMETIC:
@@ -73,7 +73,7 @@ def _below(script: Script, node: Node, quotes: _Quotes) -> list[tuple[Node, _Quo
 
 
 def expands(redirection: Node) -> bool:
-    """Tell whether a here-document is expanded: no part of its closing word is quoted."""
+    """Return whether a here-document is expanded: no part of its closing word is quoted."""
     word = redirection.node("Word")
     parts = word.nodes("Parts") if word is not None else []
     return all(part.kind == "Lit" and "\\" not in part.text("Value") for part in parts)

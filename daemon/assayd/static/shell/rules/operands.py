@@ -49,7 +49,7 @@ def check_tool(script: Script, call: Invocation) -> None:
 
 
 def alternatives(arguments: Sequence[Argument]) -> Iterator[list[Text]]:
-    """Give the arguments with their first values, then their second, and so on: each value once at least."""
+    """Return the arguments with their first values, then their second, and so on: each value once at least."""
     most = min(max((len(one.values) for one in arguments), default=1), VALUES)
     for index in range(most):
         yield [
@@ -121,7 +121,7 @@ def _check_paths(script: Script, name: str, tool: Tool, parsed: Parsed) -> None:
 
 
 def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[Text, bool]]:
-    """Give the operands that are paths, and whether each is written."""
+    """Return the operands that are paths, and whether each is written."""
     operands = parsed.operands
     if tool.operands is Operands.TEXT:
         return

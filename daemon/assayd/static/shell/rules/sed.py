@@ -105,7 +105,7 @@ def _read(text: str, found: _Found) -> None:
 
 
 def _address(text: str, position: int) -> int:
-    """Give where the command behind the addresses begins."""
+    """Return where the command behind the addresses begins."""
     position = _one_address(text, position)
     position = _skip(_BLANKS, text, position)
     if text[position : position + 1] == ",":
@@ -134,7 +134,7 @@ def _flags(text: str, position: int) -> int:
 
 
 def _delimited(text: str, position: int, mark: str) -> int:
-    """Give the place behind the closing mark of a pattern that begins with one at `position`."""
+    """Return the place behind the closing mark of a pattern that begins with one at `position`."""
     index = position + 1
     while mark and index < len(text):
         if text[index] == "\\":
@@ -165,7 +165,7 @@ def _command(text: str, position: int, found: _Found) -> int:
 
 
 def _second(text: str, position: int) -> int:
-    """Give the place behind both parts of ``s`` or ``y``."""
+    """Return the place behind both parts of ``s`` or ``y``."""
     mark = text[position : position + 1]
     if mark == ANY:
         raise _Unreadable("sed.dynamic", "What separates the parts of s is known only when it runs.")

@@ -78,7 +78,7 @@ def test_a_mebibyte_of_one_word_is_read() -> None:
 
 @pytest.fixture
 def wide_tree() -> Iterator[None]:
-    """Give every text a tree of 200,001 nodes."""
+    """Return every text a tree of 200,001 nodes."""
     statements = ",".join(["{}"] * 200_001)
     reader.install(lambda _: Reading(tree=f'{{"Type":"File","Stmts":[{statements}]}}'.encode()))
     yield

@@ -24,7 +24,7 @@ def rules(found: ShellCheck) -> set[str]:
 
 
 def values(script: str) -> list[tuple[str, ...]]:
-    """Give the values of the arguments of the last command of a script."""
+    """Return the values of the arguments of the last command of a script."""
     source = parse_source(script)
     root = source.root
     assert root is not None
