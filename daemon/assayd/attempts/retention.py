@@ -86,7 +86,7 @@ class Retention:
             return replace(swept, bundles=len(doubles))
 
     async def _superfluous(self, *, stays: bool) -> AsyncGenerator[Sequence[Attempt], None]:
-        """Return the attempts that are to go; `stays` says that they are still there when more is asked for."""
+        """Return the attempts that are to go; `stays`: they are still there when more is asked for."""
         seen: dict[str, int] = {}
         async for page in self._pages(self._oldest(), stays=stays):
             seen |= {attempt.id: disk_bytes(attempt.artifacts) for attempt in page} if stays else {}

@@ -1,7 +1,7 @@
-"""The kinds of submission, one module each; a module-level object named `validator` is what counts.
+"""Finds the kinds of submission: `validator` of the module `validator` in each folder.
 
 Those of this package are found by scanning it. Those of other distributions, in the entry-point group
-`assayd.kinds.registry`, are loaded only when an operator names them: they run inside the daemon.
+`assayd.validators`, are loaded only when an operator names them: they run inside the daemon.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
+from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.ports.validator import Validator
 
-GROUP = "assayd.kinds.registry"
+GROUP = "assayd.validators"
 
 
 @cache
 def all_validators() -> Mapping[str, Validator]:
     """Return the validators of this package by kind, in the order of their names."""
-    modules = (import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
-    found: list[Validator] = [module.validator for module in modules if hasattr(module, "validator")]
+    folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
+    found: list[Validator] = [
+        import_module(f"{kinds.__name__}.{name}.validator").validator for name in folders
+    ]
     return MappingProxyType({validator.kind: validator for validator in found})
 
 

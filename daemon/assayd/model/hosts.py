@@ -42,7 +42,7 @@ def fold_entry(text: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a resolver would take a text for an address: brackets, colons, or a number at its end."""
+    """Return whether a resolver would read an address: brackets, colons, or a number at its end."""
     return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
 
 

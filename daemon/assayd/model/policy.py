@@ -67,7 +67,7 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path says where it leads: no ``..``, ``//`` or escaped slash for a server to resolve."""
+    """Return whether a path says where it leads: no ``..``, ``//`` or escaped slash to resolve."""
     return not _DEVIOUS.search(path)
 
 

@@ -17,8 +17,7 @@ from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import House
 from assayd.sandbox.sandbox import Sandbox
 from support.sandboxes import no_way_out
-
-from .test_warm import IMAGE, polite_guest, running, until
+from support.warm_pool import IMAGE, polite_guest, running, until
 
 
 class HoledEngine(FakeEngine):

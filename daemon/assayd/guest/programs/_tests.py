@@ -284,7 +284,7 @@ def _items(session: Any, path: str, module: object) -> Iterator[Any]:
 
 
 def _handed_over(hook: Callable[..., object]) -> object:
-    """Return a plain function, as the framework wants one, whose names lead to nothing but the call itself."""
+    """Return a plain function, as the framework wants one, whose names lead to the call alone."""
     names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"

@@ -59,7 +59,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 
 
 def meaning(names: Collection[str]) -> frozenset[str]:
-    """Return the types that the names in an annotation stand for; `ANYTHING` for those that are not checked."""
+    """Return the types that an annotation's names stand for; `ANYTHING` for those not checked."""
     found: set[str] = set()
     for name in names:
         found |= _BY_NAME.get(name, {ANYTHING})

@@ -244,7 +244,7 @@ class _Maker:
         return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
 
     def _buffers(self, name: str, key: str) -> tuple[str, ...]:
-        """Return the buffers that list the word, in the order of the data: it says which of two is told of."""
+        """Return the buffers that list the word, in the order of the data, which ranks them."""
         buffers = self._about["buffers"].items()
         return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
 

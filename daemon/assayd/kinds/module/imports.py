@@ -86,7 +86,7 @@ def _is_free(node: ast.AST, modules: Modules) -> bool:
 
 
 def absolute(file: str, node: ast.ImportFrom) -> str | None:
-    """Return the module that a ``from`` import means; None when it leads out of the packages that there are."""
+    """Return the module that a ``from`` import means; None when it leads out of all packages."""
     if not node.level:
         return node.module
     package = module_name(file).split(".")

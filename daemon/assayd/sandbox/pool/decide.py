@@ -190,7 +190,7 @@ def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
 
 
 def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
-    """Return waiters, in turn, the oldest idle container of their key; of the last `kept`, newcomers alone."""
+    """Assign waiters, in turn, the oldest idle container of their key; the last `kept` to idle flows."""
     free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
     for place, lessee in enumerate(state.waiting):
         fitting = [idle for idle in free if idle.key == lessee.key]

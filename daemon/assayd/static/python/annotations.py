@@ -16,7 +16,7 @@ _WRAPPERS = frozenset({"Annotated", "Final", "ClassVar"})
 
 
 def module_aliases(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return what module-level names stand for in annotations: ``Row = dict[str, str]``, TypedDict classes."""
+    """Return what module-level names stand for in annotations: ``Row = dict[str, str]``, TypedDicts."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         match node:

@@ -56,7 +56,7 @@ def _is_called(view: View, node: ast.AST) -> bool:
 
 
 def _type_asks(view: View, node: ast.Name) -> bool:
-    """Return whether ``type`` is used to ask: called with one value, compared, in an annotation or as a key."""
+    """Return whether ``type`` only asks: called with one value, compared, in an annotation, as a key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
         parent = view.tree.parent(parent)

@@ -12,7 +12,7 @@ _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Return the statements of the module's own scope in order, those inside if, for, try and with included."""
+    """Return the statements of the module's own scope in order, those in if, for, try and with too."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()

@@ -200,7 +200,7 @@ def _adds(statement: Statement) -> bool:
 
 
 def _refused_pragma(statement: Statement) -> str | None:
-    """Return the name of a PRAGMA that is not allowed: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
+    """Return the name of a refused PRAGMA: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
     tokens = statement.tokens
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""

@@ -11,7 +11,7 @@ import pytest
 from assayd.kinds.fifth.analysis import STAGES, analyse
 from assayd.kinds.fifth.language import Language, language, read_language
 
-FOLDER = resources.files("assayd.kinds.fifth.analysis") / "data"
+FOLDER = resources.files("assayd.kinds.fifth") / "data"
 
 
 def read() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

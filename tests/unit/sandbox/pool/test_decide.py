@@ -23,32 +23,7 @@ from assayd.sandbox.pool.decide import (
     target,
     welcome,
 )
-
-MIB = 2**20
-
-
-def key(image: str = "python", memory_mb: int = 100) -> PoolKey:
-    return PoolKey(
-        image=image,
-        image_digest="sha256:1",
-        memory_bytes=memory_mb * MIB,
-        pids=2,
-        cpus=1.0,
-        work_bytes=16 * MIB,
-        work_files=1000,
-        open_files=256,
-        network="blocked",
-        seccomp="{}",
-    )
-
-
-A, B = key(), key("adapter")
-
-
-def idle(
-    name: str, of: PoolKey = A, *, born_at: float = 0.0, memory_mb: int = 10, alive: bool = True
-) -> Idle:
-    return Idle(ulid=name, key=of, born_at=born_at, memory_bytes=memory_mb * MIB, alive=alive)
+from support.pool_values import MIB, A, B, idle, key
 
 
 def decided(

@@ -25,8 +25,7 @@ from assayd.sandbox.pool.decide import (
     decide,
     welcome,
 )
-
-from .test_pool import MIB, A, B, idle
+from support.pool_values import MIB, A, B, idle
 
 
 class House:

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from assayd.engines.fake import FakeEngine, Peer
-
-from .test_warm import IMAGE, READY, A, owned, running, until
+from support.warm_pool import IMAGE, READY, A, owned, running, until
 
 
 async def test_container_that_is_ready_as_its_waiter_is_cancelled_goes_away_unused() -> None:

@@ -169,7 +169,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _assigned(tokens: Sequence[_Token]) -> dict[str, str]:
-    """Return the variables that get one value in the whole program, and that one a text: ``f = "tmp/" $1``."""
+    """Return the variables that get one value in the whole program, a text: ``f = "tmp/" $1``."""
     found: dict[str, set[str]] = {}
     for index, (name, sign) in enumerate(pairwise(tokens)):
         if name.kind is _Kind.NAME and sign.text.endswith("=") and sign.text not in {"==", "!=", "<=", ">="}:

@@ -49,7 +49,7 @@ def check_tool(script: Script, call: Invocation) -> None:
 
 
 def alternatives(arguments: Sequence[Argument]) -> Iterator[list[Text]]:
-    """Return the arguments with their first values, then their second, and so on: each value once at least."""
+    """Return the arguments with their first values, then their second, …: each value at least once."""
     most = min(max((len(one.values) for one in arguments), default=1), VALUES)
     for index in range(most):
         yield [

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-import pytest
-
 from assayd.guest import frames
 from assayd.guest.frames import Decoder, Header, encode
-from assayd.sandbox.session.channel import Channel
 
 Reply = Callable[[Header, bytes], Iterable[bytes]]
 
@@ -78,8 +75,3 @@ def good_runner(header: frames.Header, body: bytes) -> Iterable[bytes]:
     if header["type"] == "unit":
         return good_unit(int(str(header["unit"])))
     return [BYE] if header["type"] == "finish" else []
-
-
-@pytest.fixture
-def scripted() -> Callable[[Reply], Channel]:
-    return lambda reply: Channel(ScriptedDuplex(reply))

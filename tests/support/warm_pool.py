@@ -1,0 +1,71 @@
+"""A warm pool over the fake engine, and a guest that behaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from assayd.engines.fake import FakeEngine, Peer
+from assayd.guest.frames import Decoder, encode
+from assayd.ids import SystemClock, Ulids
+from assayd.ports.engine import ImageFacts
+from assayd.sandbox.container import Origin
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import PoolKey, PoolLimits
+from assayd.sandbox.pool.pool import Pool
+from support.pool_values import key
+
+IMAGE = ImageFacts(name="assayd/python", digest="sha256:1", size_bytes=1, labels={})
+A = replace(key(), image="assayd/python")
+B = replace(A, memory_bytes=A.memory_bytes * 2)
+READY = encode(
+    {
+        "type": "ready",
+        "protocol": 1,
+        "python": "3.11.2",
+        "preloaded": 0,
+        "preload_failed": [],
+        "cgroup": 1,
+        "memory_bytes": 1,
+    }
+)
+
+
+async def polite_guest(peer: Peer) -> None:
+    """Answer the greeting, then wait for the end."""
+    decoder = Decoder()
+    while data := await peer.read():
+        for header, _ in decoder.feed(data):
+            if header["type"] == "hello":
+                await peer.write(READY)
+
+
+@asynccontextmanager
+async def running(
+    engine: FakeEngine, *, base: int = 0, keep: Iterable[PoolKey] = (), clock: SystemClock | None = None
+) -> AsyncIterator[Pool]:
+    demand = Demand(base=base, unused=base, most=base)
+    demand.keep(frozenset(keep))
+    pool = Pool(
+        engine=engine,
+        origin=Origin(daemon_id="d", generation="g"),
+        clock=clock or SystemClock(),
+        ids=Ulids(),
+        limits=PoolLimits(),
+        demand=demand,
+    )
+    async with pool.running():
+        yield pool
+
+
+async def until(condition) -> None:
+    """Let the event loop turn until something holds."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def owned(engine: FakeEngine) -> int:
+    return len(await engine.list_owned("d"))

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assayd.sandbox.session.channel import Channel
+from support.scripted_runner import Reply, ScriptedDuplex
+
+
+@pytest.fixture
+def scripted() -> Callable[[Reply], Channel]:
+    return lambda reply: Channel(ScriptedDuplex(reply))
