@@ -12,7 +12,7 @@ from assayd.repair.providers import anthropic, gemini, openai, rules
 from assayd.repair.providers.account import Account
 from assayd.repair.providers.api import Api, ApiProvider
 from assayd.repair.providers.command import CommandProvider
-from assayd.repair.providers.keys import Place, find_key
+from assayd.repair.providers.keys import Place, find_key, hide_environment
 from assayd.repair.providers.rules import RulesProvider
 from assayd.settings import RepairProvider
 
@@ -35,9 +35,12 @@ async def open_providers(
 ) -> Mapping[str, Provider]:
     """Give the configured providers by name, and the one that needs no configuration.
 
-    Keys are taken out of the environment, so that no process that is started later has them.
+    Keys are taken out of the environment, so that no process that is started later has them, and none can
+    read with what this one was started.
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
+    if wanted:
+        hide_environment()
     found: dict[str, Provider] = {rules.NAME: RulesProvider()}
     accounts = {name: _account(name, one) for name, one in wanted.items() if one.type in _VENDORS}
     for name, provider in wanted.items():
