@@ -17,11 +17,13 @@ import structlog
 from pydantic import BaseModel
 
 from assayd.analysis.analyst import Analyst, Checked
+from assayd.checks.network_troubles import with_network_words
 from assayd.errors import AssaydError, EngineError
 from assayd.fair import FairSlots
 from assayd.job import WAITING_S, Finished, Job, Teller
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import Ran
+from assayd.model.policy import NetworkMode
 from assayd.model.report import StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.artifacts import ArtifactStore
@@ -201,6 +203,8 @@ async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
         judgement = await asyncio.to_thread(job.validator.judge, *arguments)
     else:
         judgement = job.validator.judge(*arguments)
+    if job.policy.network.mode is NetworkMode.ALLOWLIST:
+        judgement = with_network_words(judgement, result)
     return Ran(result=result, judgement=judgement)
 
 

@@ -146,5 +146,8 @@ def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
     except NotServed as end:
         entry.ended_by(end)
         raise
+    except asyncio.CancelledError:
+        entry.cut_short()
+        raise
     finally:
         entry.close()

@@ -60,6 +60,10 @@ class Entry:
         else:
             self.event = replace(self.event, trouble=end.why.value)
 
+    def cut_short(self) -> None:
+        """Take note that its unit ended first."""
+        self.event = replace(self.event, finished=False)
+
     def close(self) -> None:
         """Take note of the end, once."""
         if self._open:

@@ -1,8 +1,8 @@
 """Runs one program of the operator, and sees to it that nothing of it outlives the call.
 
 Started with `python -I -S`: standard library only, no import of ours. It adopts what the program leaves
-behind (a child that has left its session too), limits the size of every file that is written, and takes away the
-right to look into other processes, such as the daemon with its environment.
+behind (a child that has left its session too), limits the size of every file that is written, and takes away
+the right to look into other processes, such as the daemon with its environment.
 
     contain.py REPORT_FD FILE_BYTES PROGRAM [ARGUMENT…]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
 _LOOKING = (19, 21, 38)
-"""CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: each opens another process's memory to root (mm_access, 6.12)."""
+"""CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: each lets root read another process's memory (`mm_access`)."""
 
 
 class _Stop(Exception):
