@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+PROGRAM = (sys.executable, "-m", "assayd")
 READY_TIMEOUT_S = 120.0
 SETTLED_S = 3.0
 IDLE = b"assayd_idle_containers"
@@ -88,11 +89,12 @@ class Daemon:
 
 
 @contextmanager
-def daemon(folder: Path, **settings: str) -> Iterator[Daemon]:
+def daemon(folder: Path, *, program: Sequence[str] = PROGRAM, **settings: str) -> Iterator[Daemon]:
     """Run a daemon in a folder while the body runs; end it as an operator would.
 
     Args:
         folder: holds socket, state and log.
+        program: what is run.
         settings: environment variables, without their prefix.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,7 @@ def daemon(folder: Path, **settings: str) -> Iterator[Daemon]:
     began = time.perf_counter()
     with (folder / "daemon.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "assayd"],
+            program,
             env=environment,
             stdout=log,
             stderr=log,

@@ -96,7 +96,7 @@ async def measure(port: int) -> list[list[float]]:
         clock=clock,
         ids=Ulids(),
         limits=PoolLimits(),
-        demand=Demand(base=0, most=0),
+        demand=Demand(base=0, most=0, unused=0),
     )
     sandbox = Sandbox(
         pool=pool,

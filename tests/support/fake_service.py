@@ -92,6 +92,7 @@ class FakeService:
             ("finished", {}),
         ]
         self.scripted_for_all: list[tuple[str, str, dict[str, object]]] = []
+        self.profiles: dict[str, Mapping[str, object]] = {}
         self.changed = asyncio.Event()
         self.queries: list[Query] = []
         self.stored_pipelines = FakePipelines()
@@ -222,7 +223,8 @@ class FakeService:
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         resources = {"timeout_s": 60, "unit_timeout_s": 5, "memory_mb": 100, "max_processes": 1}
-        return {"extractor": {"name": "extractor", "description": "For extractors", "resources": resources}}
+        extractor = {"name": "extractor", "description": "For extractors", "resources": resources}
+        return {"extractor": extractor, **self.profiles}
 
     def metrics(self) -> bytes:
         return b"assayd_attempts_total 1.0\n"

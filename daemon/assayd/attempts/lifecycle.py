@@ -23,6 +23,7 @@ from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSlots
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import Ran
+from assayd.model.policy import NetworkMode
 from assayd.model.report import StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.artifacts import ArtifactStore
@@ -30,6 +31,7 @@ from assayd.ports.checkpoint import Checkpoint, Step, unobserved
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, Run
 from assayd.sandbox.sandbox import Lease, Sandbox
+from assayd.static.network_troubles import with_network_words
 
 log = structlog.get_logger()
 
@@ -201,6 +203,8 @@ async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
         judgement = await asyncio.to_thread(job.validator.judge, *arguments)
     else:
         judgement = job.validator.judge(*arguments)
+    if job.policy.network.mode is NetworkMode.ALLOWLIST:
+        judgement = with_network_words(judgement, result)
     return Ran(result=result, judgement=judgement)
 
 

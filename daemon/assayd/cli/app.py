@@ -310,15 +310,18 @@ def check_policy(
 
 @policy_app.command("explain")
 def explain_policy(
+    context: typer.Context,
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of a profile.")],
     url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
     method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
 ) -> None:
-    """Return whether a profile lets code reach a URL, by which rule, and what to do if not."""
+    """Return whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
     from assayd.cli.exits import FAILED
     from assayd.cli.policies import explain
 
-    allowed, text = explain(profile, url, method)
+    with _client(context) as client:
+        policy = client.policy(profile)
+    allowed, text = explain(policy, url, method)
     print(text)
     if not allowed:
         raise typer.Exit(FAILED)

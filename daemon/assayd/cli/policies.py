@@ -1,4 +1,4 @@
-"""`assay policy check` and `explain`: profiles as the daemon on this machine would load them."""
+"""`assay policy check`: profiles as the daemon on this machine would load them; `explain`: as it has them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from assayd.client import Document
 from assayd.egress.decision import Ask, decide
-from assayd.egress.target import read_target
+from assayd.egress.target import NoTarget, Target, read_target
 from assayd.errors import RequestError
-from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode
+from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkPolicy
 from assayd.policies import PolicySet
 from assayd.settings import load_settings
 from assayd.wiring.profiles import load_profiles
@@ -39,24 +40,49 @@ def allowances(policy: ExecutionPolicy) -> Iterator[str]:
         yield f"{policy.name}: {hosts}, port {ports}: {_manner(network.http.get(entry))}"
 
 
-def explain(profile: str, url: str, method: str) -> tuple[bool, str]:
-    """Return whether a profile lets code reach a URL, and say why.
+def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
+    """Return whether a profile, as the daemon shows it, lets code reach a URL, and say why.
 
-    Raises: RequestError for a profile or URL that is none.
+    Raises: RequestError for a URL that is none.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"}:
-        raise RequestError("usage", f"{url!r} is neither an http:// nor an https:// URL")
-    if parts.scheme == "https":
-        place = parts.netloc if ":" in parts.netloc else f"{parts.netloc}:{HTTPS_PORT}"
-        target = read_target("CONNECT", place)
-    else:
-        target = read_target(method, url)
-    decision = decide(_policies().get(profile).network, Ask(target=target))
+    profile = policy["name"]
+    target = _target(url, method)
+    decision = decide(_network(policy["network"]), Ask(target=target))
+    if decision.allowed and not policy["enforceable"]:
+        return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:
         when = "The addresses of the host are judged when it is connected to."
         return True, f"{profile} allows {url}: {decision.rule} ({decision.reason}). {when}"
     return False, f"{profile} refuses {url}: {decision.rule} ({decision.reason}). {decision.hint}"
+
+
+def _target(url: str, method: str) -> Target | NoTarget:
+    """Return what a client asks the relay for to reach a URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise RequestError("usage", f"{url!r} is no URL: {problem}") from problem
+    if parts.scheme == "http":
+        return read_target(method, url.partition("#")[0])
+    if parts.scheme == "https":
+        place = parts.netloc.removesuffix(":")
+        bare = place.endswith("]") or ":" not in place.rpartition("@")[2]
+        return read_target("CONNECT", f"{place}:{HTTPS_PORT}" if bare else place)
+    raise RequestError("usage", f"{url!r} is neither an http:// nor an https:// URL")
+
+
+def _network(document: Document) -> NetworkPolicy:
+    rules = {
+        entry: HttpRule(methods=frozenset(rule["methods"]), paths=frozenset(rule["paths"]))
+        for entry, rule in document["http"].items()
+    }
+    return NetworkPolicy(
+        mode=NetworkMode(document["mode"]),
+        hosts=frozenset(document["hosts"]),
+        ports=frozenset(document["ports"]),
+        connect_timeout_s=document["connect_timeout_s"],
+        http=rules,
+    )
 
 
 def _manner(rule: HttpRule | None) -> str:

@@ -10,9 +10,13 @@ from rich.console import Console
 
 WIDTH_WHEN_PIPED = 100
 
-# Control characters but tab and newline, and the marks that reorder text: a guest could otherwise
-# rewrite the screen, or show a source line as another.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters but tab and newline, the marks that reorder text, and those that nobody sees: a guest
+# could else rewrite the screen, show a source line as another, or hide words for a model in what a person
+# copies.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 
 
 def plain(text: str) -> str:

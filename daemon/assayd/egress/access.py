@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from assayd.egress.addresses import Public
 from assayd.egress.decision import Ask, Decision, decide
 from assayd.egress.ledger import Entry, Ledger
+from assayd.egress.places import Places
 from assayd.egress.refusal import NotServed, failed, refused
-from assayd.egress.resolver import Resolver
+from assayd.egress.resolver import Looking, Resolver
 from assayd.egress.target import NoTarget, Target
+from assayd.egress.turns import Turn
 from assayd.egress.upstream import Upstream, connected
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.model.policy import NetworkPolicy
+
+T = TypeVar("T")
 
 LOOK_UPS = 2
 """Look-ups of one attempt that may be under way at once."""
@@ -25,15 +30,19 @@ LOOK_UPS = 2
 class Way:
     """How one attempt gets out: what it may reach, who resolves, which addresses are public, its record.
 
-    `places` bound the connections of all attempts.
+    `places` bound the connections of all attempts and are waited for so long; `turn` waits for the event
+    loop's next turn.
     """
 
+    owner: int
     policy: NetworkPolicy
     resolver: Resolver
     public: Public
-    places: asyncio.Semaphore
+    places: Places
+    wait_s: float
     look_ups: asyncio.Semaphore
     ledger: Ledger
+    turn: Turn
 
 
 class Access:
@@ -80,23 +89,49 @@ class Access:
         Raises: NotServed.
         """
         target, way = self.target(), self._way
-        loop = asyncio.get_running_loop()
-        until = loop.time() + way.policy.connect_timeout_s
+        found, left_s = await self._resolved(target)
+        if not found:
+            raise failed(NetworkTrouble.NOT_RESOLVED)
+        addresses = self.learn(addresses=found).addresses
+        await granted(way.places.acquire(way.owner), way.wait_s)
         try:
-            async with asyncio.timeout_at(until):
-                found = await way.resolver.resolve(target.host, target.port, way.look_ups)
-                await way.places.acquire()
-        except TimeoutError:
-            raise failed(NetworkTrouble.TIMED_OUT) from None
-        try:
-            if not found:
-                raise failed(NetworkTrouble.NOT_RESOLVED)
-            addresses = self.learn(addresses=found).addresses
-            timeout_s = until - loop.time()
-            async with connected(addresses, target.port, self.entry, timeout_s=timeout_s) as upstream:
+            async with connected(
+                addresses, target.port, self.entry, timeout_s=left_s, turn=way.turn
+            ) as upstream:
                 yield upstream
         finally:
-            way.places.release()
+            way.places.release(way.owner)
+
+    async def _resolved(self, target: Target) -> tuple[tuple[str, ...], float]:
+        """Return the target's addresses, and what is left for connecting of the time that the profile gives.
+
+        Waiting for a place takes nothing of that time. Raises: NotServed.
+        """
+        way = self._way
+        looking = Looking(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
+        _, left_s = await timed(looking.own.acquire(), way.policy.connect_timeout_s)
+        await granted(way.resolver.acquire(looking), way.wait_s)
+        return await timed(way.resolver.resolve(looking), left_s)
+
+
+async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
+    """Return what comes of the work and the time that is left then. Raises: NotServed when none is."""
+    until = asyncio.get_running_loop().time() + left_s
+    try:
+        async with asyncio.timeout_at(until):
+            result = await work
+    except TimeoutError:
+        raise failed(NetworkTrouble.TIMED_OUT) from None
+    return result, until - asyncio.get_running_loop().time()
+
+
+async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> None:
+    """Wait for a place of the relay. Raises: NotServed ``network.relay_full``."""
+    try:
+        async with asyncio.timeout(wait_s):
+            await waiting
+    except TimeoutError:
+        raise failed(NetworkTrouble.RELAY_FULL) from None
 
 
 @contextmanager
@@ -110,6 +145,9 @@ def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
         yield Access(way, target, entry)
     except NotServed as end:
         entry.ended_by(end)
+        raise
+    except asyncio.CancelledError:
+        entry.cut_short()
         raise
     finally:
         entry.close()

@@ -7,15 +7,16 @@ next request.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 
 import h11
 
 from assayd.aio import together
 from assayd.egress.access import Access
+from assayd.egress.events import EventReader
 from assayd.egress.guest import Guest
+from assayd.egress.idle import idle_after
 from assayd.egress.refusal import RULE_HEADER, NotServed, failed, refused_by
 from assayd.egress.target import HTTP_PORT, Target
 from assayd.egress.upstream import Upstream
@@ -45,11 +46,8 @@ async def serve_request(guest: Guest, access: Access, request: h11.Request) -> b
     async with access.connected() as upstream:
         host = h11.Connection(h11.CLIENT)
         await upstream.send(_sent(host, _head(request, access.target())))
-        try:
-            async with asyncio.timeout(guest.limits.idle_s) as idle:
-                await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, idle=idle))
-        except TimeoutError:
-            raise failed(NetworkTrouble.IDLE) from None
+        async with idle_after(guest.limits.idle_s) as moved:
+            await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, moved=moved))
     return guest.may_ask_again()
 
 
@@ -57,33 +55,31 @@ class _Exchange:
     """One request and its answer on their way."""
 
     def __init__(
-        self, *, guest: Guest, upstream: Upstream, host: h11.Connection, idle: asyncio.Timeout
+        self, *, guest: Guest, upstream: Upstream, host: h11.Connection, moved: Callable[[], None]
     ) -> None:
         self.guest = guest
         self.upstream = upstream
         self.host = host
-        self._idle = idle
+        self.moved = moved
+        self._answer = EventReader(host)
 
-    def moved(self) -> None:
-        """Take note that it goes on."""
-        self._idle.reschedule(asyncio.get_running_loop().time() + self.guest.limits.idle_s)
-
-    async def events(self) -> AsyncIterator[h11.Event]:
-        """Return the host's answer up to its end."""
+    async def answer(self) -> AsyncIterator[list[h11.Event]]:
+        """Return the host's answer, what can be read at a time, up to its end."""
         while True:
             try:
-                event = self.host.next_event()
-                if event is h11.NEED_DATA:
-                    self.host.receive_data(await self.upstream.read())
-                    continue
+                events = self._answer.step()
             except h11.RemoteProtocolError as problem:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            self.moved()
-            if isinstance(event, h11.EndOfMessage):
+            self.upstream.entry.charged(self._answer.owed())
+            if events:
+                self.moved()
+                yield events
+            if isinstance(events[-1] if events else None, h11.EndOfMessage):
                 return
-            if not isinstance(event, h11.Response | h11.Data | h11.InformationalResponse):
-                raise failed(NetworkTrouble.BROKEN_OFF)
-            yield event
+            if self._answer.busy:
+                await self.upstream.turn()
+            elif not events:
+                self._answer.feed(await self.upstream.read())
 
 
 class _Answered(Exception):
@@ -113,15 +109,26 @@ async def _send_up(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> N
 
 
 async def _pass_answer(exchange: _Exchange) -> None:
-    async for event in exchange.events():
-        if isinstance(event, h11.Response):
-            headers = _kept(event.headers, _NOT_DOWN)
-            answer = h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
-            await exchange.guest.send(answer)
-        elif isinstance(event, h11.Data):
-            await exchange.guest.send(event)
-    await exchange.guest.send(h11.EndOfMessage())
+    async for events in exchange.answer():
+        if passed := [part for event in events if (part := _passed(event)) is not None]:
+            await exchange.guest.send(*passed)
     raise _Answered
+
+
+def _passed(event: h11.Event) -> h11.Event | None:
+    """Return what the guest is sent of an event; None for one that is between the host and us."""
+    match event:
+        case h11.Response():
+            headers = _kept(event.headers, _NOT_DOWN)
+            return h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
+        case h11.Data():
+            return event
+        case h11.EndOfMessage():
+            return h11.EndOfMessage()
+        case h11.InformationalResponse():
+            return None
+        case _:
+            raise failed(NetworkTrouble.BROKEN_OFF)
 
 
 def _head(request: h11.Request, target: Target) -> h11.Request:

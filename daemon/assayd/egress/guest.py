@@ -8,12 +8,16 @@ that is still sending.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 
 import h11
 
+from assayd.egress.events import EventReader
+from assayd.egress.ledger import Ledger
 from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
+from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.ports.egress import EgressLimits, GuestStream
 
@@ -36,15 +40,18 @@ class Guest:
 
     Args:
         stream: its bytes.
-        spend: told of every piece that is read, with its size; raises NotServed when there may be no more.
+        ledger: told of all that is read; raises NotServed when there may be no more.
         limits: how long things may take.
+        turn: waits until what was read may be dealt with.
     """
 
-    def __init__(self, stream: GuestStream, spend: Callable[[int], None], limits: EgressLimits) -> None:
+    def __init__(self, stream: GuestStream, ledger: Ledger, limits: EgressLimits, turn: Turn) -> None:
         self.stream = stream
         self.limits = limits
-        self._spend = spend
+        self._ledger = ledger
+        self._turn = turn
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._events = EventReader(self._http)
         self._phase = Phase.ANSWER
         self._method = b""
 
@@ -55,7 +62,8 @@ class Guest:
         """
         data = await self.stream.read()
         if data:
-            self._spend(len(data))
+            self._ledger.spend_up(len(data))
+        await self._turn()
         return data
 
     async def request(self) -> h11.Request | None:
@@ -68,7 +76,7 @@ class Guest:
         if event is None:
             try:
                 async with asyncio.timeout(self.limits.idle_s):
-                    self._http.receive_data(await self.read())
+                    self._events.feed(await self.read())
             except TimeoutError:
                 return None
         try:
@@ -92,7 +100,7 @@ class Guest:
         event = await self._event()
         if not isinstance(event, h11.EndOfMessage):
             raise refused_by(NetworkRule.HTTP_MALFORMED)
-        return self._http.trailing_data[0]
+        return self._events.unread
 
     async def body(self) -> AsyncIterator[bytes]:
         """Return the request's body, piece by piece.
@@ -101,16 +109,19 @@ class Guest:
         """
         if self._http.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
-        while isinstance(event := await self._event(), h11.Data):
-            yield bytes(event.data)
+        while True:
+            for event in await self._step():
+                if not isinstance(event, h11.Data):
+                    return
+                yield bytes(event.data)
 
-    async def send(self, event: h11.Event) -> None:
-        """Send a part of the answer. Raises: NotServed when it does not go with the parts before."""
+    async def send(self, *events: h11.Event) -> None:
+        """Send parts of the answer in one go. Raises: NotServed when one does not go with those before."""
         try:
-            data = self._http.send(event)
+            data = b"".join(self._http.send(event) or b"" for event in events)
         except h11.LocalProtocolError as problem:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
-        if isinstance(event, h11.Response):
+        if any(isinstance(event, h11.Response) for event in events):
             self._phase = Phase.CONTENT
         if data:
             await self.stream.write(data)
@@ -152,19 +163,58 @@ class Guest:
 
     async def _event(self) -> h11.Event:
         while (event := self._next_event()) is None:
-            self._http.receive_data(await self.read())
+            self._events.feed(await self.read())
         return event
 
     def _next_event(self) -> h11.Event | None:
         """Return an event that is complete already; None when that takes more bytes."""
-        try:
-            event = self._http.next_event()
-            if isinstance(event, h11.Event):
-                return event
-            if event is h11.NEED_DATA:
-                return None
+        with self._judged():
+            event = self._events.next()
+        if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
             raise refused_by(NetworkRule.HTTP_MALFORMED)
+        return event
+
+    async def _step(self) -> list[h11.Event]:
+        """Return the next events of a body."""
+        if self._events.busy:
+            await self._turn()
+        while True:
+            with self._judged():
+                events = self._events.step()
+            if events:
+                return events
+            self._events.feed(await self.read())
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Refuse what is no HTTP, and charge for what is. A client that hangs up has broken no rule."""
+        try:
+            yield
         except h11.RemoteProtocolError as problem:
-            end = refused_by(NetworkRule.HTTP_MALFORMED)
-            end.reason = f"{end.reason} ({str(problem)[:200]!a})"
-            raise end from problem
+            if self._events.cut_off:
+                raise failed(NetworkTrouble.BROKEN_OFF) from problem
+            raise refused_by(NetworkRule.HTTP_MALFORMED, _words(problem)) from problem
+        self._ledger.charge_up(self._events.owed())
+
+
+_KNOWN = (
+    "illegal request line",
+    "illegal header line",
+    "no request line received",
+    "too many lines in a head",
+    "Receive buffer too long",
+    "Missing mandatory Host: header",
+    "Found multiple Host: headers",
+    "conflicting Content-Length headers",
+    "bad Content-Length",
+    "multiple Transfer-Encoding headers",
+    "Only Transfer-Encoding: chunked is supported",
+    "illegal chunk header",
+    "malformed chunk footer",
+)
+
+
+def _words(problem: h11.RemoteProtocolError) -> str:
+    """Say what h11 found, in its words and without what it found it in, which may be a password."""
+    text = str(problem)
+    return next((known.lower() for known in _KNOWN if text.startswith(known)), "")

@@ -49,12 +49,20 @@ class Entry:
         self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
         self._ledger.spend_down(count)
 
+    def charged(self, extra: int) -> None:
+        """Take from the budget what the host's events cost beyond their bytes. Raises: NotServed."""
+        self._ledger.charge_down(extra)
+
     def ended_by(self, end: NotServed) -> None:
         """Take note of why it was not served, or not to its end."""
         if isinstance(end.why, NetworkRule):
             self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
         else:
             self.event = replace(self.event, trouble=end.why.value)
+
+    def cut_short(self) -> None:
+        """Take note that its unit ended first."""
+        self.event = replace(self.event, finished=False)
 
     def close(self) -> None:
         """Take note of the end, once."""
@@ -106,15 +114,23 @@ class Ledger:
 
     def spend_up(self, count: int) -> None:
         """Take from the budget of what may be sent. Raises: NotServed."""
-        self._up -= max(count, LEAST_COST)
         self._metrics.egress_bytes.labels("up").inc(count)
-        if self._up < 0:
-            raise refused_by(NetworkRule.TOO_MANY_BYTES)
+        self.charge_up(max(count, LEAST_COST))
 
     def spend_down(self, count: int) -> None:
         """Take from the budget of what may be received. Raises: NotServed."""
-        self._down -= max(count, LEAST_COST)
         self._metrics.egress_bytes.labels("down").inc(count)
+        self.charge_down(max(count, LEAST_COST))
+
+    def charge_up(self, cost: int) -> None:
+        """Take the cost of what was read of guest code. Raises: NotServed."""
+        self._up -= cost
+        if self._up < 0:
+            raise refused_by(NetworkRule.TOO_MANY_BYTES)
+
+    def charge_down(self, cost: int) -> None:
+        """Take the cost of what was read of a host. Raises: NotServed."""
+        self._down -= cost
         if self._down < 0:
             raise refused_by(NetworkRule.TOO_MANY_BYTES)
 

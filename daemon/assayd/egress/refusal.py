@@ -13,10 +13,13 @@ ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
 _STATUS = {
     NetworkRule.HTTP_MALFORMED: 400,
     NetworkRule.TARGET_INVALID: 400,
+    NetworkRule.USER_IN_URL: 400,
+    NetworkRule.HOST_MISSING: 400,
     NetworkRule.FRAMING_AMBIGUOUS: 400,
     NetworkRule.TOO_SLOW: 408,
     NetworkRule.TOO_MANY_CONNECTIONS: 429,
     NetworkTrouble.TIMED_OUT: 504,
+    NetworkTrouble.RELAY_FULL: 503,
 }
 _REFUSED, _TROUBLE = 403, 502
 
@@ -36,9 +39,10 @@ def refused(decision: Decision) -> NotServed:
     return NotServed(decision.rule, decision.reason, decision.hint)
 
 
-def refused_by(rule: NetworkRule) -> NotServed:
-    """Return the end of an access by a rule that is not of the allowlist."""
-    return NotServed(rule, WORDINGS[rule].reason, WORDINGS[rule].hint)
+def refused_by(rule: NetworkRule, detail: str = "") -> NotServed:
+    """Return the end of an access by a rule that is not of the allowlist; `detail` is in our own words."""
+    reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
+    return NotServed(rule, reason, WORDINGS[rule].hint)
 
 
 def failed(trouble: NetworkTrouble) -> NotServed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
+from itertools import count
 
 import h11
 
@@ -12,10 +14,12 @@ from assayd.egress.addresses import Public, is_public
 from assayd.egress.forward import serve_request
 from assayd.egress.guest import Guest
 from assayd.egress.ledger import Ledger
+from assayd.egress.places import Places
 from assayd.egress.refusal import NotServed
 from assayd.egress.resolver import LookUp, Resolver, look_up
 from assayd.egress.target import read_target
 from assayd.egress.tunnel import serve_tunnel
+from assayd.egress.turns import Turns
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import Via
@@ -48,17 +52,22 @@ class Relay:
         self._metrics = metrics
         self._resolver = Resolver(look_up)
         self._public = public
-        self._places = asyncio.Semaphore(limits.open_at_once)
+        self._places = Places(limits.open_at_once)
+        self._turns = Turns()
+        self._lanes = count()
 
-    def session(self, policy: NetworkPolicy) -> Session:
-        """Begin an attempt."""
+    def session(self, policy: NetworkPolicy, owner: int = 0) -> Session:
+        """Begin an attempt of a user."""
         way = Way(
+            owner=owner,
             policy=policy,
             resolver=self._resolver,
             public=self._public,
             places=self._places,
+            wait_s=self._limits.place_s,
             look_ups=asyncio.Semaphore(LOOK_UPS),
             ledger=Ledger(self._limits, self._clock, self._metrics),
+            turn=partial(self._turns.take, owner, str(next(self._lanes))),
         )
         return Session(way, self._limits)
 
@@ -74,7 +83,7 @@ class Session:
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
         """Serve one connection of a unit, request by request."""
-        guest = Guest(stream, self._way.ledger.spend_up, self.limits)
+        guest = Guest(stream, self._way.ledger, self.limits, self._way.turn)
         with suppress(ConnectionResetError):  # nobody is left to serve
             try:
                 while await self._serve_next(guest, unit):

@@ -2,7 +2,7 @@
 
 `getaddrinfo` cannot be stopped. So each look-up has a thread of its own that the process does not wait for
 at its end, and its place is free again only when the look-up is really over: slow names of one attempt use up
-the places of that attempt first.
+the places of that attempt first, then its user's share.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+
+from assayd.egress.places import Places
 
 LookUp = Callable[[str, int], tuple[str, ...]]
 """Gives the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""
@@ -25,41 +28,51 @@ def look_up(host: str, port: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """One look-up: a folded name, the port that will be connected to, whose it is, the attempt's places."""
+
+    host: str
+    port: int
+    owner: int
+    own: asyncio.Semaphore
+
+
 class Resolver:
-    """Resolves names, a bounded number at once."""
+    """Resolves names, a bounded number at once, which users share."""
 
     def __init__(self, look_up: LookUp = look_up, *, places: int = PLACES) -> None:
         self._look_up = look_up
-        self._places = asyncio.Semaphore(places)
+        self._places = Places(places)
 
-    async def resolve(self, host: str, port: int, own_places: asyncio.Semaphore) -> tuple[str, ...]:
+    async def acquire(self, looking: Looking) -> None:
+        """Wait for a place among the user's; the attempt's own, which the caller has, is given up with it.
+
+        `resolve` must follow at once, which gives both back.
+        """
+        try:
+            await self._places.acquire(looking.owner)
+        except asyncio.CancelledError:
+            looking.own.release()
+            raise
+
+    async def resolve(self, looking: Looking) -> tuple[str, ...]:
         """Return the addresses of a name; none when it has none.
 
         May be cancelled at any time; the places are then given back when the look-up has ended.
-
-        Args:
-            host: a folded name.
-            port: the port that will be connected to.
-            own_places: those of the attempt.
         """
-        await own_places.acquire()
-        try:
-            await self._places.acquire()
-        except asyncio.CancelledError:
-            own_places.release()
-            raise
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
 
         def give(addresses: tuple[str, ...]) -> None:
-            own_places.release()
-            self._places.release()
+            looking.own.release()
+            self._places.release(looking.owner)
             if not answer.done():
                 answer.set_result(addresses)
 
         def work() -> None:
             try:
-                addresses = self._look_up(host, port)
+                addresses = self._look_up(looking.host, looking.port)
             except (OSError, UnicodeError):
                 addresses = ()
             with suppress(RuntimeError):  # the loop has closed: nobody is left to tell

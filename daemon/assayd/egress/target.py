@@ -16,7 +16,9 @@ from assayd.model.run import Via
 HTTP_PORT = 80
 
 _URL = re.compile(r"http://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|.*?)(?::(?P<port>[0-9]{1,5}))?", re.DOTALL)
+_PORT = re.compile(r"[0-9]{0,5}")
+_SHOWN = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-fxX:.\[\]]{1,64}")
+"""What a host that is none may be shown as: no user name, password or header is in it."""
 _NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
 
 
@@ -34,7 +36,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTarget:
-    """What is asked for and is no target, by which rule; `host` and `port` as far as can be told."""
+    """What is asked for and is no target, by which rule; `host` and `port` as far as they can be shown."""
 
     via: Via
     rule: NetworkRule
@@ -48,7 +50,7 @@ def read_target(method: str, text: str) -> Target | NoTarget:
     if method == "CONNECT":
         return _place(Via.TLS, method, text, None)
     match = _URL.fullmatch(text)
-    if match is None or not match["authority"]:
+    if match is None:
         return NoTarget(via=Via.HTTP, rule=NetworkRule.TARGET_INVALID, method=method)
     path = match["path"] or "/"
     place = _place(Via.HTTP, method, match["authority"], HTTP_PORT)
@@ -71,15 +73,32 @@ def same_place(header: str, target: Target) -> bool:
 
 
 def _place(via: Via, method: str, authority: str, default_port: int | None) -> Target | NoTarget:
-    match = _AUTHORITY.fullmatch(authority)
-    text = match["port"] if match else None
-    host = (match["host"] if match else authority)[:253]
-    port = int(text) if text is not None else default_port
+    host, port = _split(authority, default_port)
+    if (rule := _refused(host, port)) is None:
+        try:
+            return Target(via=via, host=fold(host), port=port or 0, method=method)
+        except ValueError:
+            rule = NetworkRule.HOST_INVALID
+    shown = host.rpartition("@")[2]
+    if not _SHOWN.fullmatch(shown):
+        shown = ""
+    return NoTarget(via=via, rule=rule, host=shown, port=port, method=method)
+
+
+def _refused(host: str, port: int | None) -> NetworkRule | None:
+    """Return the rule by which this is the place of no host; None where it may be one."""
+    if "@" in host:
+        return NetworkRule.USER_IN_URL
+    if not host:
+        return NetworkRule.HOST_MISSING
     if port is None or not 0 < port < 2**16 or _NOT_IN_A_HOST.search(host):
-        return NoTarget(via=via, rule=NetworkRule.TARGET_INVALID, host=host, port=port, method=method)
-    if is_address(host.removesuffix(".").lower()):
-        return NoTarget(via=via, rule=NetworkRule.ADDRESS_LITERAL, host=host, port=port, method=method)
-    try:
-        return Target(via=via, host=fold(host), port=port, method=method)
-    except ValueError:
-        return NoTarget(via=via, rule=NetworkRule.HOST_INVALID, host=host, port=port, method=method)
+        return NetworkRule.TARGET_INVALID
+    return NetworkRule.ADDRESS_LITERAL if is_address(host.removesuffix(".").lower()) else None
+
+
+def _split(authority: str, default_port: int | None) -> tuple[str, int | None]:
+    """Part host and port; an empty port is none (RFC 3986, 3.2.3). All is the host where it has no port."""
+    host, colon, port = authority.rpartition(":")
+    if not colon or not _PORT.fullmatch(port):
+        return authority, default_port
+    return host, int(port) if port else default_port

@@ -9,9 +9,10 @@ from assayd.aio import together
 from assayd.egress.access import Access
 from assayd.egress.guest import Guest
 from assayd.egress.hello import HelloError, HelloReader
-from assayd.egress.refusal import failed, refused_by
+from assayd.egress.idle import idle_after
+from assayd.egress.refusal import refused_by
 from assayd.egress.upstream import Upstream
-from assayd.findings.network_rules import NetworkRule, NetworkTrouble
+from assayd.findings.network_rules import NetworkRule
 
 
 async def serve_tunnel(guest: Guest, access: Access) -> None:
@@ -46,24 +47,17 @@ async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
 
 async def _join(guest: Guest, upstream: Upstream) -> None:
     """Pass bytes in both directions until both have ended."""
-    idle_s = guest.limits.idle_s
-    try:
-        async with asyncio.timeout(idle_s) as idle:
+    async with idle_after(guest.limits.idle_s) as moved:
 
-            def moved() -> None:
-                idle.reschedule(asyncio.get_running_loop().time() + idle_s)
+        async def up() -> None:
+            await _pump(guest.read, upstream.send, moved)
+            upstream.end()
 
-            async def up() -> None:
-                await _pump(guest.read, upstream.send, moved)
-                upstream.end()
+        async def down() -> None:
+            await _pump(upstream.read, guest.stream.write, moved)
+            await guest.stream.end()
 
-            async def down() -> None:
-                await _pump(upstream.read, guest.stream.write, moved)
-                await guest.stream.end()
-
-            await together(up(), down())
-    except TimeoutError:
-        raise failed(NetworkTrouble.IDLE) from None
+        await together(up(), down())
 
 
 async def _pump(

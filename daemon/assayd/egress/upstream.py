@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 
 from assayd.egress.ledger import Entry
 from assayd.egress.refusal import failed
+from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkTrouble
 
 READ_BYTES = 32 * 1024
+AHEAD_BYTES = 1
+"""The socket is not read again before what it gave is taken: a host that drips is read in turns too."""
 MOST_TRIES = 4
 """How many addresses of one name are tried."""
 
@@ -18,24 +21,28 @@ MOST_TRIES = 4
 class Upstream:
     """The host's end of an access. Every failure of it is a NotServed."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: Entry) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: Entry, turn: Turn
+    ) -> None:
         self._reader = reader
         self._writer = writer
-        self._entry = entry
+        self.entry = entry
+        self.turn = turn
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty at the end of the host's side."""
+        """Return the next bytes, once they may be dealt with; empty at the end of the host's side."""
         try:
             data = await self._reader.read(READ_BYTES)
         except OSError as problem:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
         if data:
-            self._entry.received(len(data))
+            self.entry.received(len(data))
+        await self.turn()
         return data
 
     async def send(self, data: bytes) -> None:
         """Send bytes, as fast as the host takes them."""
-        self._entry.sent(len(data))
+        self.entry.sent(len(data))
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -52,7 +59,7 @@ class Upstream:
 
 @asynccontextmanager
 async def connected(
-    addresses: Sequence[str], port: int, entry: Entry, *, timeout_s: float
+    addresses: Sequence[str], port: int, entry: Entry, *, timeout_s: float, turn: Turn
 ) -> AsyncIterator[Upstream]:
     """Connect to the first of the addresses that answers, and drop the connection after the body.
 
@@ -61,7 +68,7 @@ async def connected(
     reader, writer, address = await _first(addresses[:MOST_TRIES], port, timeout_s)
     try:
         entry.connected(address)
-        yield Upstream(reader, writer, entry)
+        yield Upstream(reader, writer, entry, turn)
     finally:
         writer.transport.abort()
 
@@ -76,7 +83,7 @@ async def _first(
         share_s = (until - loop.time()) / (len(addresses) - tried)
         try:
             async with asyncio.timeout(share_s):
-                reader, writer = await asyncio.open_connection(address, port, limit=READ_BYTES)
+                reader, writer = await asyncio.open_connection(address, port, limit=AHEAD_BYTES)
                 return reader, writer, address
         except TimeoutError:
             trouble = NetworkTrouble.TIMED_OUT

@@ -29,6 +29,7 @@ _PLACES = tuple(
         r"https?://(?P<host>[^\s/:'\"\\]{1,253})(?::(?P<port>\d{1,5}))?",
     )
 )
+_REACHES = "The code reaches for the network"
 _HINT = (
     f"{WORDINGS[NetworkRule.BLOCKED].hint} Under such a profile ask for listed hosts only, "
     "with a client that takes its proxy from HTTP_PROXY and HTTPS_PROXY."
@@ -40,7 +41,12 @@ def network_hint(error_type: str, message: str) -> str | None:
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
     place = _place(message)
-    return f"The code reaches for the network{f' ({place})' if place else ''}. {_HINT}"
+    return f"{_REACHES}{f' ({place})' if place else ''}. {_HINT}"
+
+
+def reaches_for_network(suggestion: str | None) -> bool:
+    """Return whether a suggestion is one of `network_hint`."""
+    return suggestion is not None and suggestion.startswith(_REACHES)
 
 
 def _place(message: str) -> str | None:

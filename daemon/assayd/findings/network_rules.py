@@ -23,6 +23,10 @@ class NetworkRule(StrEnum):
     """Guest code went past the proxy, which alone leads out."""
     TARGET_INVALID = "network.target_invalid"
     """What was asked for is not the address of a host, as a proxy is asked for one."""
+    USER_IN_URL = "network.user_in_url"
+    """A user name or a password stands before the host."""
+    HOST_MISSING = "network.host_missing"
+    """No host is named."""
     HOST_INVALID = "network.host_invalid"
     """The host's name is none."""
     ADDRESS_LITERAL = "network.address_literal"
@@ -78,6 +82,8 @@ class NetworkTrouble(StrEnum):
     """The host, or the code, broke the connection off."""
     IDLE = "network.idle"
     """Neither side sent anything for too long."""
+    RELAY_FULL = "network.relay_full"
+    """The relay had no place for the connection: no fault of the code's or the host's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +95,7 @@ class Wording:
 
 
 _LIST_IT = "Ask only for hosts that the profile lists, or have an operator list this one in network.hosts."
-_WRITE_URL = "Ask for an absolute URL: http://host/path; for https the client has to use CONNECT."
+_WRITE_URL = "Ask for an absolute URL: http://host/path; for https the client has to use CONNECT host:port."
 _BY_NAME = "Use the host's name, as the profile lists it."
 _ONE_NAME = "Connect to the host that is meant; one connection is for one host."
 _PLAIN_CLIENT = "Use an ordinary HTTP client with its usual settings."
@@ -106,6 +112,11 @@ WORDINGS: Mapping[NetworkRule, Wording] = {
         hint="Let the client take the proxy from HTTP_PROXY and HTTPS_PROXY; for aiohttp: trust_env=True.",
     ),
     NetworkRule.TARGET_INVALID: Wording(reason="this is no target for a proxy", hint=_WRITE_URL),
+    NetworkRule.USER_IN_URL: Wording(
+        reason="a user name or password stands before the host",
+        hint="Write the URL without it; send it in an Authorization header.",
+    ),
+    NetworkRule.HOST_MISSING: Wording(reason="no host is named", hint=_WRITE_URL),
     NetworkRule.HOST_INVALID: Wording(reason="this is no host name in ASCII", hint=_BY_NAME),
     NetworkRule.ADDRESS_LITERAL: Wording(reason="addresses are never listed, names are", hint=_BY_NAME),
     NetworkRule.NOT_LISTED: Wording(reason="the host is not on the allowlist", hint=_LIST_IT),
@@ -169,6 +180,9 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
     NetworkTrouble.TIMED_OUT: "the host did not answer in time",
     NetworkTrouble.BROKEN_OFF: "the connection was broken off",
     NetworkTrouble.IDLE: "nothing was sent for too long",
+    NetworkTrouble.RELAY_FULL: (
+        "the daemon's relay is full for this user; neither the code nor the host is at fault"
+    ),
 }
 
 

@@ -12,7 +12,9 @@ import os
 import selectors
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -28,6 +30,12 @@ _READ_BYTES = 32 * 1024
 _QUEUE = 128
 _ACCEPTED_AT_ONCE = 16
 _GRANT_BYTES = WINDOW // 4
+_REFUSED_KEPT = 8
+_TOO_MANY = (
+    b"HTTP/1.1 429 network.too_many_connections\r\nX-Assayd-Rule: network.too_many_connections\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
+"""What the daemon answers to a request too many; it is not asked about connections that it would not take."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 _T = TypeVar("_T")
@@ -64,6 +72,7 @@ class Relay:
         self._next = 0
         self._unit = 0
         self._refusing = False
+        self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
         """Listen; give the environment by which clients find the proxy. Raises: OSError."""
@@ -85,6 +94,8 @@ class Relay:
         """Drop everything that the unit has left, also what still waits. Its processes must be dead."""
         for connection in list(self._connections.values()):
             self._forget(connection)
+        while self._refused:
+            self._refused.pop().close()
         self._stop_listening()
         while self._listener is not None and (waiting := self._accepted()) is not None:
             waiting.close()
@@ -148,7 +159,14 @@ class Relay:
             return None
 
     def _refuse(self, accepted: socket.socket) -> None:
-        accepted.close()
+        """Answer at once; the socket is kept for a while: one that is closed unread may lose its answer."""
+        with suppress(OSError):
+            accepted.setblocking(False)
+            accepted.send(_TOO_MANY)
+            accepted.shutdown(socket.SHUT_WR)
+        if len(self._refused) == self._refused.maxlen:
+            self._refused[0].close()
+        self._refused.append(accepted)
         if not self._refusing:
             self._refusing = True
             self._send({"type": "stream_limit", "unit": self._unit}, b"")

@@ -234,7 +234,8 @@ class NetworkEvent:
     """One host that guest code asked the relay for, and what came of it.
 
     `host` is as it was asked for, empty when that could not be read; `rule` is what decided. `address` is the
-    one connected to. `trouble` says what went wrong with what was allowed. Bytes are those relayed.
+    one connected to. `trouble` says what went wrong with what was allowed. Bytes are those relayed. It is not
+    `finished` when it was still going on as its unit ended.
     """
 
     host: str
@@ -249,6 +250,7 @@ class NetworkEvent:
     bytes_down: int = 0
     duration_s: float = 0.0
     trouble: str | None = None
+    finished: bool = True
 
 
 def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:

@@ -21,7 +21,8 @@ class EgressLimits:
     attempt makes, and the requests on them. Bytes are those of guest code, up, and of hosts, down; small
     pieces count as `guest.frames.LEAST_COST`. `head_s` is how long a request's head, or a ClientHello, may
     take to arrive once it has begun, and how long guest code may take to hang up; `idle_s` how long a
-    connection may stay without a byte in either direction.
+    connection may stay without a byte in either direction; `place_s` how long one waits for a place of the
+    relay, or of a look-up.
     """
 
     streams: int = 32
@@ -31,6 +32,7 @@ class EgressLimits:
     open_at_once: int = 256
     head_s: float = 10.0
     idle_s: float = 30.0
+    place_s: float = 10.0
 
 
 class GuestStream(Protocol):
@@ -80,6 +82,6 @@ class EgressSession(Protocol):
 class Egress(Protocol):
     """Opens the way out for attempts whose policy has an allowlist."""
 
-    def session(self, policy: NetworkPolicy) -> EgressSession:
-        """Begin an attempt."""
+    def session(self, policy: NetworkPolicy, owner: int = 0) -> EgressSession:
+        """Begin an attempt of a user."""
         ...

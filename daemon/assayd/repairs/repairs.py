@@ -166,8 +166,8 @@ class DaemonRepairs:
                 raise
             ended = await self._end_cancelled(running.repair)
         except Exception as problem:
-            # A defect of ours, or a store that is down: the next life takes it up again.
             log.exception("repair.broken", repair_id=repair.id, problem=str(problem))
+            ended = await self._end_broken(running.repair, problem)
         finally:
             del self._running[repair.id]
             running.changed.give()
@@ -178,6 +178,16 @@ class DaemonRepairs:
     async def _end_cancelled(self, repair: Repair) -> Repair:
         await self._means.attempts.cancel(repair.last_attempt_id)
         return await Course(repair, self._means).end(RepairOutcome.CANCELLED, None)
+
+    async def _end_broken(self, repair: Repair, problem: Exception) -> Repair | None:
+        """End a repair that met a defect of ours; None where its end cannot be kept: the next run has it."""
+        try:
+            await self._means.attempts.cancel(repair.last_attempt_id)
+            detail = f"internal: {type(problem).__name__}; the daemon's log has more"
+            return await Course(repair, self._means).end(RepairOutcome.PROVIDER_FAILED, detail)
+        except Exception as again:
+            log.exception("repair.not_ended", repair_id=repair.id, problem=str(again))
+            return None
 
     def _tell(self, repair: Repair) -> None:
         running = self._running.get(repair.id)

@@ -7,8 +7,8 @@ exactly one answer.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from assayd.errors import ProviderError
@@ -18,7 +18,7 @@ MAX_REASON_CHARS = 2000
 MOST_STARTS = 50
 """How many braces are tried as the beginning of the object."""
 
-_FENCE = re.compile(r"^```[a-zA-Z]*[ \t]*\n(?P<inside>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_MARK = "```"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +45,33 @@ def read_reply(text: str) -> Patch:
 def _candidates(text: str) -> Iterator[object]:
     """Return every JSON object that the text may mean, the likeliest first."""
     decoder = json.JSONDecoder()
-    for place in (text.strip(), *(found["inside"].strip() for found in _FENCE.finditer(text))):
+    for place in (text.strip(), *_fenced(text)):
         try:
             yield json.loads(place)
         except (ValueError, RecursionError):
             continue
-    for start in [found.start() for found in re.finditer(r"\{", text)][:MOST_STARTS]:
-        try:
+    start = text.find("{")
+    for _ in range(MOST_STARTS):
+        if start < 0:
+            return
+        with suppress(ValueError, RecursionError):
             yield decoder.raw_decode(text, start)[0]
-        except (ValueError, RecursionError):
-            continue
+        start = text.find("{", start + 1)
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Return what stands in fences, by one walk over the lines; a fence that is never closed holds nothing."""
+    inside: list[str] | None = None
+    for line in text.split("\n"):
+        info = line[len(_MARK) :].rstrip(" \t") if line.startswith(_MARK) else None
+        if inside is None:
+            if info is not None and (not info or (info.isascii() and info.isalpha())):
+                inside = []
+        elif info == "":
+            yield "\n".join(inside).strip()
+            inside = None
+        else:
+            inside.append(line)
 
 
 def _patch(candidate: object) -> Patch | None:

@@ -84,7 +84,7 @@ class Sandbox:
         container, warm = await self.pool.acquire(await self.key(spec), owner, lane)
         try:
             listed = spec.network.mode is NetworkMode.ALLOWLIST
-            egress = self._egress.session(spec.network) if listed else None
+            egress = self._egress.session(spec.network, owner) if listed else None
             conversation = Conversation(container.channel, spec, egress)
             await conversation.begin()
             yield Lease(

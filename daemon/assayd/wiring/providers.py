@@ -12,7 +12,7 @@ from assayd.repairs.providers import anthropic, gemini, openai, rules
 from assayd.repairs.providers.account import Account
 from assayd.repairs.providers.api import Api, ApiProvider
 from assayd.repairs.providers.command import CommandProvider
-from assayd.repairs.providers.keys import Place, find_key
+from assayd.repairs.providers.keys import Place, find_key, hide_environment
 from assayd.repairs.providers.rules import RulesProvider
 from assayd.settings import RepairProvider
 
@@ -35,9 +35,12 @@ async def open_providers(
 ) -> Mapping[str, Provider]:
     """Return the configured providers by name, and the one that needs no configuration.
 
-    Keys are taken out of the environment, so that no process that is started later has them.
+    Keys are taken out of the environment, so that no process that is started later has them, and none can
+    read with what this one was started.
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
+    if wanted:
+        hide_environment()
     found: dict[str, Provider] = {rules.NAME: RulesProvider()}
     accounts = {name: _account(name, one) for name, one in wanted.items() if one.type in _VENDORS}
     for name, provider in wanted.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import traceback
@@ -18,6 +19,7 @@ from assayd.ids import SystemClock
 from assayd.ports.llm import Provider, Reply, Request
 from assayd.ports.repairable import Passage
 from assayd.repairs.asking import MOST_CALLS, ask
+from assayd.repairs.providers.http import ANSWER_BYTES
 from assayd.settings import RepairProvider
 from assayd.wiring.providers import open_providers
 from support.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned, ModelApi, Vendor, model_api
@@ -261,3 +263,70 @@ async def test_quota_that_is_used_up_is_not_waited_for(talk: Talk) -> None:
     talk.will(Canned(status=429, body={"error": error}))
     failure = await talk.failure()
     assert (failure.code, failure.retryable) == ("provider.busy", False)
+
+
+def with_tokens(answer: dict[str, object], count: int) -> bytes:
+    """Return an answer whose counts of tokens are what a server says they are."""
+    return json.dumps(answer).replace("11", str(count)).encode()
+
+
+async def test_count_of_tokens_that_nobody_can_have_used_is_not_known(talk: Talk) -> None:
+    talk.will(Canned(body=with_tokens(talk.vendor.answer(FIXED), 2**63)))
+    assert (await talk.ask()).usage.input_tokens is None
+
+
+@pytest.mark.parametrize(
+    "date", ["Mon, 04 May 2026 10:20:42 +99999999999999", "9" * 4000, "Mon, 04 May 99999 10:20:42 GMT"]
+)
+async def test_time_to_come_back_that_is_none_ends_the_call_like_any_failure(talk: Talk, date: str) -> None:
+    talk.will(*[talk.fails(429, retry_after=date)] * MOST_CALLS)
+    assert (await talk.failure()).code == "provider.busy"
+
+
+@pytest.mark.parametrize("depth", [200_000, 4_000_000])
+async def test_answer_that_is_nested_without_end_is_told_so(talk: Talk, depth: int) -> None:
+    talk.will(Canned(body=b"[" * depth), Canned(status=500, body=b"[" * depth))
+    for code in ("provider.garbled", "provider.status"):
+        with pytest.raises(ProviderError) as failed:
+            await talk.provider.fix(REQUEST, timeout_s=60)
+        assert failed.value.code in {code, "provider.garbled", "provider.broken"}
+
+
+async def test_daemon_goes_on_while_an_answer_of_many_fences_is_read(talk: Talk) -> None:
+    talk.will(talk.says("```a\n" * 30_000))
+    longest, last = 0.0, (loop := asyncio.get_running_loop()).time()
+    asking = asyncio.ensure_future(talk.provider.fix(REQUEST, timeout_s=60))
+    while not asking.done():
+        await asyncio.sleep(0.001)
+        longest, last = max(longest, loop.time() - last), loop.time()
+    with pytest.raises(ProviderError) as failed:
+        await asking
+    assert failed.value.code == "provider.reply"
+    assert longest < 2
+
+
+async def test_redirect_is_not_followed_and_told_as_what_it_is(talk: Talk) -> None:
+    async with model_api(talk.vendor) as elsewhere:
+        place = f"{elsewhere.base_url}{talk.vendor.path.removeprefix(talk.vendor.base)}"
+        talk.will(Canned(status=307, headers={"location": place}))
+        failure = await talk.failure()
+    assert elsewhere.asked == []
+    assert failure.code == "provider.status"
+    assert "307" in failure.message
+    assert "redirects are not followed" in failure.message
+
+
+async def test_answer_is_read_to_its_bound_and_no_further(talk: Talk) -> None:
+    talk.will(Canned(body=b" " * (ANSWER_BYTES + 1)))
+    with pytest.raises(ProviderError) as failed:
+        await talk.provider.fix(REQUEST, timeout_s=60)
+    assert failed.value.code in {"provider.unreachable", "provider.garbled"}
+
+
+async def test_compressed_answer_is_not_unpacked(talk: Talk) -> None:
+    packed = gzip.compress(b" " * 100_000_000)
+    talk.will(Canned(body=packed, headers={"content-encoding": "gzip"}))
+    with pytest.raises(ProviderError) as failed:
+        await talk.provider.fix(REQUEST, timeout_s=60)
+    assert failed.value.code in {"provider.unreachable", "provider.garbled"}
+    assert talk.api.asked[0].headers["accept-encoding"] == "identity"

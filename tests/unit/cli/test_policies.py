@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from assayd.cli import main
+from assayd.cli.policies import explain
+from assayd.client import Document
+from assayd.policies import describe
+from assayd.settings import load_settings
+from assayd.wiring.profiles import load_profiles
 
 REACH = """
 [network]
@@ -19,6 +24,11 @@ ports = [443, 80]
 methods = ["GET"]
 paths = ["/v1/"]
 """
+
+
+def document(name: str, *, egress: bool = True) -> Document:
+    """Return a profile as the daemon shows it."""
+    return describe(load_profiles(load_settings()).get(name), egress=egress)
 
 
 @pytest.fixture
@@ -49,24 +59,44 @@ def test_check_says_what_a_list_allows(reach: Path, capsys: pytest.CaptureFixtur
         (["https://api.example.com:8443/"], "network.port_not_listed"),
         (["https://evil.example/"], "network.not_listed"),
         (["https://10.0.0.1/"], "network.address_literal"),
-        (["https://user@api.example.com/"], "network.target_invalid"),
+        (["https://user@api.example.com/"], "network.user_in_url"),
+        (["https://user:443@api.example.com/"], "network.user_in_url"),
+        (["http://user:word@api.example.com/"], "network.user_in_url"),
+        (["https://api.example.com:/"], "network.listed"),
+        (["http://api.example.com:/#part"], "network.listed"),
+        (["https://:443/"], "network.host_missing"),
+        (["http:///x"], "network.host_missing"),
+        (["https://[::1]/"], "network.address_literal"),
+        (["https://api.example.com:0/"], "network.target_invalid"),
     ],
 )
-def test_explain_decides_as_the_relay_would(
-    reach: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], rule: str
-) -> None:
-    code = main(["policy", "explain", "reach", *arguments])
+def test_explain_decides_as_the_relay_would(reach: Path, arguments: list[str], rule: str) -> None:
+    (url, *more) = arguments
+    allowed, said = explain(document("reach"), url, more[-1] if more else "GET")
 
-    said = capsys.readouterr().out
     assert f": {rule} (" in said
-    assert code == (0 if rule == "network.listed" else 1)
+    assert allowed is (rule == "network.listed")
 
 
-def test_explain_under_a_profile_without_an_allowlist_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policy", "explain", "default", "https://api.example.com/"]) == 1
-    assert "network.blocked (the profile blocks the network)" in capsys.readouterr().out
+def test_explain_under_a_profile_without_an_allowlist_says_so() -> None:
+    allowed, said = explain(document("default"), "https://api.example.com/", "GET")
+
+    assert not allowed
+    assert "network.blocked (the profile blocks the network)" in said
 
 
-@pytest.mark.parametrize("arguments", [["nothing", "https://a.test/"], ["default", "ftp://a.test/"]])
-def test_explain_refuses_what_is_no_profile_or_url(arguments: list[str]) -> None:
-    assert main(["policy", "explain", *arguments]) == 2
+def test_explain_says_when_a_daemon_refuses_the_profile_altogether(reach: Path) -> None:
+    allowed, said = explain(document("reach", egress=False), "https://api.example.com/", "GET")
+
+    assert not allowed
+    assert "egress.enabled" in said
+
+
+def test_explain_asks_the_daemon_for_its_own_profile(assay, service, reach, capsys) -> None:
+    service.profiles = {"theirs": {**document("reach"), "name": "theirs"}}
+
+    assert assay("policy", "explain", "theirs", "https://api.example.com/") == 0
+    assert "theirs allows" in capsys.readouterr().out
+    assert assay("policy", "explain", "theirs", "https://evil.test/") == 1
+    assert assay("policy", "explain", "theirs", "ftp://api.example.com/") == 2
+    assert assay("policy", "explain", "nothing", "https://api.example.com/") == 2

@@ -83,3 +83,9 @@ def test_module_validation_states_the_contract_of_adapters(shipped: PolicySet) -
     assert adapter.methods == ("fetch_raw", "transform", "get_schema")
     assert {"os._exit", "os.write", "sys.modules", "importlib"} <= adapter.forbidden
     assert shipped.get("extended").adapter == shipped.get("integration_test").adapter == adapter
+
+
+@pytest.mark.parametrize("module", ["urllib.request", "httpx", "requests", "aiohttp"])
+def test_integration_test_allows_every_client_that_its_page_names(shipped: PolicySet, module: str) -> None:
+    assert shipped.get("integration_test").imports.allows(module)
+    assert not shipped.get("integration_test").imports.allows("socket")

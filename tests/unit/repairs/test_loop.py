@@ -13,6 +13,7 @@ from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
+from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
@@ -20,6 +21,7 @@ from assayd.model.submission import Peer
 from assayd.ports.llm import Reply, Request
 from assayd.ports.repairs import Document, Subject
 from assayd.repairs.loop import Means, run_repair
+from assayd.repairs.repairs import DaemonRepairs, RepairLimits
 
 FIRST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 PAYLOAD = {"code": "x = 0\n", "sample_paths": ["/a"]}
@@ -113,14 +115,14 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, words: Iterable[str | ProviderError]) -> None:
+    def __init__(self, words: Iterable[str | Exception]) -> None:
         self._words = iter(words)
         self.asked: list[Request] = []
 
     async def fix(self, request: Request, *, timeout_s: float) -> Reply:
         self.asked.append(request)
         word = next(self._words)
-        if isinstance(word, ProviderError):
+        if isinstance(word, Exception):
             raise word
         return Reply(code=f"x = {word}\n", reason=f"now {word}")
 
@@ -137,7 +139,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 class Bench:
     """Everything that one repair needs."""
 
-    def __init__(self, analyst: Analyst, *words: str | ProviderError) -> None:
+    def __init__(self, analyst: Analyst, *words: str | Exception) -> None:
         self.attempts, self.store, self.provider = Attempts(), Store(), Scripted(words)
         now = datetime.now(UTC)
         self.repair = Repair(
@@ -152,8 +154,9 @@ class Bench:
         )
         self._analyst = analyst
 
-    async def run(self, repair: Repair | None = None) -> Repair | None:
-        means = Means(
+    @property
+    def means(self) -> Means:
+        return Means(
             attempts=self.attempts,
             repairs=self.store,
             analyst=self._analyst,
@@ -162,7 +165,9 @@ class Bench:
             clock=SystemClock(),
             ids=Ulids(),
         )
-        return await run_repair(repair or self.repair, means)
+
+    async def run(self, repair: Repair | None = None) -> Repair | None:
+        return await run_repair(repair or self.repair, self.means)
 
 
 async def test_an_attempt_that_did_not_fail_needs_no_repair(analyst: Analyst) -> None:
@@ -237,3 +242,20 @@ async def test_a_repair_goes_on_where_it_stood_when_the_power_went_out(analyst: 
         for fix, e in zip(stood.fixes, ended.fixes, strict=False)
     )
     assert len(set(bench.attempts.submitted)) == 3
+
+
+@pytest.mark.parametrize(
+    "defect", [OverflowError("too large"), RecursionError("too deep"), KeyError("choices")]
+)
+async def test_defect_that_an_answer_brings_out_ends_the_repair_and_is_said(
+    analyst: Analyst, defect: Exception
+) -> None:
+    bench = Bench(analyst, defect)
+    repairs = DaemonRepairs(bench.means, RepairLimits(), Metrics())
+    await bench.store.save(bench.repair)
+    async with repairs.running():
+        await repairs.take_up()
+        seen = [repair async for repair in repairs.follow("R")]
+
+    assert seen[-1].outcome is RepairOutcome.PROVIDER_FAILED
+    assert type(defect).__name__ in (seen[-1].detail or "")

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -54,3 +55,17 @@ def test_what_is_no_answer_is_refused_and_may_be_asked_again(text) -> None:
     with pytest.raises(ProviderError) as refused:
         read_reply(text)
     assert (refused.value.code, refused.value.retryable) == ("provider.reply", True)
+
+
+@pytest.mark.parametrize(
+    "text", ["```a\n" * 30_000, "```a\n```\n" * 30_000, "```\n" * 100_001, "{" * 200_000]
+)
+def test_reading_takes_time_by_the_length_alone(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ProviderError):
+        read_reply(text)
+    assert time.process_time() - began < 2
+
+
+def test_second_fence_is_read_when_the_first_holds_something_else() -> None:
+    assert read_reply(f"```\nx = 1\n```\n```json  \n{OBJECT}\n```\t\n").code == "x = 1\n"

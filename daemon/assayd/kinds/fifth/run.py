@@ -25,7 +25,7 @@ PROGRAM_FILE = "assayd/program.fs"
 _SAID = re.compile(
     r"^(?P<file>[^\n:]{1,300}):(?P<line>\d{1,7}): (?P<said>[^\n]*)\n(?P<source>[^\n]*)", re.MULTILINE
 )
-_TOKEN = re.compile(r">>>(?P<token>.*?)<<<")
+_OPENED, _CLOSED = ">>>", "<<<"
 _NOTES = {
     "library-unavailable": "fifth.library_unavailable",
     "no-programs": "fifth.needs_programs",
@@ -41,12 +41,19 @@ def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
     error = errors[-1]
     said = error["said"].strip()
     rule = next(rule for rule in about.rules.run.values() if any(p.fullmatch(said) for p in rule.matches))
-    token = _TOKEN.search(error["source"])
-    if token is not None and token["token"].lower() == "throw" and rule.id == "fifth.undefined_word":
+    token = _token(error["source"])
+    if token.lower() == "throw" and rule.id == "fifth.undefined_word":
         rule = about.rules.run["fifth.uncaught_throw"]  # -13 throw says the same as a word that is not there
     line = int(error["line"]) if error["file"].endswith(PROGRAM_FILE) else None
-    found = _finding(rule, said=said or "aborted", token=token["token"] if token else "")
+    found = _finding(rule, said=said or "aborted", token=token)
     return found if line is None else _placed(found, line, code)
+
+
+def _token(source: str) -> str:
+    """Return what gforth marks as ``>>>token<<<`` in a line; empty when it marks nothing."""
+    _, opened, rest = source.partition(_OPENED)
+    token, closed, _ = rest.partition(_CLOSED)
+    return token if opened and closed else ""
 
 
 def notes(stderr: str, about: Language) -> Iterator[Finding]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from assayd.model.repair import Usage
 from assayd.ports.llm import Request
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
-from assayd.repairs.providers.api import Answer, Ending
+from assayd.repairs.providers.answer import Answer, Ending, tokens
+from assayd.repairs.providers.http import bounded_client
 
 TYPE = "anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -25,8 +26,8 @@ class _Block(BaseModel):
 
 
 class _Usage(BaseModel):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: object = None
+    output_tokens: object = None
 
 
 class _Message(BaseModel):
@@ -46,10 +47,13 @@ class AnthropicApi:
 
         self._account = account
         self._client = anthropic.AsyncAnthropic(
-            api_key=account.key.text, base_url=account.base_url or BASE_URL, max_retries=0
+            api_key=account.key.text,
+            base_url=account.base_url or BASE_URL,
+            max_retries=0,
+            http_client=bounded_client(),
         )
 
-    async def ask(self, request: Request, *, timeout_s: float) -> Answer:
+    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import anthropic
 
@@ -73,17 +77,16 @@ class AnthropicApi:
             raise failures.late(self._account, timeout_s) from problem
         except anthropic.APIConnectionError as problem:
             raise failures.unreachable(self._account, problem) from problem
-        try:
-            return _answer(_Message.model_validate_json(raw.http_response.content))
-        except ValidationError as problem:
-            raise failures.garbled(self._account) from problem
+        return raw.http_response.content
 
     async def close(self) -> None:
         """Let go of all connections."""
         await self._client.close()
 
 
-def _answer(message: _Message) -> Answer:
+def read_answer(content: bytes) -> Answer:
+    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    message = _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
         ending = Ending.REFUSED
@@ -91,7 +94,8 @@ def _answer(message: _Message) -> Answer:
         ending = Ending.CUT_OFF
     else:
         ending = Ending.COMPLETE if text else Ending.EMPTY
-    usage = Usage(input_tokens=message.usage.input_tokens, output_tokens=message.usage.output_tokens)
+    spent = message.usage
+    usage = Usage(input_tokens=tokens(spent.input_tokens), output_tokens=tokens(spent.output_tokens))
     return Answer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
 
 

@@ -1,8 +1,8 @@
 """What all models behind an API share: one call within its time, and an answer that is told as what it is.
 
-    Request ─Api.ask─> Answer ─> complete: Reply
-                              ├> cut off, refused or empty: ProviderError that says so
-                              └> no JSON in it: ProviderError ``provider.reply``
+    Request ─Api.ask─> bytes ─read─> complete: Reply
+                                   ├> cut off, refused or empty: ProviderError that says so
+                                   └> no JSON in it: ProviderError ``provider.reply``
 
 What differs, the library and its words, is in a module per vendor.
 """
@@ -13,50 +13,26 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 import structlog
 
 from assayd.errors import ProviderError
-from assayd.model.repair import Usage
 from assayd.ports.llm import Reply, Request
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account
-from assayd.repairs.reply import read_reply
+from assayd.repairs.providers.answer import Ending
+from assayd.repairs.providers.reading import Found, read
 
 log = structlog.get_logger()
-
-
-class Ending(StrEnum):
-    """Why a model stopped."""
-
-    COMPLETE = "complete"
-    """It had said what it wanted."""
-    CUT_OFF = "cut_off"
-    """The answer met its limit of tokens."""
-    REFUSED = "refused"
-    """The model, or a filter before or behind it, does not want to."""
-    EMPTY = "empty"
-    """There is no answer, and nothing says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What an API gave. `word` is its own for the ending."""
-
-    text: str
-    ending: Ending
-    word: str = ""
-    usage: Usage = Usage()
 
 
 class Api(Protocol):
     """One vendor's library."""
 
-    async def ask(self, request: Request, *, timeout_s: float) -> Answer:
-        """Make one call, without trying again. Raises: ProviderError."""
+    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
+        """Make one call, without trying again; give the answer as it came. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:
@@ -81,43 +57,44 @@ class ApiProvider:
             await self._api.close()
 
     async def fix(self, request: Request, *, timeout_s: float) -> Reply:
-        """Ask the model once.
+        """Ask the model once, and have its answer read. Whatever goes wrong with it is a ProviderError.
 
         Raises: ProviderError ``provider.timeout``, ``provider.unreachable``, ``provider.status``,
             ``provider.busy``, ``provider.key``, ``provider.garbled``, ``provider.refused``,
-            ``provider.cut_off``, ``provider.empty``, ``provider.reply``.
+            ``provider.cut_off``, ``provider.empty``, ``provider.reply``, ``provider.broken``.
         """
         account, began = self._account, time.monotonic()
         call_s = min(timeout_s, account.timeout_s)
         try:
             async with asyncio.timeout(call_s):
-                answer = await self._api.ask(request, timeout_s=call_s)
+                found = await read(account.type, await self._api.ask(request, timeout_s=call_s))
         except TimeoutError as problem:
             raise failures.late(account, call_s) from problem
-        usage = Usage(
-            input_tokens=answer.usage.input_tokens,
-            output_tokens=answer.usage.output_tokens,
-            took_s=time.monotonic() - began,
-        )
+        except ProviderError:
+            raise
+        except Exception as problem:
+            # The vendor's library met what it does not expect.
+            raise failures.broken(account, problem) from problem
+        usage = replace(found.usage, took_s=time.monotonic() - began)
         log.info(
             "provider.answered",
             provider=account.name,
             model=account.model,
-            ending=answer.ending.value,
+            ending=found.ending.value,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             took_s=round(usage.took_s, 3),
         )
-        patch = read_reply(_text(answer, account))
-        return Reply(code=patch.code, reason=patch.reason, usage=usage)
+        _check(found, account)
+        return Reply(code=found.code, reason=found.reason, usage=usage)
 
 
-def _text(answer: Answer, account: Account) -> str:
-    """Return a complete answer's text; any other ending is a failure of its own."""
-    word = f" ({answer.word[:64]})" if answer.word.isprintable() and answer.word else ""
-    match answer.ending:
+def _check(found: Found, account: Account) -> None:
+    """See that an answer is complete; any other ending is a failure of its own. Raises: ProviderError."""
+    word = f" ({found.word})" if found.word.isprintable() and found.word else ""
+    match found.ending:
         case Ending.COMPLETE:
-            return answer.text
+            return
         case Ending.CUT_OFF:
             remedy = f"allow it more: repair.providers.{account.name}.max_tokens"
             raise ProviderError("provider.cut_off", f"the answer met its limit of tokens{word}; {remedy}")

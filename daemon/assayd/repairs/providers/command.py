@@ -10,17 +10,23 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
+from assayd.aio import finish
 from assayd.errors import ProviderError
 from assayd.ports.llm import Reply, Request
-from assayd.repairs.reply import MAX_REPLY_CHARS, read_reply
+from assayd.repairs.providers.reading import TEXT, read
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG")
+FILE_BYTES = 16 * 2**20
+"""Of any file that the program writes; what it prints is one."""
 _REAP_S = 5.0
+_CONTAIN = str(Path(__file__).with_name("contain.py"))
 
 
 class CommandProvider:
@@ -45,50 +51,71 @@ class CommandProvider:
         printed = await run(
             self._argv, _document(request), timeout_s=timeout_s, environment=self._environment
         )
-        patch = read_reply(printed.decode("utf-8", "replace"))
-        return Reply(code=patch.code, reason=patch.reason)
+        found = await read(TEXT, printed)
+        return Reply(code=found.code, reason=found.reason)
 
 
 async def run(
     argv: Sequence[str], stdin: bytes, *, timeout_s: float, environment: Mapping[str, str]
 ) -> bytes:
-    """Run a program of the operator in a session of its own and give what it prints.
+    """Run a program of the operator and give what it prints.
 
-    Whatever it has started is ended with it. It reads and prints files, not pipes: neither side can wait for
-    the other then. Raises: ProviderError ``provider.command``.
+    `contain.py` runs it and ends whatever it has started. It reads and prints files, not pipes: neither side
+    can wait for the other then. Raises: ProviderError ``provider.command``.
     """
     kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed:
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as printed,
+        tempfile.TemporaryFile() as report,
+    ):
         given.write(stdin)
         given.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", _CONTAIN, str(report.fileno()), str(FILE_BYTES), *argv),
+            stdin=given,
+            stdout=printed,
+            stderr=DEVNULL,
+            env={**kept, **environment},
+            pass_fds=(report.fileno(),),
+            start_new_session=True,
+        )
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=given,
-                stdout=printed,
-                stderr=DEVNULL,
-                env={**kept, **environment},
-                start_new_session=True,
-            )
-        except OSError as problem:
-            raise _failed(f"{argv[0]} cannot be started: {problem.strerror}") from problem
-        try:
-            status = await asyncio.wait_for(process.wait(), timeout_s)
+            await asyncio.wait_for(process.wait(), timeout_s)
         except TimeoutError as late:
             raise _failed(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
         finally:
-            await _end(process)
-        if status != 0:
-            raise _failed(f"{argv[0]} ended with {status}", retryable=True)
+            await finish(_end(process), timeout_s=2 * _REAP_S)
+        report.seek(0)
+        large = os.fstat(printed.fileno()).st_size >= FILE_BYTES
+        _check(argv[0], report.read(), large=large)
         printed.seek(0)
-        return printed.read(MAX_REPLY_CHARS + 1)
+        return printed.read()
+
+
+def _check(program: str, report: bytes, *, large: bool) -> None:
+    """See that the program ended well. Raises: ProviderError."""
+    what, _, number = report.decode("ascii").partition(" ")
+    if what == "failed":
+        raise _failed(f"{program} cannot be started: {os.strerror(int(number))}")
+    if what != "ended":
+        raise _failed(f"{program} was lost with what ran it", retryable=True)
+    if large or int(number) == -signal.SIGXFSZ:
+        raise _failed(f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True)
+    if int(number) != 0:
+        raise _failed(f"{program} ended with {number}", retryable=True)
 
 
 async def _end(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _REAP_S)
+    """Have all of it ended; what runs it is ended itself if it does not come to that."""
+    if process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _REAP_S)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
 
 
 def _document(request: Request) -> bytes:

@@ -23,6 +23,8 @@ RETRYABLE = frozenset({408, 409, 425, BUSY})
 FINAL = frozenset({"insufficient_quota"})
 """Reasons that waiting does not help, whatever the status says."""
 SAID_CHARS = 300
+MOST_DELAY_S = 86_400.0
+"""A longer one is as good as none."""
 
 
 def refused(
@@ -53,7 +55,10 @@ def refused(
         return ProviderError("provider.key", f"{where}: it does not accept the key from {account.key.source}")
     retryable = (status in RETRYABLE or status >= 500) and reason not in FINAL
     code = "provider.busy" if status == BUSY else "provider.status"
-    remedy = "" if retryable else "; the daemon's log has what it says"
+    if 300 <= status < 400:
+        remedy = "; redirects are not followed: name the address that it leads to in repair.providers"
+    else:
+        remedy = "" if retryable else "; the daemon's log has what it says"
     return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
 
 
@@ -81,6 +86,13 @@ def garbled(account: Account) -> ProviderError:
     return ProviderError("provider.garbled", message, retryable=True)
 
 
+def broken(account: Account, problem: Exception) -> ProviderError:
+    """Word that the vendor's library failed at something."""
+    kind = type(problem).__name__
+    log.error("provider.broken", provider=account.name, problem=kind)
+    return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return how long a server asks to be left alone (RFC 9110, 10.2.3): in seconds, or as a date.
 
@@ -89,10 +101,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     wanted = headers.get("retry-after", "").strip()
     try:
         if wanted.isascii() and wanted.isdigit():
-            return float(wanted)
+            return min(float(wanted), MOST_DELAY_S)
         until, now = parsedate_to_datetime(wanted), parsedate_to_datetime(headers.get("date", ""))
         return max((until - now).total_seconds(), 0.0)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
+
 from assayd.errors import ProviderError
 from assayd.model.repair import Usage
 from assayd.ports.llm import Request
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
-from assayd.repairs.providers.api import Answer, Ending
+from assayd.repairs.providers.answer import Answer, Ending, tokens
+from assayd.repairs.providers.http import bounded_client
 
 if TYPE_CHECKING:
-    from google.genai import errors, types
+    from google.genai import errors
 
 TYPE = "gemini"
 KEY_VARIABLE = "GEMINI_API_KEY"
@@ -29,19 +32,49 @@ _KEY_INVALID = "API_KEY_INVALID"
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
+class _Part(BaseModel):
+    text: str | None = None
+    thought: bool | None = None
+
+
+class _Content(BaseModel):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(BaseModel):
+    content: _Content | None = None
+    finishReason: str | None = None  # noqa: N815 - the API's name
+
+
+class _Feedback(BaseModel):
+    blockReason: str | None = None  # noqa: N815 - the API's name
+
+
+class _Usage(BaseModel):
+    promptTokenCount: object = None  # noqa: N815 - the API's name
+    candidatesTokenCount: object = None  # noqa: N815 - the API's name
+
+
+class _Response(BaseModel):
+    """What is read of an answer."""
+
+    candidates: list[_Candidate] | None = None
+    promptFeedback: _Feedback | None = None  # noqa: N815 - the API's name
+    usageMetadata: _Usage | None = None  # noqa: N815 - the API's name
+
+
 class GeminiApi:
     """Implements `api.Api`."""
 
     def __init__(self, account: Account) -> None:
         load("google.genai", account=account, loggers=("google_genai", "google.auth"))
         load("httpx2", account=account, loggers=())
-        import httpx2
         from google import genai
         from google.genai import types
 
         self._account = account
         # A connection pool of our own: the library would else choose one by what else is installed.
-        self._http = httpx2.AsyncClient()
+        self._http = bounded_client()
         self._client = genai.Client(
             vertexai=False,
             api_key=account.key.text,
@@ -50,7 +83,7 @@ class GeminiApi:
             ),
         )
 
-    async def ask(self, request: Request, *, timeout_s: float) -> Answer:
+    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import httpx2
         from google.genai import errors, types
@@ -63,17 +96,19 @@ class GeminiApi:
                     system_instruction=request.system,
                     response_mime_type="application/json",
                     max_output_tokens=self._account.max_tokens,
+                    should_return_http_response=True,  # as it came: it is read elsewhere
                     http_options=types.HttpOptions(timeout=max(int(timeout_s * 1000), 1)),
                 ),
             )
-            return _answer(response)
+            sent = response.sdk_http_response
+            return (sent.body or "").encode() if sent is not None else b""
         except errors.APIError as problem:
             raise self._refused(problem) from None  # its text may repeat what was sent
         except httpx2.TimeoutException as problem:
             raise failures.late(self._account, timeout_s) from problem
         except httpx2.HTTPError as problem:
             raise failures.unreachable(self._account, problem) from problem
-        except (ValueError, TypeError, AttributeError, KeyError) as problem:
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
             # What is not its protocol, the library trips over.
             raise failures.garbled(self._account) from problem
 
@@ -96,20 +131,21 @@ class GeminiApi:
         await self._http.aclose()
 
 
-def _answer(response: types.GenerateContentResponse) -> Answer:
-    spent, feedback = response.usage_metadata, response.prompt_feedback
+def read_answer(content: bytes) -> Answer:
+    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    response = _Response.model_validate_json(content)
+    spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback
     usage = Usage(
-        input_tokens=spent.prompt_token_count if spent else None,
-        output_tokens=spent.candidates_token_count if spent else None,
+        input_tokens=tokens(spent.promptTokenCount), output_tokens=tokens(spent.candidatesTokenCount)
     )
     if not response.candidates:
-        blocked = feedback.block_reason if feedback else None
+        blocked = (feedback.blockReason if feedback else None) or ""
         ending = Ending.REFUSED if blocked else Ending.EMPTY
-        return Answer(text="", ending=ending, word=_name(blocked) or "no candidates", usage=usage)
+        return Answer(text="", ending=ending, word=blocked or "no candidates", usage=usage)
     candidate = response.candidates[0]
     parts = (candidate.content.parts if candidate.content else None) or []
     text = "".join(part.text for part in parts if part.text and not part.thought)
-    word = _name(candidate.finish_reason)
+    word = candidate.finishReason or ""
     if word in _REFUSED:
         ending = Ending.REFUSED
     elif word == _CUT_OFF:
@@ -117,10 +153,6 @@ def _answer(response: types.GenerateContentResponse) -> Answer:
     else:
         ending = Ending.COMPLETE if text else Ending.EMPTY
     return Answer(text=text, ending=ending, word=word, usage=usage)
-
-
-def _name(value: types.FinishReason | types.BlockedReason | None) -> str:
-    return str(value.value) if value is not None else ""
 
 
 def _details(body: object) -> Iterator[dict[str, object]]:
@@ -135,5 +167,5 @@ def _delay_s(details: list[dict[str, object]]) -> float | None:
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:
-            return float(found[1])
+            return min(float(found[1]), failures.MOST_DELAY_S)
     return None

@@ -5,6 +5,7 @@ A key is never worded: what is wrong with one is told by where it was looked for
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from assayd.errors import ConfigError
 
 MOST_BYTES = 4096
+_PR_SET_DUMPABLE = 4
 NONE = "none"
 """What is sent where no key is needed; the libraries insist on some text."""
 
@@ -50,6 +52,16 @@ def find_key(provider: str, place: Place, environment: Mapping[str, str]) -> Key
         message = f"there is no key: the environment variable {variable} is not set, and no key_file is named"
         raise _unusable(provider, message)
     return Key(text=_checked(found, provider, f"${variable}"), source=f"${variable}")
+
+
+def hide_environment() -> None:
+    """Keep other processes of our own user from reading what this one was started with, keys among it.
+
+    The environment of a process stays in its memory, whatever is taken out of `os.environ` later. This closes
+    ``/proc/PID/environ`` and ``/proc/PID/mem``, and means that there are no core dumps. Raises: ConfigError.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise ConfigError("repair.key", f"cannot hide the environment: {os.strerror(ctypes.get_errno())}")
 
 
 def _read(provider: str, path: Path) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from assayd.model.repair import Usage
 from assayd.ports.llm import Request
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
-from assayd.repairs.providers.api import Answer, Ending
+from assayd.repairs.providers.answer import Answer, Ending, tokens
+from assayd.repairs.providers.http import bounded_client
 
 TYPE = "openai"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -26,8 +27,8 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: object = None
+    completion_tokens: object = None
 
 
 class _Completion(BaseModel):
@@ -46,10 +47,13 @@ class OpenAIApi:
 
         self._account = account
         self._client = openai.AsyncOpenAI(
-            api_key=account.key.text, base_url=account.base_url or BASE_URL, max_retries=0
+            api_key=account.key.text,
+            base_url=account.base_url or BASE_URL,
+            max_retries=0,
+            http_client=bounded_client(),
         )
 
-    async def ask(self, request: Request, *, timeout_s: float) -> Answer:
+    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import openai
 
@@ -79,19 +83,18 @@ class OpenAIApi:
             raise failures.late(self._account, timeout_s) from problem
         except openai.APIConnectionError as problem:
             raise failures.unreachable(self._account, problem) from problem
-        try:
-            return _answer(_Completion.model_validate_json(raw.http_response.content))
-        except ValidationError as problem:
-            raise failures.garbled(self._account) from problem
+        return raw.http_response.content
 
     async def close(self) -> None:
         """Let go of all connections."""
         await self._client.close()
 
 
-def _answer(completion: _Completion) -> Answer:
+def read_answer(content: bytes) -> Answer:
+    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    completion = _Completion.model_validate_json(content)
     spent = completion.usage or _Usage()
-    usage = Usage(input_tokens=spent.prompt_tokens, output_tokens=spent.completion_tokens)
+    usage = Usage(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
     if not completion.choices:
         return Answer(text="", ending=Ending.EMPTY, word="no choices", usage=usage)
     choice = completion.choices[0]

@@ -12,12 +12,16 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import structlog
+
 from assayd.aio import task_group
 from assayd.errors import EngineError
 from assayd.guest.frames import WINDOW, Header, cost, encode
 from assayd.model.run import NetworkEvent
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.session.channel import Channel, GuestFault, integer
+
+log = structlog.get_logger()
 
 _GRANT_BYTES = WINDOW // 4
 _PIECE_BYTES = 32 * 1024
@@ -103,7 +107,9 @@ class Stream:
         self._changed.set()
 
     def grant(self, count: int) -> None:
-        """Take credit. Raises: GuestFault when it is for more than was sent."""
+        """Take credit. Raises: GuestFault when it is for nothing, or for more than was sent."""
+        if not count:
+            raise GuestFault("credit for nothing")
         if self._gone:
             return
         self._credit += count
@@ -176,6 +182,17 @@ class Streams:
             await stream.end()
         except EngineError:
             # The container's streams are gone; who reads them finds that out too.
+            stream.lose()
+        except Exception as problem:
+            # A defect of ours ends the one connection, never the attempt: whoever brings it about must not
+            # be able to choose its verdict.
+            log.exception("egress.broken", problem=type(problem).__name__)
+            await self._broken(stream)
+
+    async def _broken(self, stream: Stream) -> None:
+        try:
+            await stream.reset()
+        except EngineError:
             stream.lose()
 
 

@@ -29,7 +29,7 @@ RULES = (
 )
 
 _PYTHON = frozenset({"python", "python3", "py", "py3", "python3.11", "python3.12", "python3.13"})
-_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})(?P<info>[^`\n]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}+|~{3,}+)(?P<info>[^`\n]*)$", re.MULTILINE)
 _FIRST_CODE = re.compile(r"^[ \t]*(?![ \t#\n])[^\n]", re.MULTILINE)
 _MARK = "\ufeff"
 """A byte order mark, which some editors write first."""

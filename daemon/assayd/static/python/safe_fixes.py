@@ -40,8 +40,10 @@ MOST_LINES = 50
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\n|[^\w\s]")
+# A string that is never closed reaches to the end: it would else be looked for again behind each quote in it.
+_STRING_OR_COMMENT = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|#""")
 _COMMA_AT_END = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
-_FENCE = re.compile(r"(?:```+|~~~+)[^`\n]*")
+_FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
 
 
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
@@ -144,10 +146,11 @@ def join_else_if(line: str) -> str | None:
 def call_print(line: str) -> str | None:
     """``print "x"`` -> ``print("x")``; a comma at the end and ``>>`` say more than a call would."""
     code, comment = _split_comment(line)
-    found = re.fullmatch(r"(\s*)print\s+(\S.*?)(\s*)", code)
+    said = code.rstrip()
+    found = re.fullmatch(r"(\s*)print\s+(\S.*)", said)
     if found is None or found[2].startswith(">>") or found[2].endswith(","):
         return None
-    return f"{found[1]}print({found[2]}){found[3]}{comment}"
+    return f"{found[1]}print({found[2]}){code[len(said) :]}{comment}"
 
 
 def name_exceptions(line: str) -> str | None:
@@ -199,7 +202,7 @@ def other_quotes(line: str) -> str | None:
 
 def _split_comment(line: str) -> tuple[str, str]:
     """Split off a comment; a ``#`` inside a simple string literal does not start one."""
-    for found in re.finditer(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|#""", line):
+    for found in _STRING_OR_COMMENT.finditer(line):
         if found[0] == "#":
             return line[: found.start()], line[found.start() :]
     return line, ""

@@ -326,7 +326,7 @@ def test_the_quality_of_the_results_is_a_stage_of_its_own() -> None:
 def test_the_retry_context_of_a_run_shows_line_and_path() -> None:
     findings = judged(run(*(raised(path) for path in PATHS))).stage_findings["sandbox"]
     text = validator.retry_context(findings, "sandbox")
-    assert "line 2: ValueError: invalid literal for int()" in text
+    assert "line 2: “ValueError: invalid literal for int()" in text
     assert "Code: quarter = int(path[6:8])" in text
     assert "Seen: /data/Q1/a.csv and 2 more" in text
 

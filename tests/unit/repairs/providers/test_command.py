@@ -1,6 +1,8 @@
 """A program of the operator as provider: real processes, no model."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from assayd.errors import ProviderError
 from assayd.ports.llm import Request
 from assayd.ports.repairable import Passage
 from assayd.repairs.providers.command import CommandProvider
+from assayd.repairs.providers.keys import hide_environment
 
 REQUEST = Request(
     system="s" * 100_000, user="u", passage=Passage(name="code", language="python", text="x = 1\n")
@@ -68,3 +71,50 @@ async def test_program_that_is_missing_is_named() -> None:
     provider = CommandProvider("mine", ["/nonexistent/model"])
     with pytest.raises(ProviderError, match="/nonexistent/model cannot be started"):
         await provider.fix(REQUEST, timeout_s=1)
+
+
+async def test_grandchild_that_has_left_its_session_does_not_outlive_the_call(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = f"""
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open({str(told)!r} + ".new", "w").write(str(os.getpid()))
+        os.rename({str(told)!r} + ".new", {str(told)!r})
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists({str(told)!r}):
+    time.sleep(0.01)
+print('{{"patched_code": "y"}}')
+"""
+    assert (await fix(program)).code == "y"
+    assert not Path(f"/proc/{told.read_text()}").exists()
+
+
+async def test_program_that_leaves_its_session_is_ended_when_it_takes_too_long(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = f"import os, time; os.setsid() if os.fork() == 0 else 0; open({str(told)!r}, 'a').write("
+    program += "f'{os.getpid()} '); time.sleep(600)"
+    with pytest.raises(ProviderError, match="took longer"):
+        await fix(program, timeout_s=2)
+    assert not [pid for pid in told.read_text().split() if Path(f"/proc/{pid}").exists()]
+
+
+async def test_what_a_program_prints_has_a_limit() -> None:
+    with pytest.raises(ProviderError, match="wrote a file of more than") as failed:
+        await fix("import os\nwhile True: os.write(1, bytes(1 << 20))")
+    assert failed.value.code == "provider.command"
+
+
+async def test_program_cannot_read_the_environment_of_the_daemon() -> None:
+    hide_environment()
+    program = f"""
+import json
+try:
+    seen = open("/proc/{os.getpid()}/environ").read()
+except PermissionError:
+    seen = "refused"
+print(json.dumps({{"patched_code": seen}}))
+"""
+    assert (await fix(program)).code == "refused"

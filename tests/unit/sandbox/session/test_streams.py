@@ -318,3 +318,28 @@ async def test_access_that_the_hook_saw_names_the_rule_of_the_mode(mode: Network
     conversation, _, _ = await hold(Talk(seen, *good_unit(0)), Way(echo), spec)
 
     assert [(event.rule, event.line) for event in conversation.units[0].events] == [(rule, 1)]
+
+
+async def test_defect_in_one_stream_ends_that_stream_alone() -> None:
+    async def serve(stream: GuestStream) -> None:
+        if await stream.read() == b"bad":
+            raise RuntimeError("Cannot change state of expiring Timeout")
+        await stream.write(b"good")
+
+    talk = Talk(
+        frame("open"),
+        frame("open", stream=1),
+        frame("data", b"bad"),
+        frame("data", b"fine", stream=1),
+        then=end_when(b"good"),
+    )
+    _, end, _ = await hold(talk, Way(serve))
+
+    assert end is RunEnd.FINISHED
+    assert ("stream_reset", 0) in [(header["type"], header["stream"]) for header, _ in talk.sent]
+
+
+async def test_credit_for_nothing_is_a_fault() -> None:
+    _, end, _ = await hold(Talk(frame("open"), frame("credit", credit=0)), Way(echo))
+
+    assert end is RunEnd.PROTOCOL

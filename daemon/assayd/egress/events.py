@@ -1,0 +1,126 @@
+"""HTTP out of bytes, a bounded number of events at a time, each charged for.
+
+A message in chunks of one byte, or one that a thousand informational ones precede, costs its reader by the
+event and not by the byte. So no step reads more than `MOST_EVENTS`, content that lies side by side is joined,
+and an event counts for as many bytes as the smallest piece of a stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+import h11
+
+from assayd.guest.frames import LEAST_COST
+
+MOST_EVENTS = 64
+"""That one step reads. h11 takes 15 to 25 µs for the smallest."""
+MOST_LINES = 512
+"""Of one head. h11 takes 3 to 6 µs for the smallest."""
+_HEAD_END = re.compile(rb"\n\r?\n")
+_HEAD_BYTES = 2048
+"""What h11 is given at a time where heads are expected: it puts no bound on a head that comes whole."""
+_BODY_BYTES = 8192
+"""What it is given at a time of content: trailers are a head too."""
+
+
+class EventReader:
+    """Reads what one end of a connection sends."""
+
+    def __init__(self, http: h11.Connection) -> None:
+        self._http = http
+        self._rest = b""
+        self._ended = False
+        self._paid = 0
+        self._read = 0
+        self._lines = 0
+        self._problem: h11.RemoteProtocolError | None = None
+        self.busy = False
+        """Whether the last step has left something that the next can read."""
+
+    def feed(self, data: bytes) -> None:
+        """Take what one read brought; nothing is the end of the stream."""
+        self._ended = self._ended or not data
+        self._rest += data
+        self._paid += max(len(data), LEAST_COST)
+
+    @property
+    def cut_off(self) -> bool:
+        """Return whether the stream has ended, and all of it was read."""
+        return self._ended and not self._rest
+
+    @property
+    def unread(self) -> bytes:
+        """Return the bytes that belong to no event yet."""
+        return self._http.trailing_data[0] + self._rest
+
+    def next(self) -> h11.Event | None:
+        """Return the next event; None when that takes more bytes, or the answer to what was read.
+
+        Raises: h11.RemoteProtocolError.
+        """
+        if self._problem is not None:
+            raise self._problem
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Event):
+                self._lines = 0
+                self._read += 1
+                return event
+            if event is h11.PAUSED or not self._give_more():
+                return None
+
+    def step(self) -> list[h11.Event]:
+        """Return the events that can be read now, at most `MOST_EVENTS`, up to the end of a message.
+
+        Raises: h11.RemoteProtocolError, once the events before the fault were given.
+        """
+        events: list[h11.Event] = []
+        while len(events) < MOST_EVENTS and not (events and isinstance(events[-1], h11.EndOfMessage)):
+            try:
+                event = self.next()
+            except h11.RemoteProtocolError as problem:
+                if not events:
+                    raise
+                self._problem = problem
+                break
+            if event is None:
+                break
+            events.append(event)
+        self.busy = len(events) == MOST_EVENTS or self._problem is not None
+        return list(_joined(events))
+
+    def owed(self) -> int:
+        """Return what the events since the last time cost beyond what their bytes have paid for."""
+        price, self._read = self._read * LEAST_COST, 0
+        extra = max(price - self._paid, 0)
+        self._paid = max(self._paid - price, 0)
+        return extra
+
+    def _give_more(self) -> bool:
+        """Return h11 more of what is there; False when there is nothing."""
+        if not self._rest:
+            if self._ended and not self._http.trailing_data[1]:
+                self._http.receive_data(b"")
+                return True
+            return False
+        heads = self._http.their_state in {h11.IDLE, h11.SEND_RESPONSE}
+        size = _HEAD_BYTES if heads else _BODY_BYTES
+        part, self._rest = self._rest[:size], self._rest[size:]
+        if heads:
+            self._lines += _HEAD_END.split(part, maxsplit=1)[0].count(b"\n")
+            if self._lines > MOST_LINES:
+                raise h11.RemoteProtocolError("too many lines in a head")
+        self._http.receive_data(part)
+        return True
+
+
+def _joined(events: list[h11.Event]) -> Iterator[h11.Event]:
+    """Join content that lies side by side."""
+    for is_content, run in groupby(events, lambda event: isinstance(event, h11.Data)):
+        if is_content:
+            yield h11.Data(data=b"".join(event.data for event in run if isinstance(event, h11.Data)))
+        else:
+            yield from run

@@ -1,0 +1,72 @@
+"""Who of the relay's connections may use the event loop next, and for how long all of them together.
+
+Everything that is done with bytes of guest code or of a host is done in turns: one a round of the event loop,
+users alternating, then their attempts. A turn lasts until its connection waits for something; what it took is
+measured, and followed by a rest, so that the relay has at most a share of the loop, whatever is sent to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+from time import perf_counter
+
+from assayd.fair_queue import FairQueue
+
+SHARE = 0.5
+"""Of the loop's time, for all connections."""
+BURST_S = 0.02
+"""How much of its share a relay that was idle has in hand: an ordinary access meets no rest."""
+
+Turn = Callable[[], Awaitable[None]]
+"""Waits for the next turn of a connection, and begins it."""
+
+
+class Turns:
+    """Gives out turns, one at a time."""
+
+    def __init__(
+        self, *, share: float = SHARE, burst_s: float = BURST_S, clock: Callable[[], float] = perf_counter
+    ) -> None:
+        self._share = share
+        self._burst_s = burst_s
+        self._clock = clock
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
+        self._keys = count()
+        self._given = False
+        self._began = 0.0
+        self._paid_until = 0.0
+
+    async def take(self, owner: int, lane: str) -> None:
+        """Wait for a turn; it ends when the caller next waits for something that is not there yet."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put(owner, lane, str(next(self._keys)), turn)
+        if not self._given:
+            self._given = True
+            asyncio.get_running_loop().call_soon(self._give)
+        await turn
+
+    def _give(self) -> None:
+        """Begin the next turn, and have its end noted right behind what it does."""
+        loop = asyncio.get_running_loop()
+        while len(self._waiting):
+            turn = self._waiting.pop()
+            if not turn.done():  # else its connection was dropped
+                loop.call_soon(self._begin)
+                turn.set_result(None)
+                loop.call_soon(self._end)
+                return
+        self._given = False
+
+    def _begin(self) -> None:
+        self._began = self._clock()
+
+    def _end(self) -> None:
+        now = self._clock()
+        self._paid_until = max(self._paid_until, now - self._burst_s) + (now - self._began) / self._share
+        loop = asyncio.get_running_loop()
+        if self._paid_until > now:
+            loop.call_later(self._paid_until - now, self._give)
+        else:
+            loop.call_soon(self._give)

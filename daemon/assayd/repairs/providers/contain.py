@@ -1,0 +1,119 @@
+"""Runs one program of the operator, and sees to it that nothing of it outlives the call.
+
+Started with `python -I -S`: standard library only, no import of ours. It adopts what the program leaves
+behind (a child that has left its session too), limits the size of every file that is written, and takes away
+the right to look into other processes, such as the daemon with its environment.
+
+    contain.py REPORT_FD FILE_BYTES PROGRAM [ARGUMENT…]
+
+Into REPORT_FD it writes ``ended STATUS``, or ``failed ERRNO`` when the program cannot be started.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
+_LOOKING = (19, 21, 38)
+"""CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: each lets root read another process's memory (`mm_access`)."""
+
+
+class _Stop(Exception):
+    """The daemon has ended, or wants no more of it."""
+
+
+def main() -> int:
+    """Run the program; report how it ended, once all of it is gone."""
+    report, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    os.set_inheritable(report, False)
+    _confine(file_bytes)
+    signal.signal(signal.SIGTERM, _stop)
+    told = "ended -15"
+    try:
+        child = _start(argv)
+        told = f"ended {_wait_for(child)}"
+    except OSError as problem:
+        told = f"failed {problem.errno}"
+    except _Stop:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _end_all()
+    os.write(report, told.encode("ascii"))
+    return 0
+
+
+def _confine(file_bytes: int) -> None:
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) or prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+    for capability in _LOOKING:  # only root has them, and only root may drop them
+        prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _stop(number: int, frame: object) -> None:
+    raise _Stop
+
+
+def _start(argv: "list[str]") -> int:
+    """Start the program. Raises: OSError with its errno when it cannot be started."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+            os.execvp(argv[0], argv)  # noqa: S606 - no shell is meant
+        except OSError as problem:
+            os.write(theirs, str(problem.errno).encode("ascii"))
+        finally:
+            os._exit(127)
+    os.close(theirs)
+    errno = os.read(ours, 16)
+    os.close(ours)
+    if errno:
+        raise OSError(int(errno), "exec")
+    return child
+
+
+def _wait_for(child: int) -> int:
+    """Wait until the program has ended, and give its status; what else ends meanwhile is reaped."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _end_all() -> None:
+    """Kill what there is below us until there is nothing: whatever loses its parent becomes our child."""
+    while True:
+        for pid in _children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def _children() -> "list[int]":
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):  # it has ended meanwhile
+            continue
+        if parent == os.getpid():
+            found.append(int(stat.parent.name))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Patterns on foreign text take time by its length, not by the square of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from assayd.kinds.fifth.language import language
+from assayd.kinds.fifth.run import error_finding
+from assayd.static.python.model_answer import clean
+from assayd.static.python.safe_fixes import call_print, inside_fences
+
+SIZE = 100_000
+
+
+def gforth_error(text: str) -> object:
+    return error_finding(f"a.fs:1: Undefined word\n{text}\n", "", language())
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (clean, "~" * SIZE + "`"),
+        (clean, "```a\n" * (SIZE // 5)),
+        (inside_fences, "~" * SIZE + "`\nx\n```"),
+        (call_print, "print x" + " " * SIZE + "y"),
+        (call_print, "'" + "\\'" * SIZE),
+        (gforth_error, ">" * SIZE),
+        (gforth_error, ">>> " * SIZE),
+    ],
+)
+def test_reading_takes_time_by_the_length_alone(read: Callable[[str], object], text: str) -> None:
+    began = time.process_time()
+    read(text)
+    assert time.process_time() - began < 2
