@@ -21,6 +21,7 @@ from assayd.attempts.attempt_run import WAITING_S, Finished, Job, Teller
 from assayd.attempts.conclusion import conclude, is_large
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSlots
+from assayd.findings.network_troubles import with_network_words
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import Ran
 from assayd.model.policy import NetworkMode
@@ -31,7 +32,6 @@ from assayd.ports.checkpoint import Checkpoint, Step, unobserved
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, Run
 from assayd.sandbox.sandbox import Lease, Sandbox
-from assayd.static.network_troubles import with_network_words
 
 log = structlog.get_logger()
 

@@ -60,7 +60,7 @@ def _candidates(text: str) -> Iterator[object]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """Return what stands in fences, by one walk over the lines; a fence that is never closed holds nothing."""
+    """Return what stands in fences, in one walk over the lines; one that is never closed holds nothing."""
     inside: list[str] | None = None
     for line in text.split("\n"):
         info = line[len(_MARK) :].rstrip(" \t") if line.startswith(_MARK) else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from assayd.findings.network_troubles import with_network_words
 from assayd.findings.runs import cause_finding, raised_finding
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, NetworkEvent, Outcome, RunEnd, RunResult, UnitResult, Via
-from assayd.static.network_troubles import with_network_words
 
 
 def event(trouble: str | None = None, *, finished: bool = True) -> NetworkEvent:
