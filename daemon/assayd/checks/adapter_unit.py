@@ -18,6 +18,7 @@ from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import Bound, NotCompiled, Raised, Record, read_record
 from assayd.checks.run_findings import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, hint_for
 from assayd.checks.source_text import snippet
+from assayd.checks.timeout_finding import timeout_finding
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import AdapterContract
 from assayd.model.run import Cause, UnitResult
@@ -97,7 +98,10 @@ def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[F
 
 def _ended_badly(file: str, unit: UnitResult) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return replace(cause_finding(cause, f"Importing {file}"), file=file)
+    what = f"Importing {file}"
+    return replace(
+        timeout_finding(unit, what) if cause is Cause.TIMEOUT else cause_finding(cause, what), file=file
+    )
 
 
 def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:

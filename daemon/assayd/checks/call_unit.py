@@ -17,6 +17,7 @@ from assayd.checks.run_findings import (
     not_compiled_finding,
     raised_finding,
 )
+from assayd.checks.timeout_finding import timeout_finding
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -86,7 +87,7 @@ def _failure(unit: UnitResult, record: Record | None, text: str, function: str) 
         case _ if unit.outcome.completed:
             return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
         case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return cause_finding(Cause.TIMEOUT, "The code", f"after {unit.usage.wall_s:.0f} s")
+            return timeout_finding(unit, "The code")
         case _:
             return cause_finding(unit.outcome.cause, "The code")
 

@@ -15,6 +15,7 @@ from assayd.checks.caps import shorten
 from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import NotExecuted, read_record
 from assayd.checks.run_findings import cause_finding
+from assayd.checks.timeout_finding import timeout_finding
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -79,7 +80,7 @@ def _finding(unit: UnitResult, program: str) -> Finding:
             return _not_executed(unit.results[0], program)
         return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
     if cause is Cause.TIMEOUT:
-        return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.3g} s")
+        return timeout_finding(unit, "The program")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
 
 

@@ -23,6 +23,7 @@ from assayd.checks.run_findings import (
     hint_for,
 )
 from assayd.checks.source_text import snippet
+from assayd.checks.timeout_finding import time_hint, time_words
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -265,9 +266,8 @@ def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
     """Give the finding for a unit that did not come to its own end."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
-        message = f"{what} did not end within {unit.usage.wall_s:.0f} s."
-        suggestion = "Look for a loop that never ends, a wait for the network, or a sleep."
-        return replace(_finding("tests.hung", file, message, suggestion), context=told.running)
+        message = f"{what} did not end in time{time_words(unit)}."
+        return replace(_finding("tests.hung", file, message, time_hint(unit)), context=told.running)
     return replace(cause_finding(unit.outcome.cause, what), file=file)
 
 

@@ -14,6 +14,7 @@ from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import NotCompiled, Raised, Record, read_record
 from assayd.checks.python_failures import Surroundings, failure_finding
 from assayd.checks.run_findings import cause_finding, event_findings, not_compiled_finding
+from assayd.checks.timeout_finding import timeout_finding
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -74,7 +75,7 @@ def _failure(unit: UnitResult, record: Record | None, around: Surroundings, what
         case _ if cause is Cause.EXITED_NONZERO:
             return cause_finding(cause, what, f"exit code {exit_code(unit)}")
         case _ if cause is Cause.TIMEOUT:
-            return cause_finding(cause, what, f"after {unit.usage.wall_s:.3g} s")
+            return timeout_finding(unit, what)
         case _:
             return cause_finding(cause, what, str(unit.outcome.evidence.get("signal", "")))
 

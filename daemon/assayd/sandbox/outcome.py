@@ -69,7 +69,8 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     """Decide how a unit ended that the runner saw to its end."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
-        return _outcome(cause, unit, killed_by=by)
+        spent = _spent(unit, planned.deadline_s) if cause is Cause.TIMEOUT else {}
+        return _outcome(cause, unit, killed_by=by, **spent)
     failed = unit.wait_status != 0
     counted = _counted(unit)
     if failed and counted is not None and counted is not Cause.DISK_LIMIT:
@@ -80,6 +81,13 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     if failed and counted is not None:
         return _outcome(counted, unit)
     return _by_wait(unit, planned)
+
+
+def _spent(unit: UnitResult, limit_s: float) -> dict[str, object]:
+    """Say what the time went into: computing, waiting for something, waiting for a processor."""
+    usage = unit.usage
+    spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
+    return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
 
 
 def _counted(unit: UnitResult) -> Cause | None:

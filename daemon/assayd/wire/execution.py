@@ -103,6 +103,7 @@ def _usage(units: Sequence[UnitResult]) -> Document:
         "pids_refused": sum(usage.pids_refused for usage in usages),
         "work_bytes_used": max((usage.work_bytes for usage in usages), default=0),
         "work_files_used": max((usage.work_files for usage in usages), default=0),
+        "starved_ms": milliseconds(sum(usage.starved_s for usage in usages)),
         "events_dropped": sum(unit.events_dropped for unit in units),
     }
 

@@ -1,0 +1,157 @@
+"""Right programs beside ten busy loops: none is judged wrong, though each takes longer than its limit says."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from assayd.engines.docker import DockerEngine
+from assayd.model.policy import ImportMode, ImportPolicy
+from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
+from assayd.sandbox.sandbox import Sandbox
+from support.sandboxes import run, sandbox_on
+
+pytestmark = [pytest.mark.system, pytest.mark.engine]
+
+BUSY_LOOPS = 10
+PROGRAMS = 120
+AT_ONCE = 4
+LIMITS = Limits(timeout_s=12, unit_timeout_s=8, memory_bytes=128 * 2**20, max_processes=6)
+UNTIL = """
+import time
+def until(seconds, work):
+    began, rounds = time.process_time(), 0
+    while time.process_time() - began < seconds:
+        assert work(rounds), rounds
+        rounds += 1
+    return rounds
+"""
+WORKS = (
+    # Sieve.
+    "def work(n):\n    s = bytearray(b'\\1') * 20000\n    for i in range(2, 142):\n        if s[i]:\n"
+    "            s[i*i::i] = bytes(len(range(i*i, 20000, i)))\n    return sum(s) - 2 == 2262\n",
+    # A chain of digests.
+    "import hashlib\ndef work(n):\n    d = b''\n    for _ in range(5000):\n        d = hashlib.sha256(d).digest()\n"
+    "    return len(d) == 32\n",
+    # Queens.
+    "def queens(n, r=0, c=0, d=0, e=0):\n    if r == n:\n        return 1\n    free, found = ((1 << n) - 1) & ~(c | d | e), 0\n"
+    "    while free:\n        p = free & -free\n        free ^= p\n        found += queens(n, r + 1, c | p, (d | p) << 1, (e | p) >> 1)\n"
+    "    return found\ndef work(n):\n    return queens(7) == 40\n",
+    # Sorting and searching.
+    "import random\ndef work(n):\n    r = random.Random(n)\n    x = [r.random() for _ in range(20000)]\n    x.sort()\n"
+    "    return all(a <= b for a, b in zip(x, x[1:]))\n",
+    # Words.
+    "import collections, re\nT = 'the quick brown fox jumps over the lazy dog ' * 500\ndef work(n):\n"
+    "    return collections.Counter(re.findall(r'[a-z]+', T))['the'] == 1000\n",
+    # Fractions.
+    "from fractions import Fraction\ndef work(n):\n    return sum(Fraction(1, k * (k + 1)) for k in range(1, 200)) == Fraction(199, 200)\n",
+)
+CALL = "def extract(seconds):\n    return until(seconds, work)\n"
+FORKING = """
+import os
+def extract(seconds):
+    # As a shell script does it: one short process after the other.
+    began = sum(os.times()[:4])
+    count = 0
+    while sum(os.times()[:4]) - began < seconds:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if work(count) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        count += 1
+    return count
+"""
+IN_PARTS = """
+import os
+def extract(seconds):
+    # Four at once, each a quarter of the work.
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            until(seconds / 4, work)
+            os._exit(0)
+        children.append(child)
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    return len(children)
+"""
+THREADS = """
+import threading
+def extract(seconds):
+    done = []
+    for _ in range(2):
+        threading.Thread(target=lambda: done.append(until(seconds / 2, work))).start()
+    while len(done) < 2:
+        time.sleep(0.05)
+    return sum(done)
+"""
+
+
+def programs() -> Iterator[tuple[str, float]]:
+    """Give texts with the seconds of work that they do: 1 to 3."""
+    for number in range(PROGRAMS):
+        way = (CALL, CALL, CALL, FORKING, IN_PARTS, THREADS)[number // len(WORKS) % 6]
+        yield UNTIL + WORKS[number % len(WORKS)] + way, 1 + 2 * (number * 37 % PROGRAMS) / PROGRAMS
+
+
+def spec_of(source: str, seconds: float) -> RunSpec:
+    """Plan one program."""
+    call = {"source": source, "filename": "code.py", "function": "extract", "builtins": "full"}
+    arguments = {**call, "args": [seconds], "kwargs": {}}
+    unit = Unit(name="u", program=Program.CALL, arguments=arguments, deadline_s=LIMITS.unit_timeout_s)
+    return RunSpec(
+        image="python", limits=LIMITS, imports=ImportPolicy(mode=ImportMode.OBSERVE), units=(unit,)
+    )
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Keep the machine busy."""
+    spawn = multiprocessing.get_context("spawn")
+    loops = [spawn.Process(target=_spin, daemon=True) for _ in range(BUSY_LOOPS)]
+    for loop in loops:
+        loop.start()
+    yield
+    for loop in loops:
+        loop.kill()
+        loop.join()
+
+
+@pytest.fixture
+async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
+    """Give a sandbox."""
+    engine = DockerEngine(base_url=docker_host)
+    async with sandbox_on(engine) as made:
+        yield made
+    await engine.close()
+
+
+async def test_right_programs_beside_ten_busy_loops_are_all_judged_right(
+    sandbox: Sandbox, busy: None, record_property: object
+) -> None:
+    waiting = list(programs())
+    results: list[RunResult] = []
+
+    async def work_off() -> None:
+        while waiting:
+            results.append(await run(sandbox, spec_of(*waiting.pop())))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(work_off())
+
+    wrong = [result.outcome for result in results if result.outcome.cause is not Cause.COMPLETED]
+    walls = sorted(unit.usage.wall_s for result in results for unit in result.units)
+    late = sum(wall_s > LIMITS.unit_timeout_s for wall_s in walls)
+    print(f"{len(results)} programs, longest {walls[-1]:.1f} s, {late} beyond the limit by the wall clock")
+    print(f"load {os.getloadavg()[0]:.1f}, wrong: {len(wrong)}")
+    assert (len(results), wrong) == (PROGRAMS, [])
