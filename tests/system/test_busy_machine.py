@@ -1,4 +1,4 @@
-"""Right programs beside ten busy loops: none is judged wrong, though each takes longer than its limit says."""
+"""Right programs beside ten busy loops: none is judged wrong, though many take longer than their limit."""
 
 from __future__ import annotations
 
@@ -31,24 +31,53 @@ def until(seconds, work):
     return rounds
 """
 WORKS = (
-    # Sieve.
-    "def work(n):\n    s = bytearray(b'\\1') * 20000\n    for i in range(2, 142):\n        if s[i]:\n"
-    "            s[i*i::i] = bytes(len(range(i*i, 20000, i)))\n    return sum(s) - 2 == 2262\n",
-    # A chain of digests.
-    "import hashlib\ndef work(n):\n    d = b''\n    for _ in range(5000):\n        d = hashlib.sha256(d).digest()\n"
-    "    return len(d) == 32\n",
-    # Queens.
-    "def queens(n, r=0, c=0, d=0, e=0):\n    if r == n:\n        return 1\n    free, found = ((1 << n) - 1) & ~(c | d | e), 0\n"
-    "    while free:\n        p = free & -free\n        free ^= p\n        found += queens(n, r + 1, c | p, (d | p) << 1, (e | p) >> 1)\n"
-    "    return found\ndef work(n):\n    return queens(7) == 40\n",
-    # Sorting and searching.
-    "import random\ndef work(n):\n    r = random.Random(n)\n    x = [r.random() for _ in range(20000)]\n    x.sort()\n"
-    "    return all(a <= b for a, b in zip(x, x[1:]))\n",
-    # Words.
-    "import collections, re\nT = 'the quick brown fox jumps over the lazy dog ' * 500\ndef work(n):\n"
-    "    return collections.Counter(re.findall(r'[a-z]+', T))['the'] == 1000\n",
-    # Fractions.
-    "from fractions import Fraction\ndef work(n):\n    return sum(Fraction(1, k * (k + 1)) for k in range(1, 200)) == Fraction(199, 200)\n",
+    """
+def work(n):
+    sieve = bytearray(b"\1") * 20000
+    for i in range(2, 142):
+        if sieve[i]:
+            sieve[i * i :: i] = bytes(len(range(i * i, 20000, i)))
+    return sum(sieve) - 2 == 2262
+""",
+    """
+import hashlib
+def work(n):
+    digest = b""
+    for _ in range(5000):
+        digest = hashlib.sha256(digest).digest()
+    return len(digest) == 32
+""",
+    """
+def queens(n, row=0, columns=0, left=0, right=0):
+    if row == n:
+        return 1
+    free, found = ((1 << n) - 1) & ~(columns | left | right), 0
+    while free:
+        place = free & -free
+        free ^= place
+        found += queens(n, row + 1, columns | place, (left | place) << 1, (right | place) >> 1)
+    return found
+def work(n):
+    return queens(7) == 40
+""",
+    """
+import random
+def work(n):
+    chance = random.Random(n)
+    found = sorted(chance.random() for _ in range(20000))
+    return all(a <= b for a, b in zip(found, found[1:]))
+""",
+    """
+import collections, re
+TEXT = "the quick brown fox jumps over the lazy dog " * 500
+def work(n):
+    return collections.Counter(re.findall(r"[a-z]+", TEXT))["the"] == 1000
+""",
+    """
+from fractions import Fraction
+def work(n):
+    return sum(Fraction(1, k * (k + 1)) for k in range(1, 200)) == Fraction(199, 200)
+""",
 )
 CALL = "def extract(seconds):\n    return until(seconds, work)\n"
 FORKING = """

@@ -332,7 +332,11 @@ class RunEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFacts:
-    """What engine and kernel say of a container after its run."""
+    """What engine and kernel say of a container after its run.
+
+    `killed` tells that the daemon killed it. `kernel_oom_kills` counts whom the kernel killed for memory
+    during the run, anywhere on the machine; None where that count is not known to be of the engine's kernel.
+    """
 
     id: str = ""
     image: str = ""
@@ -342,6 +346,8 @@ class ContainerFacts:
     warm: bool = False
     exit_code: int | None = None
     oom_killed: bool = False
+    killed: bool = False
+    kernel_oom_kills: int | None = None
     python: str | None = None
 
 

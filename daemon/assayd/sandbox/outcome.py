@@ -47,6 +47,7 @@ _RUN_ENDS = {
     RunEnd.ENGINE: Cause.INFRASTRUCTURE,
 }
 
+_KILLED = 128 + signal.SIGKILL
 RUNNER_FAULT = 70
 """Exit code of a runner that could not do what it was asked."""
 
@@ -157,13 +158,19 @@ def _run_end(result: RunResult) -> Outcome | None:
 
 
 def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
-    """Decide why a runner fell silent, by what the engine says of its container."""
+    """Decide why a runner fell silent, by what engine and kernel say of its container."""
+    kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
-    if container.oom_killed:
+    evidence |= {"killed_by_us": True} if container.killed else {}
+    evidence |= {} if kills is None else {"kernel_oom_kills": kills}
+    # PID 1 can't be killed from inside but by filling memory, which engines do not always tell. Where the
+    # kernel is known to have killed nobody, the signal came from the host.
+    by_signal = container.exit_code == _KILLED and not container.killed
+    if container.oom_killed or (by_signal and kills != 0):
         return Outcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
-    # PID 1 can't be killed from inside: a SIGKILL came from the host. The other two are the runner's own:
-    # 70 is its fault, and with 0 it ends when its standard input does, that is when our connection is cut.
-    ours = (None, 0, RUNNER_FAULT, 128 + signal.SIGKILL)
+    # The other two are the runner's own: 70 is its fault, and with 0 it ends when its standard input does,
+    # that is when our connection is cut.
+    ours = (None, 0, RUNNER_FAULT, _KILLED)
     cause = Cause.INFRASTRUCTURE if container.exit_code in ours else Cause.PROTOCOL_VIOLATION
     return Outcome(cause=cause, evidence=evidence)
 
