@@ -19,6 +19,7 @@ from . import private
 private.isolate(globals())
 
 _IMPORT_SYSTEM = "<frozen importlib"
+_IMPORT_MODULES = frozenset({"importlib", "importlib._bootstrap", "pkgutil"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,16 @@ class Places:
             return None if trusted else frame
         finally:
             self.looking.discard(thread)
+
+    def is_library(self, frame: FrameType) -> bool:
+        """Tell whether a frame is of a library."""
+        return frame.f_code.co_filename.startswith(self._trusted)
+
+    def above_imports(self, frame: FrameType) -> FrameType:
+        """Give the frame that asked for an import: the first that is not of the import system itself."""
+        while frame.f_back is not None and frame.f_globals.get("__name__") in _IMPORT_MODULES:
+            frame = frame.f_back
+        return frame
 
     def _submitted_line(self, frame: FrameType | None) -> tuple[str | None, int | None]:
         while frame is not None:

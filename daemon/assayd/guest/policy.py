@@ -6,6 +6,7 @@ Feedback and audit trail, not a wall: what it sees can fail a submission, never 
 from __future__ import annotations
 
 import builtins
+import importlib
 import sys
 from collections.abc import Mapping
 
@@ -58,6 +59,10 @@ class RuntimePolicy:
         """Refuse ``os._exit`` to this process, so that what its program has to say is said."""
         refuse_to_leave(self._places, self._reporter)
 
+    def guest_begins(self) -> None:
+        """Note that submitted code runs from here on; what happened by then was not its doing."""
+        self._imports.guest_begins()
+
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
         """Give the interpreter's own built-in names, into which the guarded importer is put.
 
@@ -69,4 +74,5 @@ class RuntimePolicy:
         """
         self._places.submitted.update(submitted)
         vars(builtins)["__import__"] = opaque(self._imports.shared)
+        vars(importlib._bootstrap)["_gcd_import"] = opaque(self._imports.by_name)
         return vars(builtins)
