@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from _thread import get_ident
-from collections.abc import Container
 from dataclasses import dataclass
 from sys import _getframe
 from types import FrameType
@@ -58,18 +57,12 @@ class Places:
             frame = frame.f_back
         return Place(direct and frame is not None, importing, *self._submitted_line(frame))
 
-    def guest_above(self, passing: Container[str] = ()) -> FrameType | None:
-        """Give the frame that called the caller, when it is the guest's own.
-
-        Args:
-            passing: names of functions of libraries that stand for whoever calls them.
-        """
+    def guest_above(self) -> FrameType | None:
+        """Give the frame that called the caller, when it is the guest's own."""
         thread = get_ident()
         self.looking.add(thread)
         try:
             frame: FrameType | None = _getframe(2)
-            if frame is not None and frame.f_code.co_name in passing:
-                frame = frame.f_back
             trusted = frame is None or frame.f_code.co_filename.startswith(self._trusted)
             return None if trusted else frame
         finally:

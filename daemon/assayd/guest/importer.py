@@ -47,9 +47,6 @@ names; an import statement passes None or a tuple.
 _PATCHED_BY_TESTS = frozenset({"builtins"})
 """What tests name without being able to import it, and what is harmless: ``patch("builtins.open")``."""
 
-_IMPORTS_FOR_OTHERS = frozenset({"importorskip"})
-"""Functions of libraries that are an import statement of whoever calls them."""
-
 _Names = Mapping[str, object] | None
 _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
 """What ``__import__`` was called with: name, global names, local names, wanted names, level."""
@@ -97,7 +94,7 @@ class ImportGuard:
         level: int = 0,
     ) -> object:
         """Stand in for ``__import__`` among built-in names that libraries use as well."""
-        frame = self._places.guest_above(_IMPORTS_FOR_OTHERS)
+        frame = self._places.guest_above()
         asked = (name, globals, locals, fromlist, level)
         if frame is not None:
             return self._import(frame, asked)
