@@ -14,6 +14,7 @@ from assayd.model.report import Case, CaseStatus, Report, StageReport
 from assayd.model.run import Limits
 from assayd.model.submission import JsonValue
 from assayd.ports.store import Event
+from assayd.wire.import_violations import list_violations
 from assayd.wire.strict_json import compact
 
 SCHEMA_VERSION = 1
@@ -122,6 +123,7 @@ def report_document(report: Report) -> Document:
         ],
         "runtime_results": None if report.cases is None else _runtime_results(report.cases),
         "findings": [_finding(finding) for finding in report.findings],
+        "import_violations": list_violations(report.findings, report.refused_imports),
         "fix_hints": [_fix_hint(hint) for hint in report.fix_hints],
         "retry_context": report.retry_context,
         "confidence": report.confidence,

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import Captured, Limits, PolicyEvent, RunResult, UnitResult
 from assayd.wire.documents import Document, limits_document, milliseconds
-
-MAX_LISTED = 500
-"""How many imports and violations are listed."""
+from assayd.wire.import_violations import MAX_LISTED, runtime_violations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
         "peak_memory_bytes": result.peak_memory_bytes,
         "resource_usage": {**limits_document(limits, network), **_usage(result.units)},
         "imports": _imports(result.units),
-        "import_violations": _import_violations(result.units),
+        "import_violations": list(runtime_violations(_distinct(result.units, kind="import")))[:MAX_LISTED],
         "network_violations": _network_violations(result.units),
         "network_attempts": _network_attempts(result.units),
         "container": {
@@ -112,21 +110,6 @@ def _imports(units: Sequence[UnitResult]) -> list[Document]:
     listed: list[Document] = [
         {"module": event.detail, "file": event.file, "line": event.line, "allowed": event.allowed}
         for event in _distinct(units, kind="import")
-    ]
-    return listed[:MAX_LISTED]
-
-
-def _import_violations(units: Sequence[UnitResult]) -> list[Document]:
-    listed: list[Document] = [
-        {
-            "module": event.detail,
-            "location": "runtime",
-            "file": event.file,
-            "line": event.line,
-            "rule": "import.not_allowed",
-        }
-        for event in _distinct(units, kind="import")
-        if not event.allowed
     ]
     return listed[:MAX_LISTED]
 
