@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from . import private
 from .builtins_safe import guest_builtins, opaque
+from .field_names import check_field_names
 from .frames_above import Places
 from .hook import AuditHook, HookRules
 from .importer import ImportGuard
@@ -53,6 +54,8 @@ class RuntimePolicy:
             submitted: the file name that the text is compiled under; events give its lines.
         """
         self._places.submitted[submitted] = submitted
+        if kind == "safe":
+            check_field_names(self._places, self._reporter)
         return self._builtins[kind]
 
     def refuse_to_leave(self) -> None:
