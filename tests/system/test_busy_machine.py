@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -137,22 +138,16 @@ def spec_of(source: str, seconds: float) -> RunSpec:
     )
 
 
-def _spin() -> None:
-    while True:
-        pass
-
-
 @pytest.fixture
 def busy() -> Iterator[None]:
     """Keep the machine busy."""
-    spawn = multiprocessing.get_context("spawn")
-    loops = [spawn.Process(target=_spin, daemon=True) for _ in range(BUSY_LOOPS)]
-    for loop in loops:
-        loop.start()
+    spin = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    loops = [subprocess.Popen(spin) for _ in range(BUSY_LOOPS)]
     yield
     for loop in loops:
+        assert loop.poll() is None, "it was to be busy all the time"
         loop.kill()
-        loop.join()
+        loop.wait()
 
 
 @pytest.fixture
