@@ -17,7 +17,7 @@ from . import kernel
 from .cgroup import Cgroup
 from .tasks import Task, read_tasks, used_s
 
-_REAP_LIMIT_S = 5.0
+_REAP_LIMIT_S = 20.0
 _REAP_TURN_S = 0.02
 _DEAD = frozenset("ZX")
 
