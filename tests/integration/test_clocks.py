@@ -1,8 +1,8 @@
 """What a unit's limit counts, in containers: computing, waiting for something, waiting for a processor.
 
-A container that gets a fifth of a processor stands for a machine that is busy with others. How exact the clock
-is shows tests/unit/guest/test_clock.py; here a machine that is busy indeed must change nothing, so what may also
-come of it is three times the limit.
+A container that gets a fifth of a processor stands for a machine that is busy with others. How exact the
+clock is shows tests/unit/guest/test_clock.py; here a machine that is busy indeed must change nothing, so what
+may also come of it is three times the limit.
 """
 
 from __future__ import annotations
