@@ -10,41 +10,81 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+MOST = 3.0
+"""A deadline comes after so many times its time, whatever is not counted."""
+_TICK_S = 0.1
+_PUNCTUAL_S = 0.01
+
+
 class Deadline:
     """The moment by which something must be over, which may also be declared to be now.
 
     One object is passed down through everything that an attempt does. `cancel()` ends every scope that
-    is open, and every one that is opened later.
+    is open, and every one that is opened later. Time in which the event loop stood still is not counted, nor
+    what `leave_out` names; at three times its time the deadline comes in any case.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._at = self._loop.time() + timeout_s
         self._scopes: set[asyncio.Timeout] = set()
+        self._timer: asyncio.TimerHandle | None = None
         self.cancelled = False
+        self.restart(timeout_s)
 
     def restart(self, timeout_s: float) -> None:
         """Count `timeout_s` seconds from now. No scope may be open."""
-        self._at = self._loop.time() + timeout_s
+        self._began, self._timeout_s = self._loop.time(), timeout_s
+        self._late_s = self._left_out_s = 0.0
+
+    def leave_out(self, total_s: float) -> None:
+        """Do not count so many seconds of the time since it began."""
+        self._left_out_s = max(total_s, self._left_out_s)
 
     def cancel(self) -> None:
         """Declare that the time is up now."""
         self.cancelled = True
-        for scope in self._scopes:
-            # One whose time is up already is on its way out, and can't be told again.
-            if not scope.expired():
-                scope.reschedule(self._loop.time())
+        self._end_scopes()
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
         """Bound the body. Raises: TimeoutError when the time is up or was declared to be."""
-        when = self._loop.time() if self.cancelled else self._at
+        when = self._loop.time() if self.cancelled else None
         async with asyncio.timeout_at(when) as scope:
             self._scopes.add(scope)
+            if self._timer is None:
+                self._set_timer()
             try:
                 yield
             finally:
                 self._scopes.discard(scope)
+                if not self._scopes and self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+
+    def _up_at(self) -> float:
+        passing_s = self._timeout_s + self._late_s + self._left_out_s
+        return self._began + min(passing_s, MOST * self._timeout_s)
+
+    def _set_timer(self) -> None:
+        tick_s = max(_TICK_S, self._timeout_s / 1000)
+        due = min(self._loop.time() + tick_s, self._up_at())
+        self._timer = self._loop.call_at(due, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        """Look whether the time is up; a loop that comes late was busy with something else."""
+        late_s = self._loop.time() - due
+        self._late_s += late_s if late_s > _PUNCTUAL_S else 0.0
+        if self._loop.time() >= self._up_at():
+            self._timer = None
+            self._end_scopes()
+        else:
+            self._set_timer()
+
+    def _end_scopes(self) -> None:
+        for scope in self._scopes:
+            # One whose time is up already is on its way out, and can't be told again.
+            if not scope.expired():
+                scope.reschedule(self._loop.time())
 
 
 class Signal:

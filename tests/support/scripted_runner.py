@@ -44,6 +44,7 @@ def unit_end(index: int, **changes: object) -> bytes:
         "end": "exited",
         "wall_s": 0.01,
         "cpu_s": 0.005,
+        "starved_s": 0.0,
         "peak_memory_bytes": 10_000_000,
         "oom_kills": 0,
         "pids_refused": 0,
@@ -62,7 +63,7 @@ def unit_end(index: int, **changes: object) -> bytes:
 
 def good_unit(index: int, record: bytes = b"{}") -> list[bytes]:
     return [
-        encode({"type": "started", "unit": index}),
+        encode({"type": "started", "unit": index, "starved_s": 0.0}),
         encode({"type": "result", "unit": index, "index": 0, "last": True}, record),
         unit_end(index),
     ]

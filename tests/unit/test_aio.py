@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -13,6 +14,53 @@ async def test_a_scope_ends_when_the_time_is_up():
     with pytest.raises(TimeoutError):
         async with Deadline(0.01).scope():
             await asyncio.Event().wait()
+
+
+async def test_time_that_is_left_out_is_not_counted():
+    loop, deadline = asyncio.get_running_loop(), Deadline(0.02)
+    began = loop.time()
+    deadline.leave_out(0.03)
+    with pytest.raises(TimeoutError):
+        async with deadline.scope():
+            await asyncio.Event().wait()
+    assert loop.time() - began > 0.049
+
+
+async def test_a_deadline_comes_at_three_times_its_time_whatever_is_left_out():
+    deadline = Deadline(0.02)
+    deadline.leave_out(3600)
+    with pytest.raises(TimeoutError):
+        async with deadline.scope():
+            await asyncio.Event().wait()
+
+
+class StallingLoop(asyncio.SelectorEventLoop):
+    """A loop that can be told that it was busy with something for a while."""
+
+    stalled_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.stalled_s
+
+
+@pytest.mark.parametrize(("stalls", "in_time"), [((12.0,), True), ((12.0, 20.0), False), ((0.0,), True)])
+def test_time_in_which_the_loop_stood_still_is_not_counted(stalls: tuple[float, ...], in_time: bool):
+    loop = StallingLoop()
+
+    async def body() -> bool:
+        with suppress(TimeoutError):
+            async with Deadline(10).scope():
+                for stall_s in stalls:
+                    loop.stalled_s += stall_s
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+                return True
+        return False
+
+    try:
+        assert loop.run_until_complete(body()) is in_time
+    finally:
+        loop.close()
 
 
 async def test_cancelling_ends_an_open_scope_at_once():

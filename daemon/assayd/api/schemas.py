@@ -146,6 +146,16 @@ class Clamp(Described):
     effective: float = Field(description="What it got.")
 
 
+class ImportViolation(Described):
+    """One import that the policy does not allow."""
+
+    module: str | None = Field(description="Dotted name; null when it is computed.")
+    location: Layer = Field(description="Found by reading or by running.")
+    file: str | None = Field(description="Submitted file of the import.")
+    line: int | None = Field(description="Line of the import.")
+    rule: str = Field(description="Id of the rule.")
+
+
 class Report(Described):
     """Static and runtime results of one attempt, merged."""
 
@@ -158,6 +168,7 @@ class Report(Described):
     static_results: list[StaticResult] = Field(description="The static checks that ran.")
     runtime_results: RuntimeResults | None = Field(description="The cases; null when nothing was run.")
     findings: list[Finding] = Field(description="All findings, in stage order.")
+    import_violations: list[ImportViolation] = Field(description="Imports not allowed, read or seen.")
     fix_hints: list[FixHint] = Field(description="What to change.")
     retry_context: str | None = Field(description="What to tell a model that tries again.")
     confidence: float | None = Field(description="How sure the validator is, 0 to 1, where it can say.")
@@ -177,16 +188,6 @@ class Import(Described):
     file: str | None = Field(description="Submitted file of the import.")
     line: int | None = Field(description="Line of the import.")
     allowed: bool = Field(description="Whether the policy allows it.")
-
-
-class ImportViolation(Described):
-    """One import that the policy does not allow."""
-
-    module: str = Field(description="Dotted name.")
-    location: Layer = Field(description="Found by reading or by running.")
-    file: str | None = Field(description="Submitted file of the import.")
-    line: int | None = Field(description="Line of the import.")
-    rule: str = Field(description="Id of the rule.")
 
 
 class NetworkViolation(Described):

@@ -20,7 +20,7 @@ from assayd.model.finding import Finding
 from assayd.model.merge import Ran, merge_report, merge_stages, static_results
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
-from assayd.model.run import RunResult
+from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
 from assayd.ports.clock import Clock
 from assayd.ports.validator import Rates
@@ -170,7 +170,7 @@ def _report(
         policy_digest=job.policy.digest,
         validated_at=now,
     )
-    report = merge_report(blank, stages, ran)
+    report = replace(merge_report(blank, stages, ran), refused_imports=_refused_imports(ran))
     if failure is not None:
         verdict = Verdict.CANCELLED if failure.code == "cancelled" else Verdict.ERROR
         return replace(report, verdict=verdict)
@@ -180,6 +180,12 @@ def _report(
         context = job.validator.retry_context(found, failed[0].name)
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
     return _rated(job, report)
+
+
+def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
+    """Return the imports that were seen in the run and are not allowed, each once."""
+    events = [event for unit in ran.result.units for event in unit.events] if ran is not None else []
+    return tuple(dict.fromkeys(event for event in events if event.kind == "import" and not event.allowed))
 
 
 def _rated(job: Job, report: Report) -> Report:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from assayd.documents.import_violations import list_violations
 from assayd.documents.strict_json import compact
 from assayd.errors import AssaydError, RequestError
 from assayd.model.attempt import Artifact, Attempt
@@ -122,6 +123,7 @@ def report_document(report: Report) -> Document:
         ],
         "runtime_results": None if report.cases is None else _runtime_results(report.cases),
         "findings": [_finding(finding) for finding in report.findings],
+        "import_violations": list_violations(report.findings, report.refused_imports),
         "fix_hints": [_fix_hint(hint) for hint in report.fix_hints],
         "retry_context": report.retry_context,
         "confidence": report.confidence,

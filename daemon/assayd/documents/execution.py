@@ -8,11 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assayd.documents.attempts import Document, limits_document, milliseconds
+from assayd.documents.import_violations import MAX_LISTED, runtime_violations
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import Captured, Limits, PolicyEvent, RunResult, UnitResult
-
-MAX_LISTED = 500
-"""How many imports and violations are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
         "peak_memory_bytes": result.peak_memory_bytes,
         "resource_usage": {**limits_document(limits, network), **_usage(result.units)},
         "imports": _imports(result.units),
-        "import_violations": _import_violations(result.units),
+        "import_violations": list(runtime_violations(_distinct(result.units, kind="import")))[:MAX_LISTED],
         "network_violations": _network_violations(result.units),
         "network_attempts": _network_attempts(result.units),
         "container": {
@@ -103,6 +101,7 @@ def _usage(units: Sequence[UnitResult]) -> Document:
         "pids_refused": sum(usage.pids_refused for usage in usages),
         "work_bytes_used": max((usage.work_bytes for usage in usages), default=0),
         "work_files_used": max((usage.work_files for usage in usages), default=0),
+        "starved_ms": milliseconds(sum(usage.starved_s for usage in usages)),
         "events_dropped": sum(unit.events_dropped for unit in units),
     }
 
@@ -111,21 +110,6 @@ def _imports(units: Sequence[UnitResult]) -> list[Document]:
     listed: list[Document] = [
         {"module": event.detail, "file": event.file, "line": event.line, "allowed": event.allowed}
         for event in _distinct(units, kind="import")
-    ]
-    return listed[:MAX_LISTED]
-
-
-def _import_violations(units: Sequence[UnitResult]) -> list[Document]:
-    listed: list[Document] = [
-        {
-            "module": event.detail,
-            "location": "runtime",
-            "file": event.file,
-            "line": event.line,
-            "rule": "import.not_allowed",
-        }
-        for event in _distinct(units, kind="import")
-        if not event.allowed
     ]
     return listed[:MAX_LISTED]
 

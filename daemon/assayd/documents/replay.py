@@ -30,7 +30,7 @@ VOLATILE: Mapping[str, frozenset[str]] = {
         }
     ),
     "execution.resource_usage": frozenset(
-        {"oom_kills", "pids_refused", "work_bytes_used", "work_files_used", "events_dropped"}
+        {"oom_kills", "pids_refused", "work_bytes_used", "work_files_used", "events_dropped", "starved_ms"}
     ),
     "execution.container": frozenset({"id", "warm"}),
 }

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.runs import cause_finding
+from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotExecuted, read_record
 from assayd.model.finding import Finding, Layer, Rule
@@ -79,7 +80,7 @@ def _finding(unit: UnitResult, program: str) -> Finding:
             return _not_executed(unit.results[0], program)
         return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
     if cause is Cause.TIMEOUT:
-        return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.3g} s")
+        return timeout_finding(unit, "The program")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
 
 

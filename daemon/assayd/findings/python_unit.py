@@ -12,6 +12,7 @@ from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
 from assayd.findings.python_failures import Surroundings, failure_finding
 from assayd.findings.runs import cause_finding, event_findings, not_compiled_finding
+from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, has_errors
@@ -74,7 +75,7 @@ def _failure(unit: UnitResult, record: Record | None, around: Surroundings, what
         case _ if cause is Cause.EXITED_NONZERO:
             return cause_finding(cause, what, f"exit code {exit_code(unit)}")
         case _ if cause is Cause.TIMEOUT:
-            return cause_finding(cause, what, f"after {unit.usage.wall_s:.3g} s")
+            return timeout_finding(unit, what)
         case _:
             return cause_finding(cause, what, str(unit.outcome.evidence.get("signal", "")))
 

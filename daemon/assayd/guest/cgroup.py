@@ -1,4 +1,4 @@
-"""What the kernel counts for this container: kills for memory, refused forks, memory in use and at most."""
+"""What the kernel counts for this container: kills for memory, refused forks, memory, processor time."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Cgroup:
         if os.path.exists(f"{root}/cgroup.controllers"):
             self.version = 2
             names = ("memory.events", "pids.events", "memory.current", "memory.peak")
+            self._cpu = _open(f"{root}/cpu.stat")
         else:
             memory = (
                 "memory/memory.oom_control",
@@ -34,11 +35,20 @@ class Cgroup:
             )
             names = (memory[0], "pids/pids.events", *memory[1:])
             self.version = 1 if os.path.exists(f"{root}/memory/memory.usage_in_bytes") else 0
+            self._cpu = _open(f"{root}/cpuacct/cpuacct.usage") or _open(f"{root}/cpu,cpuacct/cpuacct.usage")
         self._oom, self._pids, self._current, self._peak = (_open(f"{root}/{name}") for name in names)
 
     def counters(self) -> Counters:
         """Read both counters now."""
         return Counters(oom_kills=_field(self._oom, b"oom_kill"), pids_refused=_field(self._pids, b"max"))
+
+    def cpu_s(self) -> float | None:
+        """Tell the processor time of all that ever ran in the group; None where that is not counted."""
+        if self.version == 2:
+            used_s = _field(self._cpu, b"usage_usec") * 1e-6
+        else:
+            used_s = _number(_read(self._cpu)) * 1e-9
+        return used_s or None
 
     def memory_bytes(self) -> int:
         """Tell how much memory is charged now."""

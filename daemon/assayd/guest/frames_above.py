@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from _thread import get_ident
-from collections.abc import Container
 from dataclasses import dataclass
 from sys import _getframe
 from types import FrameType
@@ -19,6 +18,7 @@ from . import private
 private.isolate(globals())
 
 _IMPORT_SYSTEM = "<frozen importlib"
+_IMPORT_MODULES = frozenset({"importlib", "importlib._bootstrap", "pkgutil"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,26 @@ class Places:
             frame = frame.f_back
         return Place(direct and frame is not None, importing, *self._submitted_line(frame))
 
-    def guest_above(self, passing: Container[str] = ()) -> FrameType | None:
-        """Return the frame that called the caller, when it is the guest's own.
-
-        Args:
-            passing: names of functions of libraries that stand for whoever calls them.
-        """
+    def guest_above(self) -> FrameType | None:
+        """Return the frame that called the caller, when it is the guest's own."""
         thread = get_ident()
         self.looking.add(thread)
         try:
             frame: FrameType | None = _getframe(2)
-            if frame is not None and frame.f_code.co_name in passing:
-                frame = frame.f_back
             trusted = frame is None or frame.f_code.co_filename.startswith(self._trusted)
             return None if trusted else frame
         finally:
             self.looking.discard(thread)
+
+    def is_library(self, frame: FrameType) -> bool:
+        """Return whether a frame is of a library."""
+        return frame.f_code.co_filename.startswith(self._trusted)
+
+    def above_imports(self, frame: FrameType) -> FrameType:
+        """Return the frame that asked for an import: the first that is not of the import system itself."""
+        while frame.f_back is not None and frame.f_globals.get("__name__") in _IMPORT_MODULES:
+            frame = frame.f_back
+        return frame
 
     def _submitted_line(self, frame: FrameType | None) -> tuple[str | None, int | None]:
         while frame is not None:

@@ -38,6 +38,8 @@ _NATIVE = frozenset(
     }
 )  # fmt: skip
 _FILES = frozenset({"open", "sqlite3.connect"})
+_NEVER_ANEW = "posix"
+"""The module that holds ``_exit``; it is loaded before any guest code."""
 _NAME_LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
 _ADDRESSED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
 
@@ -90,6 +92,8 @@ class AuditHook:
     def __call__(self, event: str, arguments: Arguments) -> None:
         """Judge one event."""
         judge = self._judges.get(event)
+        if event == "import" and arguments[0] != _NEVER_ANEW:
+            return
         thread, looking = get_ident(), self._places.looking
         if judge is None or thread in looking:
             return
@@ -122,6 +126,7 @@ class AuditHook:
             (_NAME_LOOKUPS, self._lookup),
             (_ADDRESSED, self._address),
             ({"socket.__new__"}, self._socket),
+            ({"import"}, self._anew),
         ):
             judges.update(dict.fromkeys(events, judge))
         return judges
@@ -139,6 +144,10 @@ class AuditHook:
 
     def _program(self, event: str, arguments: Arguments, place: Place) -> Act | None:
         return Act(event, _text(arguments[0]), self._rules.allow_exec)
+
+    def _anew(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+        """Judge a second load of what is loaded: it would bring back what was taken out of the first."""
+        return Act(event, _NEVER_ANEW, False)
 
     def _fork(self, event: str, arguments: Arguments, place: Place) -> Act | None:
         return Act(event, event, self._rules.allow_fork)

@@ -1,15 +1,20 @@
-"""The guarded ``__import__``: judges the import statements of guest code, and no others.
+"""The guarded ``__import__``: judges the imports that guest code causes.
 
-What a library imports is the library's business. Where guest code has built-in names of its own, only it
-finds the guard there; where it shares the interpreter's, the guard asks who called.
+What a library's import statement names is the library's business. A module that is imported by a name which
+is only known at run time was named by somebody, and that is guest code, whoever calls: ``mock.patch("…")``,
+``import_string("…")``. Where guest code has built-in names of its own, only it finds the guard there; where
+it shares the interpreter's, the guard asks who called, and how.
 """
 
 from __future__ import annotations
 
 import builtins
+import importlib
 from collections.abc import Mapping, Sequence
+from opcode import opmap
 from sys import _getframe
 from types import FrameType
+from typing import Any
 
 from . import private
 from .frames_above import Place, Places
@@ -19,7 +24,11 @@ from .requests import ImportRules
 private.isolate(globals())
 
 _real_import = builtins.__import__
+_bootstrap: Any = importlib._bootstrap
+_real_by_name = _bootstrap._gcd_import
+_IMPORT_STATEMENT = opmap["IMPORT_NAME"]
 
+_OURS = __name__.partition(".")[0]
 _FREE = frozenset({"__future__"})
 _IMPORTED_BY_C = frozenset(
     {
@@ -35,8 +44,8 @@ names; an import statement passes None or a tuple.
 """
 
 
-_IMPORTS_FOR_OTHERS = frozenset({"importorskip"})
-"""Functions of libraries that are an import statement of whoever calls them."""
+_PATCHED_BY_TESTS = frozenset({"builtins"})
+"""What tests name without being able to import it, and what is harmless: ``patch("builtins.open")``."""
 
 _Names = Mapping[str, object] | None
 _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
@@ -50,6 +59,12 @@ class ImportGuard:
         self._rules = rules
         self._places = places
         self._reporter = reporter
+        self._begun = False
+        self._named_before: set[str] = set()
+
+    def guest_begins(self) -> None:
+        """Judge modules that are imported by name from here on; those named before are not its doing."""
+        self._begun = True
 
     def allows(self, module: str) -> bool:
         """Return whether an import of the dotted name is allowed, whatever the mode."""
@@ -79,9 +94,34 @@ class ImportGuard:
         level: int = 0,
     ) -> object:
         """Stand in for ``__import__`` among built-in names that libraries use as well."""
-        frame = self._places.guest_above(_IMPORTS_FOR_OTHERS)
+        frame = self._places.guest_above()
         asked = (name, globals, locals, fromlist, level)
-        return _real_import(*asked) if frame is None else self._import(frame, asked)
+        if frame is not None:
+            return self._import(frame, asked)
+        caller = _getframe(1)
+        by_c = type(fromlist) is list and not fromlist
+        stated = by_c or caller.f_code.co_code[caller.f_lasti] == _IMPORT_STATEMENT
+        if not level and not stated:
+            self._judge_named(str.__str__(name), caller)
+        return _real_import(*asked)
+
+    def by_name(self, name: str, package: str | None = None, level: int = 0) -> object:
+        """Stand in for what ``importlib.import_module`` calls. Raises: ImportError as above."""
+        if not level:
+            self._judge_named(str.__str__(name), _getframe(1))
+        return _real_by_name(name, package, level)
+
+    def _judge_named(self, name: str, caller: FrameType) -> None:
+        """Judge an import whose name is no part of an import statement."""
+        place, asking = self._places.locate(caller), self._places.above_imports(caller)
+        module = _top(str(asking.f_globals.get("__name__")))
+        own = self._places.is_library(asking) and module in {_top(name), _OURS}
+        if own or name in _PATCHED_BY_TESTS or name in self._named_before:
+            return
+        if self._begun:
+            self._judge(name, (), place)
+        else:
+            self._named_before.add(name)
 
     def _import(self, frame: FrameType, asked: _Asked) -> object:
         name, names, local_names, fromlist, level = asked
@@ -122,6 +162,10 @@ def _absolute(name: str, names: _Names, level: int) -> str:
     if level > len(parts):
         return "." * level + name
     return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _covers(names: frozenset[str], module: str) -> bool:

@@ -6,11 +6,13 @@ Feedback and audit trail, not a wall: what it sees can fail a submission, never 
 from __future__ import annotations
 
 import builtins
+import importlib
 import sys
 from collections.abc import Mapping
 
 from . import private
 from .builtins_safe import guest_builtins, opaque
+from .field_names import check_field_names
 from .frames_above import Places
 from .hook import AuditHook, HookRules
 from .importer import ImportGuard
@@ -52,11 +54,17 @@ class RuntimePolicy:
             submitted: the file name that the text is compiled under; events give its lines.
         """
         self._places.submitted[submitted] = submitted
+        if kind == "safe":
+            check_field_names(self._places, self._reporter)
         return self._builtins[kind]
 
     def refuse_to_leave(self) -> None:
         """Refuse ``os._exit`` to this process, so that what its program has to say is said."""
         refuse_to_leave(self._places, self._reporter)
+
+    def guest_begins(self) -> None:
+        """Note that submitted code runs from here on; what happened by then was not its doing."""
+        self._imports.guest_begins()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
         """Return the interpreter's own built-in names, into which the guarded importer is put.
@@ -69,4 +77,5 @@ class RuntimePolicy:
         """
         self._places.submitted.update(submitted)
         vars(builtins)["__import__"] = opaque(self._imports.shared)
+        vars(importlib._bootstrap)["_gcd_import"] = opaque(self._imports.by_name)
         return vars(builtins)

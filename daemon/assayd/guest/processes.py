@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import kernel
+from .cgroup import Cgroup
+from .tasks import Task, read_tasks, used_s
 
-_REAP_LIMIT_S = 5.0
+_REAP_LIMIT_S = 20.0
 _REAP_TURN_S = 0.02
 _DEAD = frozenset("ZX")
 
@@ -37,7 +39,9 @@ class ProcessesRemain(RuntimeError):
 class Processes:
     """The descendants of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, cgroup: Cgroup) -> None:
+        self._cgroup = cgroup
+        self._reaped_s = 0.0
         self._is_init = os.getpid() == 1
         if not self._is_init:
             kernel.become_subreaper()
@@ -46,6 +50,7 @@ class Processes:
         """Return every descendant that has ended and is ours to wait for. Never waits."""
         with contextlib.suppress(ChildProcessError):
             while (ended := _wait(os.WNOHANG)) is not None:
+                self._reaped_s += ended.cpu_s
                 yield ended
 
     def none_left(self) -> bool:
@@ -55,6 +60,26 @@ class Processes:
         except ChildProcessError:
             return True
         return False
+
+    def tasks(self) -> Iterator[Task]:
+        """Return what the kernel tells of the tasks of all descendants."""
+        return read_tasks(self._pids())
+
+    def _pids(self) -> list[int]:
+        """Return the pids of all descendants, those included that have ended and were not reaped."""
+        if self._is_init:
+            return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+        return list(_below(os.getpid(), {pid: parent for pid, parent, _ in _processes()}))
+
+    def used_s(self) -> float:
+        """Return a processor time that grows by what all descendants use, and by nothing else.
+
+        Outside of a container there is no counter of theirs alone; those whose end nobody waited for are
+        missing then.
+        """
+        if self._is_init and (counted_s := self._cgroup.cpu_s()) is not None:
+            return counted_s - time.process_time()
+        return self._reaped_s + used_s(self._pids())
 
     def count(self) -> int:
         """Tell how many descendants run (stopped ones included)."""

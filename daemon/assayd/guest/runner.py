@@ -32,6 +32,7 @@ from .startup import (
     take_environment,
     take_standard_streams,
 )
+from .tasks import OwnWaiting
 from .unit import Surroundings, Unit
 from .workdir import NotEmptied, WorkDirectory
 
@@ -60,11 +61,12 @@ class Runner:
         self._children = kernel.child_signals()
         self._programs = find_programs()
         hide_our_modules()
-        selector = selectors.DefaultSelector()
+        selector, cgroup = selectors.DefaultSelector(), Cgroup()
         self._around = Surroundings(
             selector=selector,
-            processes=Processes(),
-            cgroup=Cgroup(),
+            processes=Processes(cgroup),
+            waiting=OwnWaiting(),
+            cgroup=cgroup,
             work=WorkDirectory(work),
             environment=environment,
             shared=open_shared_memory() if os.getpid() == 1 else (),
@@ -132,6 +134,7 @@ class Runner:
             self._exit = 0
         elif self._session is None:
             self._expect(kind, "begin")
+            self._around.waiting.take()
             self._session = Session(read_attempt(header), self._programs, self._around)
             self._session.fork_ahead()
         else:

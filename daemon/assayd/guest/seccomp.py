@@ -9,6 +9,8 @@ Kept out for a reason that is not plain:
 - prlimit64, sched_*, setpriority, ioprio_set on another process: the runner has the same user, and a
   slowed runner enforces its deadlines late.
 - shmget, msgget, semget, mq_open: what they make outlives the process, so it would reach the next unit.
+- sendmsg, sendmmsg: the only ways to put a descriptor in flight. The kernel counts those per user on the
+  whole machine, and all containers are one user: one of them could use up what the others may send.
 - memfd_create: a file that can be executed, where the only writable place is mounted noexec.
 - close, close_range, dup2, dup3 of the report pipe, where no other program can be started: what a child has
   to say is said, so that a record of its own making is contradicted. (Shells use descriptor 3 themselves.)
@@ -80,6 +82,8 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "mq_open": (240, 180),
+    "sendmsg": (46, 211),
+    "sendmmsg": (307, 269),
     "shmget": (29, 194),
     "msgget": (68, 186),
     "semget": (64, 190),

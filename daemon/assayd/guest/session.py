@@ -154,7 +154,7 @@ def _never_ran(unit: int, status: int, reason: str) -> Header:
     """Return the end of a unit that was not started."""
     counted = dict.fromkeys(
         (
-            "wall_s", "cpu_s", "peak_memory_bytes", "oom_kills", "pids_refused", "stdout_bytes",
+            "wall_s", "cpu_s", "starved_s", "peak_memory_bytes", "oom_kills", "pids_refused", "stdout_bytes",
             "stderr_bytes", "results", "events_dropped", "left_processes", "work_bytes", "work_files",
         ),
         0,

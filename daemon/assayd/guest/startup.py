@@ -32,9 +32,12 @@ def take_environment() -> dict[str, str]:
 
 
 def hide_our_modules() -> None:
-    """Take our modules out of the reach of an import in guest code; what runs holds them by reference."""
+    """Take our modules, and ctypes, which only we need, out of the reach of guest code.
+
+    What runs holds them by reference. Code that may use ctypes imports it anew.
+    """
     for name in list(sys.modules):
-        if f"{name}.".startswith(f"{__package__}."):
+        if f"{name}.".startswith((f"{__package__}.", "ctypes.", "_ctypes.")):
             del sys.modules[name]
 
 

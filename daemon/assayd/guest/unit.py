@@ -12,16 +12,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .cgroup import Cgroup
+from .clock import UnitClock
 from .frames import Header
 from .processes import Ended, Processes
 from .relay import Relay
 from .requests import Limits, UnitRequest
 from .spare import Spare
 from .streams import Send, Streams
+from .tasks import OwnWaiting
 from .workdir import WorkDirectory
 
 _LINGER_S = 0.1
-"""How long descendants may take to end after the child; then they count as left behind."""
+"""How long descendants may take to end after the child, but for waiting for a processor; then they count as
+left behind."""
+_MOST_LINGER_S = 1.0
+_TOLD_S = 0.05
+"""The daemon is told of the clock when waiting for a processor has grown by so much, and once a second."""
+_TELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +36,13 @@ class Surroundings:
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
-    another has left. `environment` is what programs of the image are started with.
+    another has left. `waiting` is what the runner itself waits between units. `environment` is what programs
+    of the image are started with.
     """
 
     selector: selectors.BaseSelector
     processes: Processes
+    waiting: OwnWaiting
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
@@ -74,16 +83,22 @@ class Unit:
         self._cpu_s = 0.0
         self._wall_s = 0.0
         self._before = spare.before
-        self._started = time.monotonic()
-        self._stop_at = self._started + request.deadline_s
         self._pid = spare.pid
+        self._started = time.monotonic()
+        self._clock = UnitClock(request.deadline_s, around.processes)
+        self._told_s, self._tell_at = 0.0, self._started + _TELL_S
+        self._ended_at = 0.0
+        self._starved_by_then_s = 0.0
         spare.employ(request.program, given.arguments, has_input=bool(given.stdin))
-        around.send({"type": "started", "unit": request.index}, b"")
+        around.send({"type": "started", "unit": request.index, "starved_s": around.waiting.take()}, b"")
         around.relay.begin(request.index)
 
     def wait_s(self) -> float:
         """Tell how long the selector may wait."""
-        return max(self._stop_at - time.monotonic(), 0.0)
+        until = self._clock.next_at()
+        if self._child is not None:
+            until = min(until, self._linger_until())
+        return max(until - time.monotonic(), 0.0)
 
     def turn(self) -> bool:
         """Look at the child and its limits; True when the unit has ended and its end was sent."""
@@ -95,21 +110,43 @@ class Unit:
         return True
 
     def _is_over(self) -> bool:
-        late = time.monotonic() >= self._stop_at
+        late = self._clock.is_over()
+        self._tell_clock()
         if self._child is not None:
-            return late or self._streams.exceeded is not None or self._around.processes.none_left()
+            gone = self._around.processes.none_left()
+            return gone or late or self._streams.exceeded is not None or self._has_lingered()
         if late:
             self._end = "deadline"
         return late or self._streams.exceeded is not None
+
+    def _tell_clock(self) -> None:
+        """Tell what went by, so that the attempt's clock waits when the unit's does."""
+        clock, now = self._clock, time.monotonic()
+        if clock.starved_s - self._told_s < _TOLD_S and now < self._tell_at:
+            return
+        self._told_s, self._tell_at = clock.starved_s, now + _TELL_S
+        spent = {"wall_s": now - self._started, "cpu_s": clock.used_s, "starved_s": clock.starved_s}
+        self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
+
+    def _linger_until(self) -> float:
+        starved_s = self._clock.starved_s - self._starved_by_then_s
+        return self._ended_at + min(_LINGER_S + starved_s, _MOST_LINGER_S)
+
+    def _has_lingered(self) -> bool:
+        """Return whether what the child has left has had its time to end."""
+        if time.monotonic() < self._linger_until():
+            return False
+        self._clock.look()
+        return time.monotonic() >= self._linger_until()
 
     def _note(self, ended: Ended) -> None:
         self._cpu_s += ended.cpu_s
         # Once it is reaped, its number may come back on a process that it left.
         if ended.pid == self._pid and self._child is None:
             self._child = ended
-            now = time.monotonic()
-            self._wall_s = now - self._started
-            self._stop_at = min(self._stop_at, now + _LINGER_S)
+            self._ended_at = time.monotonic()
+            self._wall_s = self._ended_at - self._started
+            self._starved_by_then_s = self._clock.starved_s
 
     def _finish(self) -> None:
         """Kill what is left, read what is still in the pipes, and send the end."""
@@ -121,6 +158,7 @@ class Unit:
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
         evidence = self._evidence(left_processes)
+        self._around.waiting.take()
         problem = self._on_dead(self._end == "exited" and evidence["wait_status"] == 0)
         evidence["malformed"] = evidence["malformed"] or problem
         self._around.send(evidence, b"")
@@ -146,7 +184,8 @@ class Unit:
             "wait_status": self._child.status,
             "end": self._end,
             "wall_s": self._wall_s,
-            "cpu_s": self._cpu_s,
+            "cpu_s": max(self._cpu_s, self._clock.used_s),
+            "starved_s": self._clock.starved_s,
             "peak_memory_bytes": self._child.peak_memory_bytes,
             "oom_kills": counters.oom_kills - self._before.oom_kills,
             "pids_refused": counters.pids_refused - self._before.pids_refused,

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from assayd.model.finding import Finding, FixHint, fix_hints
 from assayd.model.policy import Clamp
-from assayd.model.run import Cause
+from assayd.model.run import Cause, PolicyEvent
 from assayd.model.submission import JsonValue
 
 
@@ -123,6 +123,7 @@ class Report:
     stages: tuple[StageReport, ...]
     static_results: tuple[StaticResult, ...] = ()
     cases: tuple[Case, ...] | None = None
+    refused_imports: tuple[PolicyEvent, ...] = ()
     retry_context: str | None = None
     confidence: float | None = None
     feedback: JsonValue = None

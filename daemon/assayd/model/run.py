@@ -112,9 +112,10 @@ class Unit:
     """One child process: a unit program with its arguments.
 
     `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
-    `deadline_s` is counted by the runner from when the child is told what to run. Where `status_decides`,
-    the wait status is the unit's result, and a record of it only tells more: so it is for every `exec`, and
-    for scripts.
+    `deadline_s` is counted by the runner from when the child is told what to run: in processor time, and in
+    time that passes less what its tasks waited for a processor (docs/result-contract.md).
+    Where `status_decides`, the wait status is the unit's result, and a record of it only tells more: so it
+    is for every `exec`, and for scripts.
     `files` are laid just before it starts, whatever earlier units have put in their place. What it writes is
     laid as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
     """
@@ -268,16 +269,26 @@ def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a unit used: runner's clock, wait4's rusage, cgroup counter differences."""
+    """What a unit used: runner's clock, wait4's rusage, cgroup counter differences.
+
+    `cpu_s` is the processor time of all that it started. `starved_s` is the time in which it could have run,
+    had there been a processor; it is not counted against its limit.
+    """
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    starved_s: float = 0.0
     peak_memory_bytes: int = 0
     oom_kills: int = 0
     pids_refused: int = 0
     work_bytes: int = 0
     work_files: int = 0
     work_full: bool = False
+
+    @property
+    def waited_s(self) -> float:
+        """Return the time in which it neither computed nor waited for a processor: a sleep, a lock, a read."""
+        return max(self.wall_s - self.cpu_s - self.starved_s, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +334,11 @@ class RunEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFacts:
-    """What engine and kernel say of a container after its run."""
+    """What engine and kernel say of a container after its run.
+
+    `killed` tells that the daemon killed it. `kernel_oom_kills` counts whom the kernel killed for memory
+    during the run, anywhere on the machine; None where that count is not known to be of the engine's kernel.
+    """
 
     id: str = ""
     image: str = ""
@@ -333,6 +348,8 @@ class ContainerFacts:
     warm: bool = False
     exit_code: int | None = None
     oom_killed: bool = False
+    killed: bool = False
+    kernel_oom_kills: int | None = None
     python: str | None = None
 
 

@@ -27,8 +27,8 @@ from assayd.sandbox.session.handshake import LEAVE, Ready, greet
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 0.5
-SETTLE_TRIES = 20
-SETTLE_S = 0.05
+SETTLE_TRIES, SETTLE_S = 200, 0.05
+"""How often, and how far apart, the engine is asked whether a container has ended by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +56,20 @@ class Container:
     def __repr__(self) -> str:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
-    async def facts(self, *, ends_by_itself: bool) -> EndFacts:
-        """Ask how the container ended, after ending it.
+    async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
+        """Ask how the container ended, after ending it, and tell whether that took our own kill.
 
-        One whose stream has ended by itself is about to be seen as ended; it is given a moment, so that
-        our own kill does not hide how.
+        One whose stream has ended by itself is about to be seen as ended; it is given time, so that our own
+        kill does not hide how.
         """
         await self.channel.close()
         for _ in range(SETTLE_TRIES if ends_by_itself else 0):
             facts = await self._engine.facts(self.ref)
             if not facts.running:
-                return facts
+                return facts, False
             await asyncio.sleep(SETTLE_S)
         await self._engine.kill(self.ref)
-        return await self._engine.facts(self.ref)
+        return await self._engine.facts(self.ref), True
 
     async def remove(self) -> None:
         """Close the stream, end the container, and see that it is gone.

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from assayd.aio import Deadline, together
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
-from assayd.model.run import Limits, Program, RunSpec, Unit, UnitResult
+from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.sandbox.probes import RELAYED, Probe, probes
+from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, probes
 from assayd.sandbox.sandbox import Sandbox
 
 LIMITS = Limits(
@@ -27,6 +27,15 @@ LIMITS = Limits(
 _BLOCKED = NetworkPolicy()
 
 
+def _runner_lost_spec(image: str) -> RunSpec:
+    argv = ["python3.11", "-I", "-S", "-c", RUNNER_MEMORY]
+    unit = Unit(
+        name="runner memory", program=Program.EXEC, arguments={"argv": argv, "env": {}}, deadline_s=10.0
+    )
+    imports = ImportPolicy(mode=ImportMode.OBSERVE)
+    return RunSpec(image=image, limits=LIMITS, imports=imports, units=(unit,), allow_exec=True)
+
+
 async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
     """Return a sentence for each wall that does not hold.
 
@@ -36,11 +45,24 @@ async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
     listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
     blocked: list[str] = []
     relayed: list[str] = []
+    lost: list[str] = []
     await together(
         _try(sandbox, tried, canary_spec(tried, image), blocked),
         _try(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
+        _lose_the_runner(sandbox, image, lost),
     )
-    return [*blocked, *relayed]
+    return [*blocked, *relayed, *lost]
+
+
+async def _lose_the_runner(sandbox: Sandbox, image: str, found: list[str]) -> None:
+    """See that a run is known as out of memory whose runner the kernel has killed; note who else tells it."""
+    before = sandbox.oom_kills()
+    async with sandbox.lease(_runner_lost_spec(image)) as lease:
+        result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
+    after = sandbox.oom_kills()
+    sandbox.counts_kills = before is not None and after is not None and after > before
+    if result.outcome.cause is not Cause.OUT_OF_MEMORY:
+        found.append(f"runner out of memory: ended as {result.outcome.cause} {dict(result.outcome.evidence)}")
 
 
 async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:

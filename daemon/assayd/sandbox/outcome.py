@@ -47,6 +47,7 @@ _RUN_ENDS = {
     RunEnd.ENGINE: Cause.INFRASTRUCTURE,
 }
 
+_KILLED = 128 + signal.SIGKILL
 RUNNER_FAULT = 70
 """Exit code of a runner that could not do what it was asked."""
 
@@ -69,7 +70,8 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     """Decide how a unit ended that the runner saw to its end."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
-        return _outcome(cause, unit, killed_by=by)
+        spent = _spent(unit, planned.deadline_s) if cause is Cause.TIMEOUT else {}
+        return _outcome(cause, unit, killed_by=by, **spent)
     failed = unit.wait_status != 0
     counted = _counted(unit)
     if failed and counted is not None and counted is not Cause.DISK_LIMIT:
@@ -80,6 +82,13 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     if failed and counted is not None:
         return _outcome(counted, unit)
     return _by_wait(unit, planned)
+
+
+def _spent(unit: UnitResult, limit_s: float) -> dict[str, object]:
+    """Say what the time went into: computing, waiting for something, waiting for a processor."""
+    usage = unit.usage
+    spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
+    return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
 
 
 def _counted(unit: UnitResult) -> Cause | None:
@@ -149,13 +158,19 @@ def _run_end(result: RunResult) -> Outcome | None:
 
 
 def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
-    """Decide why a runner fell silent, by what the engine says of its container."""
+    """Decide why a runner fell silent, by what engine and kernel say of its container."""
+    kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
-    if container.oom_killed:
+    evidence |= {"killed_by_us": True} if container.killed else {}
+    evidence |= {} if kills is None else {"kernel_oom_kills": kills}
+    # PID 1 can't be killed from inside but by filling memory, which engines do not always tell. Where the
+    # kernel is known to have killed nobody, the signal came from the host.
+    by_signal = container.exit_code == _KILLED and not container.killed
+    if container.oom_killed or (by_signal and kills != 0):
         return Outcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
-    # PID 1 can't be killed from inside: a SIGKILL came from the host. The other two are the runner's own:
-    # 70 is its fault, and with 0 it ends when its standard input does, that is when our connection is cut.
-    ours = (None, 0, RUNNER_FAULT, 128 + signal.SIGKILL)
+    # The other two are the runner's own: 70 is its fault, and with 0 it ends when its standard input does,
+    # that is when our connection is cut.
+    ours = (None, 0, RUNNER_FAULT, _KILLED)
     cause = Cause.INFRASTRUCTURE if container.exit_code in ours else Cause.PROTOCOL_VIOLATION
     return Outcome(cause=cause, evidence=evidence)
 

@@ -148,6 +148,30 @@ def probe():
     return len(children)
 """
 
+RUNNER_MEMORY = """
+import os, socket
+
+with open("/proc/self/oom_score_adj", "w") as score:
+    score.write("0")
+for _ in range(4):
+    if os.fork() == 0:
+        break
+held = []
+while True:
+    try:
+        held.append(socket.socketpair())
+    except OSError:
+        continue
+    for end in held[-1]:
+        end.setblocking(False)
+        try:
+            while end.send(bytes(65536)):
+                pass
+        except BlockingIOError:
+            pass
+"""
+"""Fills memory so that the runner is the largest process: what ends is the run, and that must be told."""
+
 CLOCK = """
 def probe():
     while True:

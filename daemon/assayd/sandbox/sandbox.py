@@ -7,7 +7,7 @@ exception.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,7 @@ from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
 from assayd.sandbox.images import LABEL_PYTHON, Images, baseline_bytes
+from assayd.sandbox.kills import kernel_oom_kills
 from assayd.sandbox.outcome import classify
 from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.pool.pool import Pool
@@ -43,11 +44,23 @@ class Lease:
 class Sandbox:
     """The one way from a RunSpec to a RunResult."""
 
-    def __init__(self, *, pool: Pool, images: Images, clock: Clock, seccomp: str, egress: Egress) -> None:
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        images: Images,
+        clock: Clock,
+        seccomp: str,
+        egress: Egress,
+        oom_kills: Callable[[], int | None] = kernel_oom_kills,
+    ) -> None:
         self.pool = pool
         self.images = images
         self._clock = clock
         self._egress = egress
+        self.oom_kills = oom_kills
+        self.counts_kills = False
+        """Whether a container's death for memory was seen in that count: the engine's kernel is ours then."""
         self.info: EngineInfo | None = None
         self.seccomp = seccomp
         self.usable = asyncio.Event()
@@ -107,7 +120,7 @@ class Sandbox:
 
     async def run(self, lease: Lease, deadline: Deadline, observer: Observer | None = None) -> RunResult:
         """Run the units in the leased container; give what came back, classified."""
-        began = self._clock.monotonic()
+        began, killed_before = self._clock.monotonic(), self.oom_kills()
         conversation = lease.conversation
         end, detail = await conversation.hold(deadline, observer)
         wall_s = self._clock.monotonic() - began
@@ -115,6 +128,7 @@ class Sandbox:
         lease.container.orderly = end is RunEnd.FINISHED
         if not lease.container.orderly:
             facts = await _facts_of_a_bad_end(lease, end)
+            facts = replace(facts, kernel_oom_kills=self._kills_since(killed_before))
         result = RunResult(
             units=tuple(conversation.units),
             end=end,
@@ -127,12 +141,17 @@ class Sandbox:
         )
         return classify(result, lease.spec)
 
+    def _kills_since(self, before: int | None) -> int | None:
+        now = self.oom_kills()
+        return now - before if self.counts_kills and now is not None and before is not None else None
+
 
 async def _facts_of_a_bad_end(lease: Lease, end: RunEnd) -> ContainerFacts:
     """Ask the engine how the container ended; an engine that doesn't answer is no evidence."""
     try:
         asking = lease.container.facts(ends_by_itself=end is RunEnd.LOST)
-        ended = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)
+        ended, killed = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)
     except (EngineError, TimeoutError):
         return lease.facts
-    return replace(lease.facts, exit_code=ended.exit_code, oom_killed=bool(ended.oom_killed))
+    flag = bool(ended.oom_killed)
+    return replace(lease.facts, exit_code=ended.exit_code, oom_killed=flag, killed=killed)

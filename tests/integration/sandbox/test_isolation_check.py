@@ -29,6 +29,7 @@ async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
 
 async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
     assert await canary.try_walls(sandbox) == []
+    assert sandbox.counts_kills
 
 
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):

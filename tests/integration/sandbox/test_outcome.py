@@ -147,17 +147,21 @@ async def test_results_that_are_too_large_together_are_an_output_limit(engine: D
     assert [unit.outcome.cause for unit in result.units][:2] == [Cause.COMPLETED, Cause.OUTPUT_LIMIT]
 
 
-async def test_runner_killed_from_the_host_is_infrastructure(engine: DockerEngine, docker_host: str) -> None:
+async def test_runner_killed_from_the_host_is_infrastructure_where_the_kernel_is_known_to_have_killed_nobody(
+    engine: DockerEngine, docker_host: str
+) -> None:
     other = DockerEngine(base_url=docker_host)
 
     async def kill(lease: Lease, deadline: Deadline) -> None:
         await other.kill(lease.container.ref)
 
     async with sandbox_on(engine) as sandbox:
+        known = await run(sandbox, spec(WAITS), kill)
+        sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), kill)
     await other.close()
     assert (result.end, result.outcome.cause) == (RunEnd.LOST, Cause.INFRASTRUCTURE)
-    assert result.outcome.evidence["exit_code"] == 137
+    assert (result.outcome.evidence["exit_code"], known.outcome.cause) == (137, Cause.OUT_OF_MEMORY)
 
 
 async def test_container_removed_from_the_host_is_infrastructure(
@@ -169,6 +173,7 @@ async def test_container_removed_from_the_host_is_infrastructure(
         await other.remove(lease.container.ref)
 
     async with sandbox_on(engine) as sandbox:
+        sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), remove)
     await other.close()
     assert (result.end, result.outcome.cause) == (RunEnd.LOST, Cause.INFRASTRUCTURE)

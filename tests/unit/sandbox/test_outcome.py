@@ -92,8 +92,15 @@ def test_a_record_tells_a_program_that_never_started_from_one_that_gave_the_same
 
 
 def test_evidence_names_the_signal_and_what_killed():
-    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE), CALL).evidence
-    assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL"}
+    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), CALL).evidence
+    assert evidence == {"unit": "u", "killed_by": "output read cap", "signal": "SIGKILL"}
+
+
+def test_evidence_of_a_deadline_says_what_the_time_went_into():
+    usage = Usage(wall_s=2.5, cpu_s=0.2504, starved_s=1.5)
+    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE, usage=usage), CALL).evidence
+    spent = {"limit_s": 1, "used_s": 0.25, "waited_s": 0.75, "starved_s": 1.5}
+    assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL", **spent}
 
 
 def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None = None, **facts: object):
@@ -112,7 +119,11 @@ def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None =
         (RunEnd.PROTOCOL, {}, Cause.PROTOCOL_VIOLATION),
         (RunEnd.ENGINE, {}, Cause.INFRASTRUCTURE),
         (RunEnd.LOST, {"exit_code": 137, "oom_killed": True}, Cause.OUT_OF_MEMORY),
-        (RunEnd.LOST, {"exit_code": 137}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 137}, Cause.OUT_OF_MEMORY),
+        (RunEnd.LOST, {"exit_code": 137, "kernel_oom_kills": 2}, Cause.OUT_OF_MEMORY),
+        (RunEnd.LOST, {"exit_code": 137, "kernel_oom_kills": 0}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 137, "killed": True}, Cause.INFRASTRUCTURE),
+        (RunEnd.LOST, {"exit_code": 137, "killed": True, "kernel_oom_kills": 1}, Cause.INFRASTRUCTURE),
         (RunEnd.LOST, {"exit_code": None}, Cause.INFRASTRUCTURE),
         (RunEnd.LOST, {"exit_code": 70}, Cause.INFRASTRUCTURE),
         (RunEnd.LOST, {"exit_code": 0}, Cause.INFRASTRUCTURE),

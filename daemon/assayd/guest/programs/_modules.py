@@ -86,6 +86,7 @@ class Modules:
             if one is not None:
                 code, more = compiled(one)
                 module.__dict__.update(more, __builtins__=names)
+                policy.guest_begins()
                 exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
 
         # Plain holders: from a class of ours guest code would find its way to our functions' names.

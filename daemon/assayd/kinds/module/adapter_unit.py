@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, hint_for
 from assayd.findings.source_text import snippet
+from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, Layer, Rule, has_errors
@@ -97,7 +98,10 @@ def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[F
 
 def _ended_badly(file: str, unit: UnitResult) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return replace(cause_finding(cause, f"Importing {file}"), file=file)
+    what = f"Importing {file}"
+    return replace(
+        timeout_finding(unit, what) if cause is Cause.TIMEOUT else cause_finding(cause, what), file=file
+    )
 
 
 def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:

@@ -18,6 +18,7 @@ from assayd.findings.runs import (
     hint_for,
 )
 from assayd.findings.source_text import snippet
+from assayd.findings.timeout import time_hint, time_words
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.expected_tests import Expected
@@ -265,9 +266,8 @@ def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
     """Return the finding for a unit that did not come to its own end."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
-        message = f"{what} did not end within {unit.usage.wall_s:.0f} s."
-        suggestion = "Look for a loop that never ends, a wait for the network, or a sleep."
-        return replace(_finding("tests.hung", file, message, suggestion), context=told.running)
+        message = f"{what} did not end in time{time_words(unit)}."
+        return replace(_finding("tests.hung", file, message, time_hint(unit)), context=told.running)
     return replace(cause_finding(unit.outcome.cause, what), file=file)
 
 

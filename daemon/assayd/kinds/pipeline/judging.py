@@ -18,6 +18,7 @@ from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
 from assayd.findings.runs import cause_finding
 from assayd.findings.source_text import snippet
+from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.kinds.pipeline.errors import ADVICE, ErrorClass, Program, classify
 from assayd.kinds.pipeline.payload import Database
@@ -142,8 +143,9 @@ def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding 
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
-        took = f"after {unit.usage.wall_s:.0f} s" if unit.usage.wall_s else "with the whole attempt"
-        finding = replace(cause_finding(Cause.TIMEOUT, "It", took), suggestion=ADVICE[ErrorClass.TIMEOUT])
+        finding = timeout_finding(unit, "It")
+        if finding.suggestion == COMPUTING:
+            finding = replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
         case = replace(case, error_type=ErrorClass.TIMEOUT)
     return JudgedStep(case=replace(case, message=finding.message), finding=finding)
 
@@ -175,7 +177,8 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
         yield cause_finding(Cause.PROTOCOL_VIOLATION, "Making the database ready", str(problem))
         return
     if not isinstance(record, SqlFailed) or unit.outcome.cause is not Cause.EXITED_NONZERO:
-        yield cause_finding(unit.outcome.cause, "Making the database ready")
+        what, cause = "Making the database ready", unit.outcome.cause
+        yield timeout_finding(unit, what) if cause is Cause.TIMEOUT else cause_finding(cause, what)
         return
     made = database.schema_sql is not None
     shown = snippet(database.schema_sql or "", record.line) if made else None

@@ -26,7 +26,16 @@ from assayd.model.run import (
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
-from assayd.sandbox.session.channel import Channel, GuestFault, Header, StreamEnded, boolean, integer, text
+from assayd.sandbox.session.channel import (
+    Channel,
+    GuestFault,
+    Header,
+    StreamEnded,
+    boolean,
+    integer,
+    number,
+    text,
+)
 from assayd.sandbox.session.handshake import FINISH, begin_frame, content_frames, file_frames, unit_frames
 from assayd.sandbox.session.streams import Streams, streams_of
 from assayd.sandbox.session.unit_log import Transcript
@@ -60,6 +69,8 @@ class Conversation:
         self._egress = egress
         self._streams: Streams | None = None
         self._current: Transcript | None = None
+        self._deadline: Deadline | None = None
+        self._between_s = 0.0
         self._result_bytes = 0
         self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
         self.units: list[UnitResult] = []
@@ -74,7 +85,7 @@ class Conversation:
 
     async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
         """Talk until the end, whichever it is; give it with a detail for the evidence. `begin` was first."""
-        self._observer = observer or Observer()
+        self._observer, self._deadline = observer or Observer(), deadline
         try:
             async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
                 await self._talk()
@@ -109,13 +120,11 @@ class Conversation:
     async def _follow(self, index: int, transcript: Transcript) -> None:
         """Read one unit's frames to its end."""
         while True:
-            header, body = await self._channel.receive()
+            header, body = await self._receive(index)
             kind = header["type"]
-            if kind == "fault":
-                raise GuestFault(f"the runner gave up: {text(header, 'message')}")
-            if integer(header, "unit", most=10**6) != index:
-                raise GuestFault("a frame of another unit")
             if kind == "started":
+                self._between_s += number(header, "starved_s")
+                self._leave_out(0.0)
                 self._observer.unit_started(index)
             elif kind == "output":
                 self._observer.output(index, *transcript.output(header, body))
@@ -123,6 +132,9 @@ class Conversation:
                 transcript.event(header)
             elif kind == "result":
                 transcript.result(header, body)
+            elif kind == "clock":
+                transcript.clock(header)
+                self._leave_out(transcript.spent.starved_s)
             elif kind == "unit_end":
                 asked = await self._streams.end_unit(index) if self._streams is not None else ()
                 result = self._with_network(transcript.end(header), asked)
@@ -131,6 +143,21 @@ class Conversation:
                 self._streams.take(index, header, body)
             else:
                 raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
+
+    async def _receive(self, index: int) -> tuple[Header, bytes]:
+        """Return the next frame of a unit."""
+        header, body = await self._channel.receive()
+        if header["type"] == "fault":
+            raise GuestFault(f"the runner gave up: {text(header, 'message')}")
+        if integer(header, "unit", most=10**6) != index:
+            raise GuestFault("a frame of another unit")
+        return header, body
+
+    def _leave_out(self, current_s: float) -> None:
+        """Do not count what units, and the runner between them, waited for a processor."""
+        if self._deadline is not None:
+            units_s = sum(unit.usage.starved_s for unit in self.units)
+            self._deadline.leave_out(self._between_s + units_s + current_s)
 
     def _with_network(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
         """Add what a unit asked the relay for; what was refused counts like any refusal of the policy's."""
@@ -153,6 +180,7 @@ class Conversation:
             # The unit is at fault, not the conversation: what it says is dropped, the rest goes on.
             result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
         self._keep(result)
+        self._leave_out(0.0)
         self._observer.unit_ended(index, result)
 
     def _keep(self, unit: UnitResult) -> None:

@@ -26,6 +26,8 @@ class Transcript:
         self._open = False
         self._events: list[PolicyEvent] = []
         self._result_bytes = 0
+        self.spent = Usage()
+        """What went by so far, as the runner told it last."""
 
     @property
     def result_bytes(self) -> int:
@@ -72,10 +74,19 @@ class Transcript:
         if self._result_bytes > self._limits.unit_result_bytes:
             raise GuestFault("a result larger than its cap")
 
+    def clock(self, header: Header) -> None:
+        """Take what went by until now."""
+        self.spent = Usage(
+            wall_s=number(header, "wall_s"),
+            cpu_s=number(header, "cpu_s"),
+            starved_s=number(header, "starved_s"),
+        )
+
     def end(self, header: Header) -> UnitResult:
         """Return the whole, from the runner's closing words."""
         if self._open:
             raise GuestFault("a result record without its end")
+        self.clock(header)
         malformed = header.get("malformed")
         return UnitResult(
             name=self._name,
@@ -100,6 +111,7 @@ class Transcript:
             results=tuple(bytes(r) for r in self._records),
             stdout=self._captured("stdout", None),
             stderr=self._captured("stderr", None),
+            usage=self.spent,
             events=tuple(self._events),
         )
 
@@ -133,6 +145,7 @@ def _usage(header: Header) -> Usage:
     return Usage(
         wall_s=number(header, "wall_s"),
         cpu_s=number(header, "cpu_s"),
+        starved_s=number(header, "starved_s"),
         peak_memory_bytes=integer(header, "peak_memory_bytes"),
         oom_kills=integer(header, "oom_kills"),
         pids_refused=integer(header, "pids_refused"),

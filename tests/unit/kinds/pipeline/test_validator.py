@@ -312,7 +312,8 @@ def test_step_that_is_killed_at_its_deadline_is_a_timeout(step: dict[str, str]) 
 
     (finding,) = sandbox(judgement)
     assert finding.rule == "sandbox.timeout"
-    assert finding.message == f"Step 1 ({step['name']}): It ran out of time (after 10 s)."
+    spent = "it waited 10 s without computing (a sleep, a lock or a read?)"
+    assert finding.message == f"Step 1 ({step['name']}): It ran out of time (limit of the unit): {spent}."
     (case,) = judgement.cases
     assert (case.status, case.exit_code, case.error_type) == ("error", None, "timeout")
 

@@ -10,7 +10,7 @@ import pytest
 
 from assayd.aio import Deadline
 from assayd.guest.frames import Header, encode
-from assayd.model.run import Limits, Program, RunEnd, RunSpec, Unit, UnitEnd
+from assayd.model.run import Limits, Program, RunEnd, RunSpec, Unit, UnitEnd, Usage
 from assayd.sandbox.session.channel import Channel
 from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
 from support.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
@@ -23,6 +23,14 @@ SPEC = RunSpec(
         Unit(name=name, program=Program.CALL, arguments={"n": name}, deadline_s=1) for name in ("a", "b")
     ),
 )
+
+
+STARTED = encode({"type": "started", "unit": 0, "starved_s": 0.0})
+
+
+def clock(index: int, **changes: object) -> bytes:
+    spent = {"wall_s": 3.5, "cpu_s": 0.4, "starved_s": 0.0, **changes}
+    return encode({"type": "clock", "unit": index, **spent})
 
 
 async def hold(reply: Reply, spec: RunSpec = SPEC, *, timeout_s: float = 5.0):
@@ -46,12 +54,26 @@ async def test_units_are_sent_one_by_one_and_the_run_finishes():
 
 async def test_the_second_unit_is_not_sent_before_the_first_is_dead():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
-        return [encode({"type": "started", "unit": 0})] if header["type"] == "unit" else []
+        return [STARTED] if header["type"] == "unit" else []
 
     conversation, duplex, end, _ = await hold(reply, timeout_s=0.05)
     assert end is RunEnd.DEADLINE
     assert [header.get("unit") for header in duplex.sent] == [None, 0]
     assert conversation.units[0].end is UnitEnd.INTERRUPTED
+
+
+async def test_time_that_units_waited_for_a_processor_is_not_counted():
+    """Three seconds of waiting, of which the deadline leaves out two times its own time."""
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        return [STARTED, clock(0, starved_s=3.0)] if header["type"] == "unit" else []
+
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    conversation, _, end, _ = await hold(reply, timeout_s=0.05)
+    assert end is RunEnd.DEADLINE
+    assert loop.time() - began > 0.14
+    assert conversation.units[0].usage == Usage(wall_s=3.5, cpu_s=0.4, starved_s=3.0)
 
 
 async def test_partial_output_of_an_interrupted_unit_is_kept():
@@ -89,6 +111,9 @@ async def test_the_end_of_the_stream_is_a_lost_run():
         (unit_end(0, end="interrupted"), "only the daemon"),
         (unit_end(0, end="well"), "unknown"),
         (unit_end(0, wall_s="x"), "wall_s"),
+        (unit_end(0, starved_s=-1), "starved_s"),
+        (clock(0, starved_s=float("1e300")), "starved_s"),
+        (encode({"type": "started", "unit": 0}), "starved_s"),
         (unit_end(0, work_full=1), "work_full"),
         (unit_end(0, stdout_bytes=10**20), "stdout_bytes"),
         (encode({"type": "result", "unit": 0, "index": 1, "last": True}), "out of order"),
@@ -198,7 +223,7 @@ async def test_a_wait_status_of_no_end_breaks_the_protocol(status: int):
 async def test_a_unit_that_fails_is_the_last_where_the_spec_says_so():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         if header["type"] == "unit":
-            return [encode({"type": "started", "unit": 0}), unit_end(0, wait_status=256)]
+            return [STARTED, unit_end(0, wait_status=256)]
         return [BYE] if header["type"] == "finish" else []
 
     conversation, duplex, end, _ = await hold(reply, replace(SPEC, stop_on_failure=True))

@@ -1,0 +1,79 @@
+"""Words what a unit did with its time when it ran out of it: it computed, it waited, or it was kept waiting.
+
+    while True: pass        … ran out of time (limit 5 s): it used 5 s of processor time.
+    time.sleep(60)          … (limit 5 s): it waited 5 s without computing (a sleep, a lock or a read?).
+    (a very busy machine)   … (limit 5 s): it waited 14 s for a processor.
+
+Decides nothing. Figures have two digits, so that a run that is repeated reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from assayd.findings.runs import cause_finding
+from assayd.model.finding import Finding
+from assayd.model.run import Cause, UnitEnd, UnitResult
+from assayd.model.text_limits import shorten
+
+COMPUTING = "Look for a loop that never ends, or a pattern that backtracks."
+WAITING = "Look for a sleep, a lock or a read that nothing ends."
+STARVED = "The machine was busy: submit it again. Many processes at once also keep each other waiting."
+_SHARE = 0.2
+_MOST_OF_IT = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """One thing that the time went into: how to say it, and what helps against it."""
+
+    seconds: float
+    words: str
+    hint: str
+
+
+def timeout_finding(unit: UnitResult, what: str) -> Finding:
+    """Return the finding for a unit that met its time limit; `what` is the subject of the sentence."""
+    return replace(
+        cause_finding(Cause.TIMEOUT, what),
+        message=shorten(f"{what} ran out of time ({_limit(unit)}){time_words(unit)}."),
+        suggestion=time_hint(unit),
+    )
+
+
+def time_words(unit: UnitResult) -> str:
+    """Say what the time went into, as the end of a sentence; nothing when that is not known."""
+    said = [f"{spent.words.format(f'{spent.seconds:.2g} s')}" for spent in _spent(unit)]
+    return f": it {' and '.join(said)}" if said else ""
+
+
+def time_hint(unit: UnitResult) -> str:
+    """Say what helps."""
+    return next((spent.hint for spent in _spent(unit)), COMPUTING)
+
+
+def _limit(unit: UnitResult) -> str:
+    if unit.end is UnitEnd.INTERRUPTED:
+        return "limit of the whole attempt"
+    limit_s = unit.outcome.evidence.get("limit_s")
+    return f"limit {limit_s:.3g} s" if isinstance(limit_s, float | int) else "limit of the unit"
+
+
+def _spent(unit: UnitResult) -> Iterator[Spent]:
+    """Return what most of the time went into, the largest part first."""
+    usage = unit.usage
+    parts = (
+        Spent(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
+        Spent(
+            seconds=usage.waited_s,
+            words="waited {} without computing (a sleep, a lock or a read?)",
+            hint=WAITING,
+        ),
+        Spent(seconds=usage.starved_s, words="waited {} for a processor", hint=STARVED),
+    )
+    whole_s = sum(part.seconds for part in parts)
+    for part in sorted(parts, key=lambda part: -part.seconds):
+        # Waiting for a processor is not counted, and is what ended it only where it is most of the time.
+        if part.seconds > whole_s * (_MOST_OF_IT if part.hint is STARVED else _SHARE):
+            yield part

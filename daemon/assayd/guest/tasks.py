@@ -1,0 +1,85 @@
+"""What the kernel tells of tasks (processes and threads): how long they have run, and waited to run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+_NS = 1e-9
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_STATE, _TIMES = 0, slice(11, 15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One task, as ``/proc/PID/task/TID/schedstat`` has it.
+
+    `waited_s` is told when a wait is over; `slices` counts how often it was given a processor. `is_runnable`
+    tells whether it runs or waits for a processor just now.
+    """
+
+    pid: int
+    tid: int
+    ran_s: float
+    waited_s: float
+    slices: int
+    is_runnable: Callable[[], bool]
+
+
+class OwnWaiting:
+    """What this process waits for a processor."""
+
+    def __init__(self) -> None:
+        self._before_s = 0.0
+        self.take()
+
+    def take(self) -> float:
+        """Return what it has waited since it was asked last."""
+        waited_s = sum(task.waited_s for task in read_tasks([os.getpid()]))
+        passed_s, self._before_s = waited_s - self._before_s, waited_s
+        return max(passed_s, 0.0)
+
+
+def read_tasks(pids: Iterable[int]) -> Iterator[Task]:
+    """Return the tasks of processes; none where the kernel does not keep such figures."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError, ValueError):
+                    yield _read(pid, int(name))
+
+
+def used_s(pids: Iterable[int]) -> float:
+    """Return the processor time of processes and of those that they have waited for."""
+    ticks = 0
+    for pid in pids:
+        ticks += sum(map(int, _after_name(f"/proc/{pid}/stat")[_TIMES]))
+    return ticks * _TICK_S
+
+
+def _read(pid: int, tid: int) -> Task:
+    with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as told:
+        ran, waited, slices = map(int, told.read(128).split())
+    return Task(
+        pid=pid,
+        tid=tid,
+        ran_s=ran * _NS,
+        waited_s=waited * _NS,
+        slices=slices,
+        is_runnable=partial(_is_runnable, pid, tid),
+    )
+
+
+def _is_runnable(pid: int, tid: int) -> bool:
+    return _after_name(f"/proc/{pid}/task/{tid}/stat")[_STATE : _STATE + 1] == [b"R"]
+
+
+def _after_name(path: str) -> list[bytes]:
+    """Return the fields of a stat file from the state on; none when the task is gone."""
+    with contextlib.suppress(OSError), open(path, "rb") as stat:
+        # The name in parentheses is the process's own choice; the last one closes it.
+        return stat.read(1024).rpartition(b")")[2].split()
+    return []
