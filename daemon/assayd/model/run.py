@@ -287,7 +287,7 @@ class Usage:
 
     @property
     def waited_s(self) -> float:
-        """Return the time in which it neither computed nor waited for a processor: a sleep, a lock, a read."""
+        """Return the time in which it neither computed nor waited for a processor (sleep, lock, read)."""
         return max(self.wall_s - self.cpu_s - self.starved_s, 0.0)
 
 
