@@ -12,12 +12,12 @@ from typing import NoReturn
 
 import structlog
 
+from assayd.aio import back_off_s
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
 from assayd.ports.engine import Engine, EngineInfo
 from assayd.ports.service import Health, HealthRow
-from assayd.sandbox.backoff import back_off_s
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
 

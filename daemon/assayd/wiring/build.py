@@ -28,7 +28,7 @@ from assayd.batches import Belt, DaemonBatches, Sources
 from assayd.documents import canonical
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
-from assayd.engines.measured import MeasuredEngine
+from assayd.engines.measured import measured
 from assayd.errors import ConfigError, EngineError
 from assayd.fair_queue import FairSlots
 from assayd.ids import SystemClock, Ulids
@@ -279,7 +279,7 @@ async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStac
     docker = DockerEngine(
         base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
     )
-    engine = MeasuredEngine(docker, basics.metrics, basics.stock.clock)
+    engine = measured(docker, basics.metrics, basics.stock.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
-from assayd.engines.fake import FakeEngine
 from assayd.ids import SystemClock
 from assayd.ports.engine import EngineInfo
 from assayd.ports.service import Health
@@ -16,6 +15,7 @@ from assayd.sandbox.images import Images
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import House
 from assayd.sandbox.sandbox import Sandbox
+from support.fakes.engine import FakeEngine
 from support.sandboxes import no_way_out
 from support.warm_pool import IMAGE, polite_guest, running, until
 

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import finish, task_group
+from assayd.aio import back_off_s, finish, task_group
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
-from assayd.sandbox.backoff import back_off_s
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, Origin, open_container
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import (

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.fake import FakeEngine, Peer
 from assayd.errors import EngineError
 from assayd.guest.frames import MAX_HEADER
 from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
+from support.fakes.engine import FakeEngine, Peer
 from support.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 
 
