@@ -1,4 +1,4 @@
-"""What our asyncio code shares: one deadline per attempt, pauses, and cleanup that cannot be cancelled away."""
+"""What our asyncio code shares: one deadline per attempt, pauses, cleanup that cannot be cancelled away."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
 def back_off_s(failures: int) -> float:
     """Return how many seconds to wait after so many failures in a row: exponential, with jitter."""
     jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
-    return min(BACK_OFF_S * 2 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
+    return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ async def offer_rules(
         trigger = trigger_of(outcome, tries, taken)
         return None if trigger is None else offer(trigger, tries, taken)
     except (AssaydError, WorkerDied) as problem:
-        # An attempt was removed meanwhile, its source is too much to read, or the trouble is ours: the repair
+        # An attempt was removed meanwhile, its source is too much to read, or an internal error: the repair
         # has its outcome all the same.
         log.warning("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
         return None

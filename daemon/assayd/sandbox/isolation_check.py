@@ -27,7 +27,7 @@ LIMITS = Limits(
 _BLOCKED = NetworkPolicy()
 
 
-async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
+async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
     """Return a sentence for each wall that does not hold.
 
     Raises: EngineError when no container can be had.

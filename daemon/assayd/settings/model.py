@@ -21,7 +21,9 @@ from pydantic import (
     model_validator,
 )
 
+from assayd.model import run
 from assayd.model.policy import Bounds, Range
+from assayd.ports.egress import EgressLimits
 
 KIB, MIB = 2**10, 2**20
 
@@ -152,6 +154,10 @@ class Egress(_Section):
     bytes_down: Count = Field(64 * MIB, description="Bytes that an attempt may receive.")
     open_at_once: Count = Field(256, description="Connections of all attempts at once.")
 
+    def limits(self) -> EgressLimits:
+        """Return what the connections of an attempt may use."""
+        return EgressLimits(**self.model_dump(exclude={"enabled"}))
+
 
 class Caps(_Section):
     """How large single things may be; some can only be lowered, as what reads them ends there."""
@@ -169,6 +175,18 @@ class Caps(_Section):
     outputs_bytes: Count = Field(16 * MIB, description="Declared output files, in all.")
     findings: Count = Field(500, description="Findings of one report.")
     retry_context_bytes: Count = Field(32 * KIB, description="Text of a report for a model that tries again.")
+
+    def limits(self) -> run.Limits:
+        """Return the caps of an attempt, without what its policy limits."""
+        return run.Limits(
+            timeout_s=0,
+            unit_timeout_s=0,
+            memory_bytes=0,
+            max_processes=0,
+            **self.model_dump(
+                exclude={"body_bytes", "source_bytes", "inputs_bytes", "sample_paths", "steps"}
+            ),
+        )
 
 
 class Reach(_Section):

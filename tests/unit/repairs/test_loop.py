@@ -19,7 +19,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.llm import Reply, Request
 from assayd.ports.repairs import Document, Subject
-from assayd.repairs.loop import Means, run_repair
+from assayd.repairs.loop import RepairDependencies, run_repair
 
 FIRST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 PAYLOAD = {"code": "x = 0\n", "sample_paths": ["/a"]}
@@ -153,7 +153,7 @@ class Bench:
         self._analyst = analyst
 
     async def run(self, repair: Repair | None = None) -> Repair | None:
-        means = Means(
+        deps = RepairDependencies(
             attempts=self.attempts,
             repairs=self.store,
             analyst=self._analyst,
@@ -162,7 +162,7 @@ class Bench:
             clock=SystemClock(),
             ids=Ulids(),
         )
-        return await run_repair(repair or self.repair, means)
+        return await run_repair(repair or self.repair, deps)
 
 
 async def test_an_attempt_that_did_not_fail_needs_no_repair(analyst: Analyst) -> None:

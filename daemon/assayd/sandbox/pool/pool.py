@@ -39,8 +39,8 @@ from assayd.sandbox.pool.decide import (
 log = structlog.get_logger()
 
 TICK_S = 1.0
-AILING_FAILURES = 2
-"""After so many failed creations in a row the engine counts as ailing, until one succeeds."""
+OPEN_AFTER_FAILURES = 2
+"""After so many failed creations in a row the circuit is open, until one succeeds."""
 STUCK_AGAIN_S = 60.0
 """How long to leave a container alone that would not go."""
 PATIENCE_S = 2.0
@@ -82,7 +82,7 @@ class Pool:
         self.stuck: dict[str, Container] = {}
         self._stuck_again_at = 0.0
         self.failures = 0
-        self.ailing = asyncio.Event()
+        self.circuit_open = asyncio.Event()
         self._blocked_until = 0.0
         self._open = False
         self._tasks: asyncio.TaskGroup
@@ -252,7 +252,7 @@ class Pool:
             if not self._starting[key]:
                 del self._starting[key]
         self.failures, self._blocked_until = 0, 0.0
-        self.ailing.clear()
+        self.circuit_open.clear()
         self.demand.refilled(key, self._clock.monotonic() - began)
         if self._open:
             self._welcome(container)
@@ -295,8 +295,8 @@ class Pool:
         if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
             self.failures += 1
             self._blocked_until = now + back_off_s(self.failures)
-        if self.failures >= AILING_FAILURES:
-            self.ailing.set()
+        if self.failures >= OPEN_AFTER_FAILURES:
+            self.circuit_open.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
         self._act()
         for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
