@@ -35,7 +35,7 @@ from assayd.model.attempt import State
 from assayd.sd_notify import Notifier
 from assayd.settings import Settings
 from assayd.sockets import listen, listen_loopback, passed_by_systemd
-from assayd.wiring import ApiConfigs, Assembly, Overrides, build, configure_api
+from assayd.wiring import ApiConfigs, Assembly, PartOverrides, build, configure_api
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ SWITCH_S = 0.0005
 """How long a thread keeps the interpreter when others want it; those that flush and commit are waited for."""
 
 
-def run(settings: Settings, overrides: Overrides | None = None) -> int:
+def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     """Run the daemon until it is told to stop; return the exit code.
 
     Raises: ConfigError, StoreError when it can't start.
@@ -53,7 +53,7 @@ def run(settings: Settings, overrides: Overrides | None = None) -> int:
     sys.setswitchinterval(SWITCH_S)
     _take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(settings, overrides or Overrides()))
+        runner.run(_main(settings, overrides or PartOverrides()))
     return 0
 
 
@@ -78,7 +78,7 @@ def _take_priority(nice: int) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
-async def _main(settings: Settings, overrides: Overrides) -> None:
+async def _main(settings: Settings, overrides: PartOverrides) -> None:
     with _state_lock(settings.state_dir):
         server_socket = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:

@@ -17,7 +17,7 @@ from typing import Any
 
 from assayd.daemon import run
 from assayd.settings import load_settings
-from assayd.wiring import Overrides
+from assayd.wiring import PartOverrides
 
 
 class Step(StrEnum):
@@ -100,4 +100,4 @@ class Watched:
 
 
 if __name__ == "__main__":
-    sys.exit(run(load_settings(), Overrides(wrap=Trap(Path(sys.argv[1])))))
+    sys.exit(run(load_settings(), PartOverrides(wrap=Trap(Path(sys.argv[1])))))

@@ -38,7 +38,7 @@ from assayd.ports.batches import BatchStore
 from assayd.ports.validator import FileOptions, Stage
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
-from assayd.wiring import Overrides, build
+from assayd.wiring import PartOverrides, build
 from assayd.wiring.limits import limits_from
 from support.empty_database import lay_database
 
@@ -264,7 +264,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         attempt=how.caps,
         min_free_bytes=how.min_free_bytes,
     )
-    overrides = Overrides(
+    overrides = PartOverrides(
         limits=limits, clock=clock, kinds=how.kinds(), analyst=SmallAnalyst(checks), readiness=readiness
     )
     async with AsyncExitStack() as stack:

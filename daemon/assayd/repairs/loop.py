@@ -172,7 +172,7 @@ class Course:
         await self._deps.attempts.submit(attempt_id, submission, parent=parent.attempt)
 
     async def _fix(self, strategy: Strategy) -> None:
-        """Ask for one fix and put it on record, with the id of its attempt."""
+        """AskProvider for one fix and put it on record, with the id of its attempt."""
         deps, began = self._deps, self._deps.clock.now()
         subject = await deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)

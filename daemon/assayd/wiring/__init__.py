@@ -1,6 +1,6 @@
 """Builds every part from the settings and joins them; nothing here decides anything at run time."""
 
 from assayd.wiring.api import ApiConfigs, configure_api
-from assayd.wiring.build import Assembly, Overrides, build
+from assayd.wiring.build import Assembly, PartOverrides, build
 
-__all__ = ["ApiConfigs", "Assembly", "Overrides", "build", "configure_api"]
+__all__ = ["ApiConfigs", "Assembly", "PartOverrides", "build", "configure_api"]

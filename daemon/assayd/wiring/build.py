@@ -67,7 +67,7 @@ def unwrapped(part: T) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides:
+class PartOverrides:
     """What tests bring in the place of parts that the settings mean; None leaves the daemon's own.
 
     `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
@@ -105,7 +105,7 @@ class _Basics:
     """What is there before the parts that work with it."""
 
     settings: Settings
-    overrides: Overrides
+    overrides: PartOverrides
     limits: DaemonLimits
     shared: AdmissionDependencies
     analyst: Analyst
@@ -118,10 +118,10 @@ class _Basics:
     hub: EventHub
 
 
-OWN = Overrides()
+OWN = PartOverrides()
 
 
-async def build(settings: Settings, stack: AsyncExitStack, overrides: Overrides = OWN) -> Assembly:
+async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
     # First: what is started after this has no keys in its environment.
     providers = await open_providers(settings.repair.providers, stack)
@@ -165,7 +165,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: Overrides 
 
 
 async def _basics(
-    settings: Settings, overrides: Overrides, providers: Mapping[str, Provider], stack: AsyncExitStack
+    settings: Settings, overrides: PartOverrides, providers: Mapping[str, Provider], stack: AsyncExitStack
 ) -> _Basics:
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
