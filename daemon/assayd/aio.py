@@ -1,13 +1,17 @@
-"""What our asyncio code shares: one deadline per attempt, and cleanup that cannot be cancelled away."""
+"""What our asyncio code shares: one deadline per attempt, pauses, cleanup that cannot be cancelled away."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+
+BACK_OFF_S = 0.5
+MOST_BACK_OFF_S = 30.0
 
 
 MOST = 3.0
@@ -105,6 +109,12 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
         await asyncio.wait_for(unless.wait(), time_s)
     except TimeoutError:
         return
+
+
+def back_off_s(failures: int) -> float:
+    """Return how many seconds to wait after so many failures in a row: exponential, with jitter."""
+    jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
+    return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
 
 
 @asynccontextmanager

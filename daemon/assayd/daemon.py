@@ -1,4 +1,4 @@
-"""The daemon's life: take the state directory and the socket, serve, and stop in order.
+"""The daemon from start to stop: take the state directory and the socket, serve, and stop in order.
 
 Stop order: refuse new work, drain what is under way until a deadline, cancel the rest, end the API,
 empty the pool, sweep, close the store. A second signal skips the draining.
@@ -32,11 +32,10 @@ from assayd import __version__
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.model.attempt import State
-from assayd.ports.checkpoint import Checkpoint, unobserved
 from assayd.sd_notify import Notifier
 from assayd.settings import Settings
 from assayd.sockets import listen, listen_loopback, passed_by_systemd
-from assayd.wiring import Assembly, build
+from assayd.wiring import ApiConfigs, Assembly, PartOverrides, build, configure_api
 
 log = structlog.get_logger()
 
@@ -45,8 +44,8 @@ SWITCH_S = 0.0005
 """How long a thread keeps the interpreter when others want it; those that flush and commit are waited for."""
 
 
-def run(settings: Settings, checkpoint: Checkpoint = unobserved) -> int:
-    """Run the daemon until it is told to stop; give the exit code.
+def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
+    """Run the daemon until it is told to stop; return the exit code.
 
     Raises: ConfigError, StoreError when it can't start.
     """
@@ -54,7 +53,7 @@ def run(settings: Settings, checkpoint: Checkpoint = unobserved) -> int:
     sys.setswitchinterval(SWITCH_S)
     _take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(settings, checkpoint))
+        runner.run(_main(settings, overrides or PartOverrides()))
     return 0
 
 
@@ -79,7 +78,7 @@ def _take_priority(nice: int) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
-async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
+async def _main(settings: Settings, overrides: PartOverrides) -> None:
     with _state_lock(settings.state_dir):
         server_socket = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
@@ -89,8 +88,8 @@ async def _main(settings: Settings, checkpoint: Checkpoint) -> None:
                 notifier = stack.enter_context(closing(Notifier()))
                 # Before all that takes time to come and to go.
                 await stack.enter_async_context(notifier.living())
-                parts = await build(settings, stack, checkpoint)
-                await Daemon(parts, notifier).serve(server_socket, metrics)
+                parts = await build(settings, stack, overrides)
+                await Daemon(parts, configure_api(settings, parts), notifier).serve(server_socket, metrics)
         finally:
             server_socket.close()
             if not passed_by_systemd():
@@ -118,8 +117,9 @@ def _state_lock(state_dir: Path) -> Iterator[None]:
 class Daemon:
     """All parts, and the order in which they stop."""
 
-    def __init__(self, parts: Assembly, notifier: Notifier) -> None:
+    def __init__(self, parts: Assembly, api: ApiConfigs, notifier: Notifier) -> None:
         self._parts = parts
+        self._api = api
         self._notifier = notifier
         notifier.status = self._status
         self._stop = asyncio.Event()
@@ -127,11 +127,11 @@ class Daemon:
 
     async def serve(self, server_socket: socket.socket, metrics_socket: socket.socket | None = None) -> None:
         """Serve until a signal says stop; then stop in order."""
-        server, side = _Server(self._parts.api), _Server(self._parts.metrics_api)
+        server, side = _Server(self._api.socket), _Server(self._api.metrics)
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
             api = tasks.create_task(server.serve(sockets=[server_socket]), name="api")
-            sweeping = tasks.create_task(self._parts.reaper.keep_sweeping(), name="sweep")
+            sweeping = tasks.create_task(self._parts.readiness.reaper.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
             saying = tasks.create_task(self._say_ready(), name="say-ready")
@@ -144,7 +144,7 @@ class Daemon:
             preparing.cancel()
             self._parts.batches.stop()
             await self._drain()
-            self._parts.scheduler.let_go()
+            self._parts.scheduler.release_waiters()
             server.should_exit = side.should_exit = True
             await asyncio.wait({api})
             for task in (sweeping, removing, saying):
@@ -156,12 +156,12 @@ class Daemon:
         It does as soon as the sandbox was got ready or has said why it can't be: an engine that is down
         is answered with 503 and no reason to start the daemon anew.
         """
-        await self._parts.house.tried.wait()
+        await self._parts.readiness.tried.wait()
         self._notifier.ready()
 
     def _status(self) -> str:
         """Say in one line how the daemon is."""
-        ready, problem = self._parts.house.ready()
+        ready, problem = self._parts.readiness.ready()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts under way"
         if not ready:
@@ -171,13 +171,13 @@ class Daemon:
         return f"serving; {states.total()} attempts under way, {queued} waiting"
 
     async def _prepare(self) -> None:
-        """Become ready, take up what an earlier life has left, say so, and stay ready."""
-        # Asked before anything can be accepted: nothing of this life may be among it.
-        left = await self._parts.intake.left_over()
-        await self._parts.house.prepare()
-        await self._parts.intake.take_up(left)
-        await self._parts.batches.take_up(left)
-        await self._parts.repairs.take_up()
+        """Become ready, recover what a previous run has left, say so, and stay ready."""
+        # Asked before anything can be accepted: nothing of this run may be among it.
+        unfinished = await self._parts.admission.unfinished()
+        await self._parts.readiness.prepare()
+        await self._parts.admission.recover(unfinished)
+        await self._parts.batches.recover(unfinished)
+        await self._parts.repairs.recover()
         _settle_memory()
         origin = self._parts.origin
         log.info(
@@ -186,10 +186,10 @@ class Daemon:
             daemon_id=origin.daemon_id,
             generation=origin.generation,
         )
-        await self._parts.house.keep_ready()
+        await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
-        """Let what is under way end, for a while; a second signal ends the patience."""
+        """Let what is under way end, for a while; a second signal ends that."""
         drained = asyncio.ensure_future(self._parts.scheduler.drain(DRAIN_S))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
@@ -211,16 +211,16 @@ class Daemon:
         self._stop.set()
 
     def _on_reload_signal(self) -> None:
-        told = self._parts.house.tried.is_set()
-        if told:
+        published = self._parts.readiness.tried.is_set()
+        if published:
             self._notifier.reloading()
         try:
-            self._parts.policies.reload()
+            self._parts.shared.policies.reload()
         except ConfigError as problem:
             log.error("policies.reload_failed", problem=problem.message)
         else:
-            log.info("policies.reloaded", names=list(self._parts.policies.names))
-        if told:
+            log.info("policies.reloaded", names=list(self._parts.shared.policies.names))
+        if published:
             self._notifier.ready()
 
 

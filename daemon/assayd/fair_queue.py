@@ -1,7 +1,7 @@
-"""Taking turns: owners in turn, and the lanes of each owner in turn.
+"""Fair queueing by hierarchical round-robin: users in turn, and the flows of each user in turn.
 
-An owner is a user, a lane one of its batches, or what one of its programs sends singly. Whoever comes with
-little is soon through, whatever others have waiting.
+A flow is one of a user's batches, or what one of its programs sends singly. Who sends little is soon served,
+whatever others have waiting.
 """
 
 from __future__ import annotations
@@ -17,60 +17,60 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """What waits. `pop` serves the owner that was served longest ago, then its lane likewise."""
+    """What waits. `pop` serves the user that was served longest ago, and of it the flow likewise."""
 
     def __init__(self) -> None:
-        self._turns: OrderedDict[int, OrderedDict[str, OrderedDict[str, T]]] = OrderedDict()
-        self._places: dict[str, tuple[int, str]] = {}
+        self._users: OrderedDict[int, OrderedDict[str, OrderedDict[str, T]]] = OrderedDict()
+        self._flows: dict[str, tuple[int, str]] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._flows)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._places
+        return key in self._flows
 
-    def put(self, owner: int, lane: str, key: str, item: T) -> None:
-        """Put an item at the end of its lane. The key must be new."""
-        self._turns.setdefault(owner, OrderedDict()).setdefault(lane, OrderedDict())[key] = item
-        self._places[key] = owner, lane
+    def put(self, user: int, flow: str, key: str, item: T) -> None:
+        """Put an item at the end of its flow. The key must be new."""
+        self._users.setdefault(user, OrderedDict()).setdefault(flow, OrderedDict())[key] = item
+        self._flows[key] = user, flow
 
     def pop(self) -> T:
         """Take the item whose turn it is. Raises: KeyError when there is none."""
-        for lanes in self._turns.values():
-            for items in lanes.values():
+        for flows in self._users.values():
+            for items in flows.values():
                 return self.serve(next(iter(items)))
         raise KeyError("the queue is empty")
 
     def serve(self, key: str) -> T:
         """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""
-        owner, lane = self._places[key]
+        user, flow = self._flows[key]
         item = self.remove(key)
-        # Whoever has been served goes to the end, unless nothing of it waits any more.
-        if owner in self._turns:
-            self._turns.move_to_end(owner)
-            if lane in self._turns[owner]:
-                self._turns[owner].move_to_end(lane)
+        # What has been served goes to the end, unless nothing of it waits any more.
+        if user in self._users:
+            self._users.move_to_end(user)
+            if flow in self._users[user]:
+                self._users[user].move_to_end(flow)
         return item
 
     def in_turn(self) -> list[T]:
         """Return everything in the order in which `pop` would; it goes on waiting."""
         copy: FairQueue[T] = FairQueue()
-        copy._places = dict(self._places)
-        copy._turns = OrderedDict(
-            (owner, OrderedDict((lane, items.copy()) for lane, items in lanes.items()))
-            for owner, lanes in self._turns.items()
+        copy._flows = dict(self._flows)
+        copy._users = OrderedDict(
+            (user, OrderedDict((flow, items.copy()) for flow, items in flows.items()))
+            for user, flows in self._users.items()
         )
         return copy.clear()
 
     def remove(self, key: str) -> T:
         """Take an item out of its turn. Raises: KeyError when it does not wait."""
-        owner, lane = self._places.pop(key)
-        lanes = self._turns[owner]
-        item = lanes[lane].pop(key)
-        if not lanes[lane]:
-            del lanes[lane]
-        if not lanes:
-            del self._turns[owner]
+        user, flow = self._flows.pop(key)
+        flows = self._users[user]
+        item = flows[flow].pop(key)
+        if not flows[flow]:
+            del flows[flow]
+        if not flows:
+            del self._users[user]
         return item
 
     def clear(self) -> list[T]:
@@ -81,64 +81,64 @@ class FairQueue(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class _Waiter:
     key: str
-    lane: tuple[int, str]
+    flow: tuple[int, str]
     turn: asyncio.Future[None]
 
 
-class FairSlots:
-    """So many places, which those who wait get in turn.
+class FairSemaphore:
+    """So many slots, which those who wait get in turn.
 
-    Of four or more, the last is for an owner who has none; while one owner has all others, for a lane of it
-    that has none.
+    Of four or more, the last is reserved for a user who has none; while one user has all others, for an idle
+    flow of it.
     """
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._kept = min(1, count // 4)
+        self._reserved = min(1, count // 4)
         self._held: Counter[tuple[int, str]] = Counter()
         self._waiting: FairQueue[_Waiter] = FairQueue()
 
     @asynccontextmanager
-    async def hold(self, owner: int, lane: str, key: str) -> AsyncIterator[None]:
-        """Hold a place while the body runs. The key must not wait already."""
-        waiter = _Waiter(key, (owner, lane), asyncio.get_running_loop().create_future())
-        await self._take(waiter)
+    async def hold(self, user: int, flow: str, key: str) -> AsyncIterator[None]:
+        """Hold a slot while the body runs. The key must not wait already."""
+        waiter = _Waiter(key, (user, flow), asyncio.get_running_loop().create_future())
+        await self._acquire(waiter)
         try:
             yield
         finally:
-            self._give_back(waiter)
+            self._release(waiter)
 
-    async def _take(self, waiter: _Waiter) -> None:
-        self._waiting.put(*waiter.lane, waiter.key, waiter)
+    async def _acquire(self, waiter: _Waiter) -> None:
+        self._waiting.put(*waiter.flow, waiter.key, waiter)
         self._hand_out()
         try:
             await waiter.turn
         except asyncio.CancelledError:
             if waiter.turn.done() and not waiter.turn.cancelled():
-                self._give_back(waiter)  # the place came at the same moment
+                self._release(waiter)  # the slot came at the same moment
             elif waiter.key in self._waiting:
                 self._waiting.remove(waiter.key)
             raise
 
-    def _give_back(self, waiter: _Waiter) -> None:
+    def _release(self, waiter: _Waiter) -> None:
         self._free += 1
-        self._held[waiter.lane] -= 1
-        if not self._held[waiter.lane]:
-            del self._held[waiter.lane]
+        self._held[waiter.flow] -= 1
+        if not self._held[waiter.flow]:
+            del self._held[waiter.flow]
         self._hand_out()
 
     def _hand_out(self) -> None:
         for waiter in self._waiting.in_turn():
             if not self._free:
                 break
-            if waiter.turn.done():  # its owner was cancelled, and is just about to notice
+            if waiter.turn.done():  # its task was cancelled, and is just about to notice
                 self._waiting.remove(waiter.key)
-            elif self._free > (0 if self._is_new(waiter) else self._kept):
+            elif self._free > (0 if self._is_idle(waiter) else self._reserved):
                 self._waiting.serve(waiter.key)
                 self._free -= 1
-                self._held[waiter.lane] += 1
+                self._held[waiter.flow] += 1
                 waiter.turn.set_result(None)
 
-    def _is_new(self, waiter: _Waiter) -> bool:
-        owners = {owner for owner, _ in self._held}
-        return waiter.lane[0] not in owners or (len(owners) == 1 and waiter.lane not in self._held)
+    def _is_idle(self, waiter: _Waiter) -> bool:
+        users = {user for user, _ in self._held}
+        return waiter.flow[0] not in users or (len(users) == 1 and waiter.flow not in self._held)

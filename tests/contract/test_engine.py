@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.docker import DockerEngine
-from assayd.engines.fake import FakeEngine
 from assayd.errors import EngineError
 from assayd.ids import Ulids
 from assayd.package_data import share
@@ -24,6 +23,7 @@ from assayd.ports.engine import (
     ImageFacts,
 )
 from support import engine_image, podman_service
+from support.fakes.engine import FakeEngine
 from support.scripted_guest import PROGRAM, READY, play
 
 IMAGE = "assayd-test/scripted"

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.attempts.selftest import Rehearsal
+from assayd.attempts.selftest import SelfTest
 from assayd.attempts.service import limits_of
 from assayd.engines.docker import DockerEngine
 from assayd.kinds import registry as validators
@@ -29,11 +29,11 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def rehearsal(docker_host: str) -> AsyncIterator[Rehearsal]:
+async def selftest(docker_host: str) -> AsyncIterator[SelfTest]:
     engine = DockerEngine(base_url=docker_host)
     try:
         async with sandbox_on(engine, ready=2) as sandbox, Analyst(AnalysisLimits()).running() as analyst:
-            yield Rehearsal(analyst, sandbox)
+            yield SelfTest(analyst, sandbox)
     finally:
         await engine.close()
 
@@ -42,11 +42,11 @@ async def rehearsal(docker_host: str) -> AsyncIterator[Rehearsal]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("validator", "sample"), SAMPLES)
 async def test_each_sample_gets_its_verdict_and_rules(
-    rehearsal: Rehearsal, validator: Validator, sample: Sample
+    selftest: SelfTest, validator: Validator, sample: Sample
 ):
     policy = load_policies([share("policies")]).get(validator.default_policy)
     limits = limits_of(policy, CAPS)
-    complaints = await rehearsal.complaints(validator, sample, policy=policy, limits=limits)
+    complaints = await selftest.complaints(validator, sample, policy=policy, limits=limits)
     assert complaints == []
 
 

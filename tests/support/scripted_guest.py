@@ -4,7 +4,7 @@ ready: said by every guest before it reads anything. echo: gives back what comes
 count N: writes N numbered lines. complain N: writes N bytes to standard error. exit N: ends with N.
 """
 
-from assayd.engines.fake import Peer
+from support.fakes.engine import Peer
 
 READY = b"ready\n"
 FLOOD = b"x" * 65536

@@ -92,9 +92,9 @@ class Served:
                     limits=limits,
                 )
                 self._server = uvicorn.Server(server_config(app))
-                left = await self.daemon.intake.left_over()
-                await self.daemon.intake.take_up(left)
-                await self.daemon.batches.take_up(left)
+                left = await self.daemon.admission.unfinished()
+                await self.daemon.admission.recover(left)
+                await self.daemon.batches.recover(left)
                 self.started.set()
                 await self._server.serve(sockets=[listener])
 

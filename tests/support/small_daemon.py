@@ -1,4 +1,4 @@
-"""The daemon in this process: the real store, queue, intake, batches and service, without engine and workers.
+"""The daemon in this process: real store, queue, admission, batches and service, without engine and workers.
 
 What code says decides what becomes of it: text with ``bad`` fails its static stage, text with ``run`` gets a
 container that is none, anything else is validated as it is read.
@@ -19,19 +19,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from assayd.analysis.analyst import Checked
-from assayd.attempts.admission import Intake, Origin, Stock
+from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin
 from assayd.attempts.events import EventHub
-from assayd.attempts.lifecycle import Parts
-from assayd.attempts.retention import Keep, Retention
+from assayd.attempts.retention import Keep
 from assayd.attempts.scheduler import QueueLimits, Scheduler
 from assayd.attempts.service import DaemonService
-from assayd.attempts.service import Parts as ServiceParts
-from assayd.batches import BatchLimits, Belt, DaemonBatches, LineCaps, Sources
+from assayd.batches import BatchLimits, DaemonBatches, LineCaps
 from assayd.documents import read_submission
 from assayd.errors import EngineError
-from assayd.fair_queue import FairSlots
-from assayd.ids import Ulids
-from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
@@ -39,24 +34,19 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
-from assayd.package_data import share
-from assayd.policies import load_policies
-from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.ports.batches import BatchStore
 from assayd.ports.validator import FileOptions, Stage
-from assayd.repairs.desk import Desk
-from assayd.repairs.loop import Means
-from assayd.repairs.providers.rules import RulesProvider
-from assayd.repairs.repairs import DaemonRepairs, RepairLimits
-from assayd.store.artifacts import FileArtifactStore
-from assayd.store.batches import DatabaseBatchStore
-from assayd.store.jobs import open_jobs
-from assayd.store.repairs import DatabaseRepairStore
+from assayd.repairs.repairs import DaemonRepairs
+from assayd.settings import Settings
+from assayd.wiring import PartOverrides, build
+from assayd.wiring.limits import limits_from
 from support.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1000, pid=1)
 CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
-POLICIES = load_policies([share("policies")])
+SHOWN = ("service", "batches", "repairs", "scheduler", "admission", "shared", "batch_store", "hub")
+"""The parts that tests look into."""
 
 
 def submission(code: str = "x = 1", **changes: object) -> dict[str, object]:
@@ -119,6 +109,10 @@ class SmallAnalyst:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        yield
+
     async def check(self, validator: Any, payload: Payload, policy: ExecutionPolicy) -> Checked:
         await self._gate.pass_through(payload.code)
         bad = Finding(rule="small.bad", category="small", message="It is bad.", line=1, suggestion="Be good.")
@@ -147,7 +141,7 @@ class SmallSandbox:
         return SimpleNamespace(digest=self.image_digest)
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec, owner: int = 0, lane: str = "") -> AsyncIterator[SimpleNamespace]:
+    async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[SimpleNamespace]:
         if self.trouble:
             raise self.trouble.pop()
         self.leases += 1
@@ -170,7 +164,7 @@ class _nothing:  # noqa: N801 - in the place of a method
         return None
 
 
-class SmallHouse:
+class SmallReadiness:
     """Readiness that a test decides."""
 
     def __init__(self, sandbox: SmallSandbox) -> None:
@@ -211,11 +205,11 @@ class SmallDaemon:
     batches: DaemonBatches
     repairs: DaemonRepairs
     scheduler: Scheduler
-    intake: Intake
-    stock: Stock
-    batch_store: DatabaseBatchStore
+    admission: Admission
+    shared: AdmissionDependencies
+    batch_store: BatchStore
     hub: EventHub
-    house: SmallHouse
+    readiness: SmallReadiness
     sandbox: SmallSandbox
     clock: Steps
     checks: Gate
@@ -223,11 +217,11 @@ class SmallDaemon:
 
     def read(self, code: str = "x = 1", **changes: object) -> Submission:
         """Return a submission as it is after the border."""
-        return read_submission(json.dumps(submission(code, **changes)).encode(), self.stock.kinds)
+        return read_submission(json.dumps(submission(code, **changes)).encode(), self.shared.kinds)
 
     async def accept(self, code: str = "x = 1", **origin: Any) -> Attempt:
         """Accept a submission of user 1000, unless told otherwise."""
-        accepted = await self.intake.submit(self.read(code), Origin(**{"peer": PEER, **origin}))
+        accepted = await self.admission.submit(self.read(code), AttemptOrigin(**{"peer": PEER, **origin}))
         return accepted.attempt
 
     async def finished(self, attempt: Attempt) -> Attempt:
@@ -240,13 +234,12 @@ class How:
     """What a test may set."""
 
     queue: QueueLimits = QueueLimits()
-    batch: BatchLimits = BatchLimits(told_every_s=0.001)
+    batch: BatchLimits = BatchLimits(published_every_s=0.001, retry_s=0.001)
     keep: Keep = Keep(days=30, attempts=10**6, disk_bytes=10**12)
     slots: int = 4
-    patience_s: float = 60
+    retry_window_s: float = 60
     caps: Limits = CAPS
     min_free_bytes: int = 0
-    checkpoint: Checkpoint = unobserved
     kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
 
 
@@ -255,88 +248,31 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
     """Return a daemon on a state directory; ending it is as hard as a crash that leaves no task behind."""
     how = how or How()
     lay_database(folder)
+    settings = Settings(
+        state_dir=folder, policy_folders=(), concurrency=how.slots, engine={"patience_s": how.retry_window_s}
+    )
+    clock, checks, runs = Steps(), Gate(), Gate()
+    checks.open.set()
+    runs.open.set()
+    sandbox = SmallSandbox(runs)
+    readiness = SmallReadiness(sandbox)
+    limits = replace(
+        limits_from(settings),
+        queue=how.queue,
+        batch=how.batch,
+        keep=how.keep,
+        attempt=how.caps,
+        min_free_bytes=how.min_free_bytes,
+    )
+    overrides = PartOverrides(
+        limits=limits, clock=clock, kinds=how.kinds(), analyst=SmallAnalyst(checks), readiness=readiness
+    )
     async with AsyncExitStack() as stack:
-        clock, ids = Steps(), Ulids()
-        jobs = await stack.enter_async_context(open_jobs(folder))
-        artifacts = FileArtifactStore(folder / "artifacts")
-        await artifacts.sweep()
-        stock = Stock(
-            jobs=jobs,
-            pipelines=DatabasePipelines(jobs.access),
-            artifacts=artifacts,
-            policies=POLICIES,
-            kinds=how.kinds(),
-            clock=clock,
-            ids=ids,
-        )
-        checks, runs = Gate(), Gate()
-        checks.open.set()
-        runs.open.set()
-        sandbox = SmallSandbox(runs)
-        house, hub, metrics = SmallHouse(sandbox), EventHub(clock), Metrics()
-        parts = Parts(
-            analyst=SmallAnalyst(checks),  # type: ignore[arg-type]
-            sandbox=sandbox,  # type: ignore[arg-type]
-            jobs=jobs,
-            artifacts=artifacts,
-            clock=clock,
-            run_slots=FairSlots(how.slots),
-            daemon_id="d",
-            generation="g",
-            patience_s=how.patience_s,
-            checkpoint=how.checkpoint,
-        )
-        scheduler = Scheduler(parts=parts, hub=hub, metrics=metrics, limits=how.queue)
-        await stack.enter_async_context(scheduler.running())
-        stack.callback(scheduler.let_go)
-        intake = Intake(stock, scheduler, ready=house.ready, caps=how.caps, min_free_bytes=how.min_free_bytes)
-        batch_store = DatabaseBatchStore(jobs.access)
-        service = DaemonService(
-            ServiceParts(
-                stock=stock,
-                intake=intake,
-                scheduler=scheduler,
-                hub=hub,
-                house=house,  # type: ignore[arg-type]
-                rehearsal=SimpleNamespace(),  # type: ignore[arg-type]
-                retention=Retention(jobs, batch_store, artifacts, clock, how.keep),
-                metrics=metrics,
-                caps=CAPS,
-            )
-        )
-        sources = Sources(
-            store=batch_store,
-            jobs=jobs,
-            intake=intake,
-            kinds=stock.kinds,
-            ids=ids,
-            image_digest=service.image_digest,
-        )
-        belt = Belt(store=batch_store, intake=intake, scheduler=scheduler, clock=clock, retry_s=0.001)
-        batches = DaemonBatches(sources, belt, how.batch, documents=service.read_documents)
-        await stack.enter_async_context(batches.running())
-        means = Means(
-            attempts=Desk(intake=intake, scheduler=scheduler, jobs=jobs, documents=service.read_documents),
-            repairs=DatabaseRepairStore(jobs.access),
-            analyst=parts.analyst,
-            kinds=stock.kinds,
-            providers={"rules": RulesProvider()},
-            clock=clock,
-            ids=ids,
-        )
-        repairs = DaemonRepairs(means, RepairLimits(), metrics)
-        intake.wishes = repairs
-        await stack.enter_async_context(repairs.running())
+        parts = await build(settings, stack, overrides)
+        stack.callback(parts.scheduler.release_waiters)
         yield SmallDaemon(
-            service=service,
-            batches=batches,
-            repairs=repairs,
-            scheduler=scheduler,
-            intake=intake,
-            stock=stock,
-            batch_store=batch_store,
-            hub=hub,
-            house=house,
+            **{name: getattr(parts, name) for name in SHOWN},
+            readiness=readiness,
             sandbox=sandbox,
             clock=clock,
             checks=checks,

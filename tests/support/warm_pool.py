@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from assayd.engines.fake import FakeEngine, Peer
 from assayd.guest.frames import Decoder, encode
 from assayd.ids import SystemClock, Ulids
 from assayd.ports.engine import ImageFacts
@@ -15,6 +14,7 @@ from assayd.sandbox.container import Origin
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import PoolKey, PoolLimits
 from assayd.sandbox.pool.pool import Pool
+from support.fakes.engine import FakeEngine, Peer
 from support.pool_values import key
 
 IMAGE = ImageFacts(name="assayd/python", digest="sha256:1", size_bytes=1, labels={})

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from assayd.fair_queue import FairQueue, FairSlots
+from assayd.fair_queue import FairQueue, FairSemaphore
 
 
 def served(queue: FairQueue[str]) -> list[str]:
@@ -55,7 +55,7 @@ def test_removed_item_is_not_served_and_leaves_no_turn_behind() -> None:
 
 
 async def test_slots_are_given_in_turn() -> None:
-    slots, order, go_on = FairSlots(1), [], asyncio.Event()
+    slots, order, go_on = FairSemaphore(1), [], asyncio.Event()
 
     async def work(owner: int, key: str) -> None:
         async with slots.hold(owner, "", key):
@@ -72,7 +72,7 @@ async def test_slots_are_given_in_turn() -> None:
 
 @pytest.mark.parametrize(("count", "for_one_lane"), [(1, 1), (3, 3), (4, 3), (8, 7)])
 async def test_last_of_four_slots_or_more_is_for_newcomers(count: int, for_one_lane: int) -> None:
-    slots, inside, go_on = FairSlots(count), [], asyncio.Event()
+    slots, inside, go_on = FairSemaphore(count), [], asyncio.Event()
     async with slots.hold(1, "single", "s0"):
         pass
 
@@ -94,7 +94,7 @@ async def test_last_of_four_slots_or_more_is_for_newcomers(count: int, for_one_l
 
 
 async def test_owner_of_many_lanes_does_not_get_what_is_left_to_other_owners() -> None:
-    slots, inside, go_on = FairSlots(4), [], asyncio.Event()
+    slots, inside, go_on = FairSemaphore(4), [], asyncio.Event()
 
     async def work(owner: int, lane: str) -> None:
         async with slots.hold(owner, lane, f"{owner}{lane}"):
@@ -111,7 +111,7 @@ async def test_owner_of_many_lanes_does_not_get_what_is_left_to_other_owners() -
 
 
 async def test_slot_that_comes_with_a_cancellation_is_given_on() -> None:
-    slots = FairSlots(1)
+    slots = FairSemaphore(1)
     first = slots.hold(1, "", "first")
     await first.__aenter__()
     second = asyncio.ensure_future(slots.hold(1, "", "second").__aenter__())
@@ -127,7 +127,7 @@ async def test_slot_that_comes_with_a_cancellation_is_given_on() -> None:
 
 
 async def test_waiter_that_is_cancelled_leaves_the_queue() -> None:
-    slots = FairSlots(1)
+    slots = FairSemaphore(1)
     held = slots.hold(1, "", "held")
     await held.__aenter__()
     waiter = asyncio.ensure_future(slots.hold(1, "", "waits").__aenter__())
@@ -143,7 +143,7 @@ async def test_waiter_that_is_cancelled_leaves_the_queue() -> None:
 
 
 async def test_waiter_cancelled_just_before_its_turn_is_passed_over() -> None:
-    slots = FairSlots(1)
+    slots = FairSemaphore(1)
     held = slots.hold(1, "", "held")
     await held.__aenter__()
     waiter = asyncio.ensure_future(slots.hold(1, "", "waits").__aenter__())

@@ -14,7 +14,7 @@ from assayd.api.events import EventStream, of_batch
 from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
 from assayd.errors import RequestError
-from assayd.ports.batches import Request as BatchRequest
+from assayd.ports.batches import BatchRequest
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 MAX_LINE = 2**31 - 1

@@ -1,4 +1,4 @@
-"""How submissions become attempts: looked up, admitted, recorded, put into the queue. Once, whoever asks.
+"""How submissions become attempts: looked up, admitted, recorded, put into the queue; once each.
 
 Decides what is refused and why. What is accepted twice is one attempt, and is never refused.
 """
@@ -14,6 +14,7 @@ import structlog
 
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.scheduler import Order, Scheduler
+from assayd.attempts.verdicts import ended
 from assayd.documents import read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.kinds.pipeline.reader import DatabasePipelines
@@ -36,7 +37,7 @@ ROOM_KNOWN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
+class AdmissionDependencies:
     """What submissions are looked up in, and where they go."""
 
     jobs: JobStore
@@ -49,7 +50,7 @@ class Stock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class AttemptOrigin:
     """Where an attempt comes from: who sent it, under which names, as part of what."""
 
     peer: Peer
@@ -59,89 +60,90 @@ class Origin:
     replay_of: str | None = None
 
 
-class Wishes(Protocol):
-    """Whoever repairs attempts whose submissions ask for it."""
+class RepairRequests(Protocol):
+    """Where submissions ask that their attempt is repaired if it fails."""
 
     def check(self, kind: str, wish: RepairWish) -> None:
         """See that this can be done. Raises: RequestError."""
         ...
 
-    async def watch(self, attempt: Attempt, wish: RepairWish) -> None:
+    async def record(self, attempt: Attempt, wish: RepairWish) -> None:
         """Have an attempt repaired if it fails. Asking twice is asking once."""
         ...
 
 
-class Intake:
+class Admission:
     """The one way from a submission to an attempt in the queue."""
 
     def __init__(
         self,
-        stock: Stock,
+        deps: AdmissionDependencies,
         scheduler: Scheduler,
+        repair_requests: RepairRequests,
         *,
         ready: Callable[[], tuple[bool, str]],
         caps: Limits,
         min_free_bytes: int,
     ) -> None:
-        self._stock = stock
+        self._deps = deps
         self._scheduler = scheduler
+        self._repair_requests = repair_requests
         self._ready = ready
         self._caps = caps
         self._min_free_bytes = min_free_bytes
-        self.wishes: Wishes | None = None
         self._has_room = True
         self._room_known_until = 0.0
 
-    async def submit(self, submission: Submission, origin: Origin) -> Accepted:
+    async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
-        submission = await self._stock.pipelines.complete(submission, origin.peer.uid, self._stock.kinds)
+        submission = await self._deps.pipelines.complete(submission, origin.peer.uid, self._deps.kinds)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
             if not accepted.existing:  # it was removed just now, being old
                 order = self._order(accepted.attempt, submission, self.policy(submission))
-                self._scheduler.start(order, reserved=False)
+                self._scheduler.start(order, permitted=False)
             return accepted
         policy = self.policy(submission)
-        if submission.repair is not None and self.wishes is not None:
-            self.wishes.check(submission.kind, submission.repair)
+        if submission.repair is not None:
+            self._repair_requests.check(submission.kind, submission.repair)
         self.require_ready()
         await self.require_space()
         uid, size = origin.peer.uid, len(submission.document)
-        self._scheduler.reserve(uid, size)
+        self._scheduler.acquire(uid, size)
         started = False
         try:
             accepted = await self._accept(submission, origin)
             if not accepted.existing:
-                await self._watch(accepted.attempt, submission)
+                await self._request_repair(accepted.attempt, submission)
                 self._scheduler.start(self._order(accepted.attempt, submission, policy))
                 started = True
         finally:
             if not started:
-                self._scheduler.give_back(uid, size)
+                self._scheduler.release(uid, size)
         return accepted
 
-    async def _watch(self, attempt: Attempt, submission: Submission) -> None:
+    async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
         """Have an attempt repaired if it fails, where its submission asks for that."""
-        if submission.repair is not None and self.wishes is not None:
-            await self.wishes.watch(attempt, submission.repair)
+        if submission.repair is not None:
+            await self._repair_requests.record(attempt, submission.repair)
 
-    async def _is_known(self, origin: Origin) -> bool:
+    async def _is_known(self, origin: AttemptOrigin) -> bool:
         """Return whether the same sender has sent something under this id or key before."""
-        jobs, uid = self._stock.jobs, origin.peer.uid
+        jobs, uid = self._deps.jobs, origin.peer.uid
         if origin.attempt_id is not None:
             known = await jobs.get(origin.attempt_id)
             return known is not None and known.peer.uid == uid
         key = origin.idempotency_key
         return key is not None and await jobs.by_key(uid, key) is not None
 
-    async def _accept(self, submission: Submission, origin: Origin) -> Accepted:
-        parent = await self._stock.jobs.get(submission.parent_id) if submission.parent_id else None
+    async def _accept(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
+        parent = await self._deps.jobs.get(submission.parent_id) if submission.parent_id else None
         attempt = Attempt(
-            id=origin.attempt_id or self._stock.ids.new(),
+            id=origin.attempt_id or self._deps.ids.new(),
             kind=submission.kind,
             policy=submission.policy,
             input_digest=submission.input_digest,
-            created_at=self._stock.clock.now(),
+            created_at=self._deps.clock.now(),
             peer=origin.peer,
             batch_id=origin.batch_id,
             parent_id=submission.parent_id,
@@ -150,13 +152,13 @@ class Intake:
             labels=submission.labels,
         )
         key = origin.idempotency_key
-        return await self._stock.jobs.accept(attempt, submission.document, idempotency_key=key)
+        return await self._deps.jobs.accept(attempt, submission.document, idempotency_key=key)
 
     async def read(self, document: bytes) -> Submission:
         """Read a submission as it was accepted; a large one in a thread, so that others are served."""
         if len(document) > LARGE_DOCUMENT_BYTES:
-            return await asyncio.to_thread(read_submission, document, self._stock.kinds)
-        return read_submission(document, self._stock.kinds)
+            return await asyncio.to_thread(read_submission, document, self._deps.kinds)
+        return read_submission(document, self._deps.kinds)
 
     def require_ready(self) -> None:
         """See that attempts can be run. Raises: RequestError ``not_ready``."""
@@ -169,9 +171,9 @@ class Intake:
 
         Raises: RequestError ``not_ready``.
         """
-        now = self._stock.clock.monotonic()
+        now = self._deps.clock.monotonic()
         if now >= self._room_known_until:
-            self._has_room = await self._stock.artifacts.free_bytes() >= self._min_free_bytes
+            self._has_room = await self._deps.artifacts.free_bytes() >= self._min_free_bytes
             self._room_known_until = now + ROOM_KNOWN_S
         if not self._has_room:
             message = "there is too little room on the disk of the artifacts"
@@ -179,13 +181,13 @@ class Intake:
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
         """Return the profile, tightened by what the request overrides, and by what its payload asks for."""
-        policy = self._stock.policies.get(submission.policy)
+        policy = self._deps.policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
-        validator = self._stock.kinds[submission.kind]
+        validator = self._deps.kinds[submission.kind]
         if isinstance(validator, Narrowing):
             policy = validator.narrow(submission.payload, policy)
-        require_enforceable(policy, egress=self._stock.policies.egress)
+        require_enforceable(policy, egress=self._deps.policies.egress)
         return policy
 
     def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
@@ -194,34 +196,35 @@ class Intake:
             submission=submission,
             policy=policy,
             limits=limits_of(policy, self._caps),
-            validator=self._stock.kinds[submission.kind],
+            validator=self._deps.kinds[submission.kind],
             request_id=request_id(),
         )
 
-    async def left_over(self) -> Sequence[Attempt]:
-        """Return the attempts without a verdict; of an earlier life, when this one is not ready yet."""
-        return await self._stock.jobs.unfinished()
+    async def unfinished(self) -> Sequence[Attempt]:
+        """Return the attempts without a verdict; before the daemon is ready, those of previous runs."""
+        return await self._deps.jobs.unfinished()
 
-    async def take_up(self, left: Sequence[Attempt]) -> None:
-        """Start attempts that an earlier life has left without a verdict."""
-        for attempt in left:
-            document = await self._stock.jobs.document(attempt.id)
+    async def recover(self, unfinished: Sequence[Attempt]) -> None:
+        """Start attempts that a previous run has left without a verdict."""
+        for attempt in unfinished:
+            document = await self._deps.jobs.document(attempt.id)
             try:
                 submission = await self.read(document)
                 order = self._order(attempt, submission, self.policy(submission))
             except AssaydError as trouble:
                 await self._give_up(attempt, document, trouble)
             else:
-                await self._watch(attempt, submission)
-                self._scheduler.start(order, reserved=False)
-        if left:
-            log.warning("attempts.recovered", count=len(left))
+                await self._request_repair(attempt, submission)
+                self._scheduler.start(order, permitted=False)
+        if unfinished:
+            log.warning("attempts.recovered", count=len(unfinished))
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
-        """End an attempt that this daemon can no longer take up, e.g. for a profile that is gone."""
+        """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""
         failure = Failure(code=trouble.code, message=trouble.message)
-        ended = await give_up(attempt, document, failure, self._stock.artifacts, self._stock.clock)
-        await self._stock.jobs.finish(ended)
+        clock = self._deps.clock
+        given_up = await give_up(attempt, document, failure, self._deps.artifacts, clock)
+        await self._deps.jobs.finish(ended(given_up, clock.now()))
 
 
 def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:

@@ -1,27 +1,47 @@
-"""One attempt while it runs: what was decided before it starts, how long its steps take, what it tells."""
+"""One attempt while it runs: what was decided before it starts, its times, and what it publishes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from assayd.aio import Deadline
+from assayd.analysis.analyst import Analyst
+from assayd.documents.event_bodies import output_body, stage_body, state_body, unit_body
+from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
-from assayd.ports.artifacts import Enclosing, nothing_enclosed
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
 from assayd.ports.clock import Clock
+from assayd.ports.store import JobStore
 from assayd.ports.validator import Validator
-from assayd.sandbox.outcome import unit_outcome
+from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
 WAITING_S = 24 * 3600.0
 """How long an attempt may wait for its turn, all told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDependencies:
+    """What attempts are run with. `slots` are those that attempts with a container hold."""
+
+    analyst: Analyst
+    sandbox: Sandbox
+    jobs: JobStore
+    artifacts: ArtifactStore
+    clock: Clock
+    slots: FairSemaphore
+    daemon_id: str
+    generation: str
+    retry_window_s: float = 60.0
+    attachments: BundleAttachments = no_attachments
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,25 +56,18 @@ class Job:
     deadline: Deadline
     emit: Emit
     request_id: str | None = None
-    enclosing: Enclosing = nothing_enclosed
     timings_s: dict[str, float] = field(default_factory=dict)
 
     def move(self, state: State) -> None:
-        """Go to the next state and tell. Raises: ValueError for a move that is not in the table."""
+        """Go to the next state and publish it. Raises: ValueError for a move that is not in the table."""
         if state not in TRANSITIONS[self.attempt.state]:
             raise ValueError(f"an attempt does not go from {self.attempt.state} to {state}")
         self.attempt = replace(self.attempt, state=state)
-        self.emit("state", {"state": state.value})
+        self.emit("state", state_body(state))
 
-    def tell_stage(self, stage: StageReport) -> None:
-        """Tell how a stage ended."""
-        body: dict[str, object] = {
-            "name": stage.name,
-            "status": stage.status.value,
-            "duration_ms": round(stage.duration_s * 1000, 3),
-            "findings": len(stage.findings),
-        }
-        self.emit("stage", body)
+    def publish_stage(self, stage: StageReport) -> None:
+        """Publish how a stage ended."""
+        self.emit("stage", stage_body(stage))
 
     @contextmanager
     def measured(self, clock: Clock, step: str) -> Iterator[None]:
@@ -68,12 +81,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What operators are told of a finished attempt beside its row: `told` for its line, the rest is counted.
+    """What operators see of an attempt beside its row; None where nothing ran, or it was not seen.
 
     `stages` are those that ran, with their time in seconds.
     """
 
-    told: Mapping[str, object] = field(default_factory=dict)
+    stage_reached: str = ""
+    errors: int = 0
+    warnings: int = 0
+    policy_digest: str | None = None
+    image_digest: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    container: str | None = None
     stages: tuple[tuple[str, float], ...] = ()
     denied_imports: int = 0
     denied_connections: int = 0
@@ -96,31 +120,22 @@ class Finished:
     facts: Facts = field(default_factory=Facts)
 
 
-class Teller(Observer):
-    """Turns what the runner tells into events."""
+class UnitPublisher(Observer):
+    """Publishes what the runner reports as events."""
 
     def __init__(self, job: Job, spec: RunSpec) -> None:
         self._job = job
         self._units = spec.units
 
-    def _unit(self, index: int, status: str, duration_s: float) -> None:
-        body: dict[str, object] = {
-            "name": self._units[index].name,
-            "index": index + 1,
-            "total": len(self._units),
-            "status": status,
-            "duration_ms": round(duration_s * 1000, 3),
-        }
-        self._job.emit("unit", body)
-
     def unit_started(self, index: int) -> None:
-        """Tell that a unit was started."""
-        self._unit(index, "started", 0.0)
+        """Publish that a unit was started."""
+        self._job.emit("unit", unit_body(self._units, index, "started"))
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
-        """Tell how a unit ended."""
-        self._unit(index, unit_outcome(result, self._units[index]).cause.value, result.usage.wall_s)
+        """Publish how a unit ended."""
+        cause, took_s = result.outcome.cause.value, result.usage.wall_s
+        self._job.emit("unit", unit_body(self._units, index, cause, took_s))
 
     def output(self, index: int, stream: str, data: bytes) -> None:
-        """Pass on what a unit wrote."""
-        self._job.emit(stream, {"unit": self._units[index].name, "text": data.decode("utf-8", "replace")})
+        """Publish what a unit wrote."""
+        self._job.emit(stream, output_body(self._units[index], data))

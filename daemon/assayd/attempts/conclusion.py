@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
 from assayd import __version__
-from assayd.attempts.attempt_run import Facts, Finished, Job
+from assayd.attempts.attempt_run import AttemptDependencies, Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.errors import AssaydError
-from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.attempt import Attempt, Failure
 from assayd.model.finding import Finding
-from assayd.model.merge import Ran, merge_report, merge_stages, static_results
+from assayd.model.merge import Ran, failed_by, merge_report, merge_stages, static_results
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
@@ -44,8 +43,8 @@ NOTHING = b"null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What an attempt came to, written down: the two documents, and all files of the bundle by name."""
+class SerializedResult:
+    """What an attempt came to as bytes: the two documents, and all files of the bundle by name."""
 
     report: bytes
     execution: bytes
@@ -61,51 +60,47 @@ def is_large(result: RunResult) -> bool:
 
 async def conclude(
     job: Job,
-    artifacts: ArtifactStore,
-    clock: Clock,
+    deps: AttemptDependencies,
     static: tuple[StageReport, ...],
     ran: Ran | None,
     failure: Failure | None,
 ) -> Finished:
     """Merge everything into the report and write the bundle."""
-    now = clock.now()
-    report = _report(job, static, ran, failure, now)
+    report = _report(job, static, ran, failure, deps.clock.now())
     for stage in report.stages[len(static) :]:
-        job.tell_stage(stage)
+        job.publish_stage(stage)
     attempt = replace(
         job.attempt,
         verdict=report.verdict,
-        finished_at=now,
         cause=ran.result.outcome.cause.value if ran else None,
         rules=report.rules[:MOST_RULES],
         error=failure,
     )
     if ran is not None and is_large(ran.result):
-        words = await asyncio.to_thread(_words, job, report, ran)
+        result = await asyncio.to_thread(_serialized, job, report, ran)
     else:
-        words = _words(job, report, ran)
-    words.files.update(await _enclosed(job, report.verdict))
-    attempt = await _write(attempt, artifacts, words, ran)
+        result = _serialized(job, report, ran)
+    await _attach(attempt, deps, result)
+    attempt = await _write(attempt, deps.artifacts, result, ran)
     misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
     return Finished(
         attempt=attempt,
-        report=words.report,
-        execution=words.execution,
+        report=result.report,
+        execution=result.execution,
         static_misses=misses,
         cases=report.cases or (),
-        facts=words.facts,
+        facts=result.facts,
     )
 
 
-async def _enclosed(job: Job, verdict: Verdict) -> Mapping[str, bytes]:
-    """Return what the bundle of an attempt that follows another has beside its own; that is a copy."""
-    if job.attempt.parent_id is None:
-        return {}
+async def _attach(attempt: Attempt, deps: AttemptDependencies, result: SerializedResult) -> None:
+    """Add what the bundle of an attempt that follows another has beside its own; that is a copy."""
+    if attempt.parent_id is None or attempt.verdict is None:
+        return
     try:
-        return (await job.enclosing(job.attempt))(verdict)
+        result.files.update(await deps.attachments(attempt, attempt.verdict))
     except AssaydError as trouble:
-        log.error("bundle.not_enclosed", attempt_id=job.attempt.id, code=trouble.code)
-        return {}
+        log.error("bundle.not_attached", attempt_id=attempt.id, code=trouble.code)
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:
@@ -117,33 +112,32 @@ def _is_miss(finding: Finding, job: Job) -> bool:
 async def give_up(
     attempt: Attempt, document: bytes, failure: Failure, artifacts: ArtifactStore, clock: Clock
 ) -> Attempt:
-    """End an attempt that can't even be started: its kind or its profile is gone."""
-    now = clock.now()
+    """Give an attempt its verdict that can't even be started: its kind or its profile is gone."""
+    ended = replace(failed_by(failure, attempt), cause=None)
     report = Report(
         attempt_id=attempt.id,
         kind=attempt.kind,
-        verdict=Verdict.ERROR,
+        verdict=ended.verdict or Verdict.ERROR,
         stage_reached="",
         stages=(),
         input_digest=attempt.input_digest,
-        validated_at=now,
-    )
-    ended = replace(
-        attempt, state=State.FINISHED, verdict=Verdict.ERROR, finished_at=now, cause=None, error=failure
+        validated_at=clock.now(),
     )
     written = canonical(report_document(report))
-    words = Words(report=written, execution=NOTHING, files=_files(attempt, document, written, NOTHING))
-    return await _write(ended, artifacts, words, None)
+    files = _files(attempt, document, written, NOTHING)
+    result = SerializedResult(report=written, execution=NOTHING, files=files)
+    return await _write(ended, artifacts, result, None)
 
 
-async def _write(attempt: Attempt, artifacts: ArtifactStore, words: Words, ran: Ran | None) -> Attempt:
+async def _write(
+    attempt: Attempt, artifacts: ArtifactStore, result: SerializedResult, ran: Ran | None
+) -> Attempt:
     try:
-        written = await artifacts.write(_bundle(attempt, words.files, ran))
+        written = await artifacts.write(_bundle(attempt, result.files, ran))
     except AssaydError as trouble:
         log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code)
         # Without its record a pass is not a pass.
-        failure = Failure(code=trouble.code, message=trouble.message)
-        return replace(attempt, verdict=Verdict.ERROR, error=failure)
+        return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
     return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
@@ -170,10 +164,7 @@ def _report(
         policy_digest=job.policy.digest,
         validated_at=now,
     )
-    report = replace(merge_report(blank, stages, ran), refused_imports=_refused_imports(ran))
-    if failure is not None:
-        verdict = Verdict.CANCELLED if failure.code == "cancelled" else Verdict.ERROR
-        return replace(report, verdict=verdict)
+    report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
     if report.verdict is Verdict.FAILED:
         failed = [stage for stage in stages if stage.status is StageStatus.FAILED]
         found = [finding for stage in failed for finding in stage.findings]
@@ -206,20 +197,20 @@ def _unreached(job: Job) -> tuple[StageReport, ...]:
     return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
 
 
-def _words(job: Job, report: Report, ran: Ran | None) -> Words:
-    said = report_document(report)
-    done = execution_document(ran.result, limits=job.limits, network=job.policy.network) if ran else None
-    written, execution = canonical(said), canonical(done)
-    files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
+def _serialized(job: Job, report: Report, ran: Ran | None) -> SerializedResult:
+    result = ran.result if ran else None
+    done = execution_document(result, limits=job.limits, network=job.policy.network) if result else None
+    written, execution = canonical(report_document(report)), canonical(done)
+    files = _files(job.attempt, job.submission.document, written, execution, result)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    return Words(report=written, execution=execution, files=files, facts=facts_of(said, done))
+    return SerializedResult(report=written, execution=execution, files=files, facts=facts_of(report, result))
 
 
 def _files(
     attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
-    """Return the files of the bundle by name, as CONTRACT section 5 lists them."""
+    """Return the files of the bundle by name, as docs/result-contract.md lists them."""
     moment = stamp(attempt.created_at)
     files = {
         f"stdout_{moment}.log": _joined(result, "stdout"),

@@ -2,7 +2,7 @@
 
     check ─> plan ─> lease ─> run ─> judge ─> merge ─> bundle ─> verdict
 
-Submitted code that fails is a value all the way down. Our own trouble is an exception up to
+Submitted code that fails is a value all the way down. An internal error is an exception up to
 `run_attempt`, which turns it into the verdict `error`: an attempt never ends without a verdict.
 """
 
@@ -10,67 +10,45 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
 from pydantic import BaseModel
 
-from assayd.analysis.analyst import Analyst, Checked
-from assayd.attempts.attempt_run import WAITING_S, Finished, Job, Teller
+from assayd.analysis.analyst import Checked
+from assayd.attempts.attempt_run import WAITING_S, AttemptDependencies, Finished, Job, UnitPublisher
 from assayd.attempts.conclusion import conclude, is_large
 from assayd.errors import AssaydError, EngineError
-from assayd.fair_queue import FairSlots
 from assayd.findings.network_troubles import with_network_words
 from assayd.model.attempt import MAX_RUNS, Failure, State
-from assayd.model.merge import Ran
+from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import NetworkMode
 from assayd.model.report import StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
-from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.checkpoint import Checkpoint, Step, unobserved
-from assayd.ports.clock import Clock
-from assayd.ports.store import JobStore, Run
-from assayd.sandbox.sandbox import Lease, Sandbox
+from assayd.ports.store import Run
+from assayd.sandbox.sandbox import Lease
 
 log = structlog.get_logger()
 
 LEASE_AGAIN_S = 0.5
-"""How long to leave an engine alone after a lease that could not be had."""
+"""How long to back off from an engine after a lease that could not be had."""
 LEASE_S = 300.0
 """How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What an attempt needs of the daemon."""
-
-    analyst: Analyst
-    sandbox: Sandbox
-    jobs: JobStore
-    artifacts: ArtifactStore
-    clock: Clock
-    run_slots: FairSlots
-    daemon_id: str
-    generation: str
-    patience_s: float = 60.0
-    checkpoint: Checkpoint = unobserved
-
-
-async def run_attempt(job: Job, parts: Parts) -> Finished:
+async def run_attempt(job: Job, deps: AttemptDependencies) -> Finished:
     """Take an attempt from its submission to its bundle; the verdict is recorded by the caller."""
     static: tuple[StageReport, ...] = ()
     ran: Ran | None = None
     failure: Failure | None = None
     try:
         _refuse_a_third_run(job)
-        checked = await _check(job, parts)
+        checked = await _check(job, deps)
         static = checked.stages
-        parts.checkpoint(Step.CHECKED)
         spec = _plan(job, checked)
-        ran = await _execute(job, parts, spec, checked.payload) if spec is not None else None
+        ran = await _execute(job, deps, spec, checked.payload) if spec is not None else None
         failure = _lost(ran)
-        parts.checkpoint(Step.JUDGED)
     except TimeoutError:
         failure = _overdue(job)
     except AssaydError as trouble:
@@ -79,20 +57,24 @@ async def run_attempt(job: Job, parts: Parts) -> Finished:
         log.exception("attempt.broken", attempt_id=job.attempt.id)
         failure = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
     job.move(State.JUDGING)
-    with job.measured(parts.clock, "report"):
-        return await _conclude(job, parts, static, ran, failure)
+    with job.measured(deps.clock, "report"):
+        return await _conclude(job, deps, static, ran, failure)
 
 
 async def _conclude(
-    job: Job, parts: Parts, static: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None
+    job: Job,
+    deps: AttemptDependencies,
+    static: tuple[StageReport, ...],
+    ran: Ran | None,
+    failure: Failure | None,
 ) -> Finished:
-    """Put the end on record; one that can't be put into words is our trouble, and leaves no words."""
+    """Put the end on record; one that can't be written down is an internal error, and leaves nothing else."""
     try:
-        return await conclude(job, parts.artifacts, parts.clock, static, ran, failure)
+        return await conclude(job, deps, static, ran, failure)
     except Exception:
         log.exception("attempt.not_concluded", attempt_id=job.attempt.id)
         broken = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
-        return await conclude(job, parts.artifacts, parts.clock, (), None, broken)
+        return await conclude(job, deps, (), None, broken)
 
 
 def _refuse_a_third_run(job: Job) -> None:
@@ -101,14 +83,14 @@ def _refuse_a_third_run(job: Job) -> None:
         raise AssaydError("attempt.interrupted", message)
 
 
-async def _check(job: Job, parts: Parts) -> Checked:
+async def _check(job: Job, deps: AttemptDependencies) -> Checked:
     """Run the static stages in an analysis worker."""
     job.move(State.CHECKING)
-    with job.measured(parts.clock, "static"):
+    with job.measured(deps.clock, "static"):
         async with job.deadline.scope():
-            checked = await parts.analyst.check(job.validator, job.submission.payload, job.policy)
+            checked = await deps.analyst.check(job.validator, job.submission.payload, job.policy)
     for stage in checked.stages:
-        job.tell_stage(stage)
+        job.publish_stage(stage)
     return checked
 
 
@@ -117,22 +99,22 @@ def _plan(job: Job, checked: Checked) -> RunSpec | None:
     return None if checked.failed else job.validator.plan(checked.payload, job.policy, job.limits)
 
 
-async def _execute(job: Job, parts: Parts, spec: RunSpec, payload: BaseModel) -> Ran:
-    """Run the plan in a container, and once more when the first run was lost through our own trouble.
+async def _execute(job: Job, deps: AttemptDependencies, spec: RunSpec, payload: BaseModel) -> Ran:
+    """Run the plan in a container, and once more when the first run was lost through an internal error.
 
     A lease that can't be had is no run. It is asked for again while the engine may come back.
     """
     failing_since: float | None = None
     while True:
         try:
-            result = await _run_once(job, parts, spec)
+            result = await _run_once(job, deps, spec)
         except EngineError as problem:
-            failing_since = failing_since or parts.clock.monotonic()
-            left_s = parts.patience_s - (parts.clock.monotonic() - failing_since)
+            failing_since = failing_since or deps.clock.monotonic()
+            left_s = deps.retry_window_s - (deps.clock.monotonic() - failing_since)
             if not problem.retryable or job.attempt.run_number >= MAX_RUNS or left_s <= 0:
                 raise
             log.warning("lease.failed", code=problem.code)
-            await _wait_for_engine(job, parts, problem, left_s)
+            await _wait_for_engine(job, deps, problem, left_s)
             continue
         if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= MAX_RUNS:
             return await _judge(job, payload, result)
@@ -141,54 +123,50 @@ async def _execute(job: Job, parts: Parts, spec: RunSpec, payload: BaseModel) ->
         job.deadline.restart(WAITING_S)
 
 
-async def _wait_for_engine(job: Job, parts: Parts, problem: EngineError, left_s: float) -> None:
+async def _wait_for_engine(job: Job, deps: AttemptDependencies, problem: EngineError, left_s: float) -> None:
     """Wait until the sandbox can be used again. Raises: the problem, when that takes too long."""
     async with job.deadline.scope():
         await asyncio.sleep(LEASE_AGAIN_S)
         try:
             async with asyncio.timeout(left_s):
-                await parts.sandbox.usable.wait()
+                await deps.sandbox.usable.wait()
         except TimeoutError:
             raise problem from None
 
 
-async def _run_once(job: Job, parts: Parts, spec: RunSpec) -> RunResult:
+async def _run_once(job: Job, deps: AttemptDependencies, spec: RunSpec) -> RunResult:
     """Lease a container, journal who has it, and talk the units through."""
     if job.attempt.state is not State.LEASING:
         job.move(State.LEASING)
     async with AsyncExitStack() as held:
-        with job.measured(parts.clock, "lease"):
+        with job.measured(deps.clock, "lease"):
             async with job.deadline.scope():
-                await held.enter_async_context(_slot(job, parts))
-                lease = await held.enter_async_context(parts.sandbox.lease(spec, *job.attempt.lane))
-            parts.checkpoint(Step.LEASED)
-            await _journal(job, parts, lease)
-            parts.checkpoint(Step.JOURNALLED)
+                await held.enter_async_context(_slot(job, deps))
+                lease = await held.enter_async_context(deps.sandbox.lease(spec, *job.attempt.flow))
+            await _journal(job, deps, lease)
         job.move(State.RUNNING)
         job.deadline.restart(spec.limits.timeout_s)
-        with job.measured(parts.clock, "run"):
-            result = await parts.sandbox.run(lease, job.deadline, Teller(job, spec))
-        parts.checkpoint(Step.RAN)
-        return result
+        with job.measured(deps.clock, "run"):
+            return await deps.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
 
 
-def _slot(job: Job, parts: Parts) -> AbstractAsyncContextManager[None]:
-    """Return one of the places for containers, in turn with other users, batches and programs."""
-    return parts.run_slots.hold(*job.attempt.lane, job.attempt.id)
+def _slot(job: Job, deps: AttemptDependencies) -> AbstractAsyncContextManager[None]:
+    """Return one of the slots for containers, in turn with other flows."""
+    return deps.slots.hold(*job.attempt.flow, job.attempt.id)
 
 
-async def _journal(job: Job, parts: Parts, lease: Lease) -> None:
+async def _journal(job: Job, deps: AttemptDependencies, lease: Lease) -> None:
     """Record which container this run gets, before anything submitted is sent to it."""
     number = job.attempt.run_number + 1
     job.attempt = replace(job.attempt, run_number=number, warm=lease.warm)
-    now = parts.clock.now()
-    await parts.jobs.lease(
+    now = deps.clock.now()
+    await deps.jobs.lease(
         Run(
             attempt_id=job.attempt.id,
             kind=job.attempt.kind,
             run_number=number,
-            daemon_id=parts.daemon_id,
-            generation=parts.generation,
+            daemon_id=deps.daemon_id,
+            generation=deps.generation,
             container_ulid=lease.container.ref.ulid,
             leased_at=now,
             expires_at=now + timedelta(seconds=LEASE_S),
@@ -209,7 +187,7 @@ async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
 
 
 def _lost(ran: Ran | None) -> Failure | None:
-    """Name our own trouble when the last run was lost through it."""
+    """Name the internal error when the last run was lost through one."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
     message = "The run was lost, and so was the one before; the execution's evidence says how."
@@ -218,5 +196,5 @@ def _lost(ran: Ran | None) -> Failure | None:
 
 def _overdue(job: Job) -> Failure:
     if job.deadline.cancelled:
-        return Failure(code="cancelled", message="The attempt was cancelled before it ran.")
+        return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
     return Failure(code="attempt.stalled", message="The attempt waited too long for its turn.")

@@ -25,7 +25,7 @@ UNIT_TIMEOUT_S = 1.0
 """A sample that never ends should not take long to show it; others get what their policy gives."""
 
 
-class Rehearsal:
+class SelfTest:
     """Analysis workers and a sandbox, for running samples."""
 
     def __init__(self, analyst: Analyst, sandbox: Sandbox) -> None:

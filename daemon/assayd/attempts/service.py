@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.attempts.admission import Intake, Origin, Stock, limits_of
+from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.selftest import Rehearsal
+from assayd.attempts.selftest import SelfTest
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.metrics import Metrics
@@ -28,7 +28,7 @@ from assayd.ports.artifacts import stamp
 from assayd.ports.service import Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
-from assayd.sandbox.readiness import House
+from assayd.sandbox.readiness import ReadinessSupervisor
 
 log = structlog.get_logger()
 
@@ -44,15 +44,15 @@ Documents = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the service is the face of."""
+class ServiceDependencies:
+    """What the service is the face of. `shared` is what admission works with."""
 
-    stock: Stock
-    intake: Intake
+    shared: AdmissionDependencies
+    admission: Admission
     scheduler: Scheduler
     hub: EventHub
-    house: House
-    rehearsal: Rehearsal
+    readiness: ReadinessSupervisor
+    selftest: SelfTest
     retention: Retention
     metrics: Metrics
     caps: Limits
@@ -61,24 +61,17 @@ class Parts:
 class DaemonService:
     """Implements `ports.service.Service`."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._stock = parts.stock
-        self.kinds = parts.stock.kinds
-        self.pipelines = parts.stock.pipelines
-        self._intake = parts.intake
-        self._scheduler = parts.scheduler
-        self._hub = parts.hub
-        self._house = parts.house
-        self._rehearsal = parts.rehearsal
-        self._retention = parts.retention
-        self._metrics = parts.metrics
-        self._caps = parts.caps
+    def __init__(self, deps: ServiceDependencies) -> None:
+        self._deps = deps
+        self._shared = deps.shared
+        self.kinds = deps.shared.kinds
+        self.pipelines = deps.shared.pipelines
         self._recent: dict[str, Documents] = {}
         self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
         """Return whether attempts can be run, and why not."""
-        return self._house.ready()
+        return self._deps.readiness.ready()
 
     async def submit(
         self,
@@ -89,15 +82,17 @@ class DaemonService:
         idempotency_key: str | None = None,
     ) -> Accepted:
         """Accept a submission durably and put it into the queue."""
-        origin = Origin(peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key)
-        return await self._intake.submit(submission, origin)
+        origin = AttemptOrigin(peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key)
+        return await self._deps.admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
         """Accept the submission of a finished attempt once more."""
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
-        submission = await self._intake.read(await self._stock.jobs.document(attempt.id))
-        accepted = await self._intake.submit(submission, Origin(peer=peer, replay_of=attempt.id))
+        submission = await self._deps.admission.read(await self._shared.jobs.document(attempt.id))
+        accepted = await self._deps.admission.submit(
+            submission, AttemptOrigin(peer=peer, replay_of=attempt.id)
+        )
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
@@ -114,7 +109,7 @@ class DaemonService:
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
         """Return the attempt as soon as it is finished, or as it is when the time is up."""
-        finished = await self._scheduler.wait(attempt_id, timeout_s)
+        finished = await self._deps.scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
             return finished.attempt
@@ -140,19 +135,19 @@ class DaemonService:
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
-        return self._scheduler.current(attempt_id) or await self._stock.jobs.get(attempt_id)
+        return self._deps.scheduler.current(attempt_id) or await self._shared.jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
         """List attempts, newest first; those under way with their present state."""
         if query.state in UNDER_WAY:
-            return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
-        page = await self._stock.jobs.list(query)
-        fresh = tuple(self._scheduler.current(attempt.id) or attempt for attempt in page.attempts)
+            return Page(attempts=tuple(self._deps.scheduler.under_way(query)), next_cursor=None)
+        page = await self._shared.jobs.list(query)
+        fresh = tuple(self._deps.scheduler.current(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end."""
-        if not self._scheduler.cancel(attempt_id):
+        if not self._deps.scheduler.cancel(attempt_id):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
@@ -170,83 +165,85 @@ class DaemonService:
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = stamp(attempt.created_at)
-        report = await self._stock.artifacts.read(attempt.bundle, f"validation_{moment}.json")
-        execution = await self._stock.artifacts.read(attempt.bundle, f"execution_{moment}.json")
+        report = await self._shared.artifacts.read(attempt.bundle, f"validation_{moment}.json")
+        execution = await self._shared.artifacts.read(attempt.bundle, f"execution_{moment}.json")
         return report, execution
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
         """Return one file of the bundle."""
-        return await self._stock.artifacts.read(_bundle_of(attempt), name)
+        return await self._shared.artifacts.read(_bundle_of(attempt), name)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
-        return self._stock.artifacts.tar(_bundle_of(attempt))
+        return self._shared.artifacts.tar(_bundle_of(attempt))
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the one with that id, up to ``finished``."""
         position = read_event_id(after) if after else (0, 0)
-        if self._hub.knows(attempt_id):
-            async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
+        if self._deps.hub.knows(attempt_id):
+            async with aclosing(self._deps.hub.follow(attempt_id, after=position)) as events:
                 async for event in events:
                     yield event
             return
-        for event in await self._stock.jobs.events(attempt_id, after=position):
+        for event in await self._shared.jobs.events(attempt_id, after=position):
             yield event
 
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
         """Return the events of all attempts of a user (of everybody: None), each with its place."""
-        return self._hub.follow_all(uid, after=after)
+        return self._deps.hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> Swept:
         """Remove what is too old or too much, or only tell what that would be."""
-        return await self._retention.sweep(dry_run=dry_run)
+        return await self._deps.retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
-        policies = self._stock.policies
+        policies = self._shared.policies
         return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        metrics = self._metrics
+        metrics = self._deps.metrics
         metrics.ready.set(self.ready()[0])
-        self._house.show(metrics)
+        self._deps.readiness.show(metrics)
         return metrics.render()
 
     async def image_digest(self, kind: str) -> str:
         """Tell which image a kind runs in at present. Raises: EngineError."""
-        return (await self._house.sandbox.images.get(self.kinds[kind].image)).digest
+        return (await self._deps.readiness.sandbox.images.get(self.kinds[kind].image)).digest
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, canary, limits and permissions."""
-        rows = list(await self._house.examine())
+        rows = list(await self._deps.readiness.examine())
         rows.append(self._static_misses())
         if all(row.status is not Health.FAIL for row in rows):
-            rows.extend([await self._rehearse(validator) for validator in self.kinds.values()])
+            rows.extend([await self._run_samples(validator) for validator in self.kinds.values()])
         return rows
 
     def _static_misses(self) -> HealthRow:
         """Tell what the runtime policy has caught that the static stages let through."""
-        misses = self._scheduler.static_misses
+        misses = self._deps.scheduler.static_misses
         if not misses:
             return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
         listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
         remedy = "look at these attempts' findings; the static rules may want a new case"
         return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
 
-    async def _rehearse(self, validator: Validator) -> HealthRow:
+    async def _run_samples(self, validator: Validator) -> HealthRow:
         """Run a validator's own samples."""
-        policy = self._stock.policies.get(validator.default_policy)
-        limits = limits_of(policy, self._caps)
+        policy = self._shared.policies.get(validator.default_policy)
+        limits = limits_of(policy, self._deps.caps)
         complaints: list[str] = []
         for sample in validator.samples:
             try:
-                said = await self._rehearsal.complaints(validator, sample, policy=policy, limits=limits)
+                complaining = await self._deps.selftest.complaints(
+                    validator, sample, policy=policy, limits=limits
+                )
             except AssaydError as trouble:
-                said = [trouble.message]
-            complaints.extend(f"{sample.name}: {sentence}" for sentence in said)
+                complaining = [trouble.message]
+            complaints.extend(f"{sample.name}: {sentence}" for sentence in complaining)
         check = f"kind {validator.kind}"
         if complaints:
             return HealthRow(check=check, status=Health.FAIL, detail="; ".join(complaints))

@@ -1,69 +1,79 @@
 """What operators see of the daemon's work: the line and the counts of a finished attempt, and its disk.
 
-Decides what is told. The form of a line is `log`'s, the names of the metrics are `metrics`'.
+Decides what is shown. The form of a line is `log`'s, the names of the metrics are `metrics`'.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import cast
 
 from assayd.attempts.attempt_run import Facts, Finished
+from assayd.documents.attempts import milliseconds
 from assayd.metrics import Metrics
+from assayd.model.finding import Severity
+from assayd.model.report import Report, StageStatus
+from assayd.model.run import RunResult, UnitResult
 
-Document = Mapping[str, object]
-RULES_TOLD = 10
+RULES_SHOWN = 10
 """How many rules the line of an attempt names; its report has them all."""
 
 
-def facts_of(report: Document, execution: Document | None) -> Facts:
-    """Return what operators are told of an attempt's two documents; what the guest wrote is not among it."""
-    ran = execution or {}
-    return Facts(
-        told={**_told_by_report(report), **_told_by_execution(ran)},
+_LOGGED = tuple(field.name for field in fields(Facts) if field.name not in {"stages", "cpu_s"})
+"""The facts that are keys of the line as they are."""
+
+
+def facts_of(report: Report, result: RunResult | None) -> Facts:
+    """Return what operators see of an attempt; what the guest wrote is not among it."""
+    facts = Facts(
+        stage_reached=report.stage_reached,
+        errors=sum(finding.severity is Severity.ERROR for finding in report.findings),
+        warnings=sum(finding.severity is Severity.WARNING for finding in report.findings),
+        policy_digest=report.policy_digest,
+        image_digest=report.image_digest,
         stages=tuple(
-            (str(stage["name"]), cast("float", stage["duration_ms"]) / 1000)
-            for stage in _rows(report, "stages")
-            if stage["status"] != "skipped"
+            (stage.name, stage.duration_s)
+            for stage in report.stages
+            if stage.status is not StageStatus.SKIPPED
         ),
-        denied_imports=len(_rows(ran, "import_violations")),
-        denied_connections=sum(row["blocked"] is True for row in _rows(ran, "network_violations")),
+    )
+    return facts if result is None else _with_run(facts, result)
+
+
+def _with_run(facts: Facts, result: RunResult) -> Facts:
+    units = result.units
+    exit_code, signal = result.exit
+    return replace(
+        facts,
+        exit_code=exit_code,
+        signal=signal,
+        cpu_s=sum(unit.usage.cpu_s for unit in units),
+        peak_memory_bytes=result.peak_memory_bytes,
+        stdout_bytes=sum(unit.stdout.total_bytes for unit in units),
+        stderr_bytes=sum(unit.stderr.total_bytes for unit in units),
+        container=result.container.id,
+        denied_imports=_denied(units, "import"),
+        denied_connections=_denied(units, "network"),
     )
 
 
-def _told_by_report(report: Document) -> dict[str, object]:
-    findings = _rows(report, "findings")
-    return {
-        "stage_reached": report.get("stage_reached"),
-        "errors": sum(finding["severity"] == "error" for finding in findings),
-        "warnings": sum(finding["severity"] == "warning" for finding in findings),
-        "policy_digest": report.get("policy_digest"),
-        "image_digest": report.get("image_digest"),
-    }
-
-
-def _told_by_execution(execution: Document) -> dict[str, object]:
-    told = ("exit_code", "signal", "cpu_ms", "peak_memory_bytes", "stdout_bytes", "stderr_bytes")
-    container = cast("Document", execution.get("container") or {})
-    return {**{key: execution.get(key) for key in told}, "container": container.get("id")}
+def _denied(units: Sequence[UnitResult], kind: str) -> int:
+    """Count what the policy refused, each thing once: the same code runs for every path."""
+    return len({e for unit in units for e in unit.events if e.kind == kind and not e.allowed})
 
 
 def summary_line(finished: Finished) -> dict[str, object]:
-    """Return everything that an operator asks about one attempt, as the keys of one line of the log.
-
-    Durations are milliseconds.
-    """
+    """Return everything that an operator asks about one attempt, as the keys of one line of the log."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "verdict": attempt.verdict.value if attempt.verdict else None,
         "cause": attempt.cause,
         "error": attempt.error.code if attempt.error else None,
-        "rules": list(attempt.rules[:RULES_TOLD]),
-        **facts.told,
-        "denied_imports": facts.denied_imports,
-        "denied_connections": facts.denied_connections,
+        "rules": list(attempt.rules[:RULES_SHOWN]),
+        **{name: getattr(facts, name) for name in _LOGGED},
+        "cpu_ms": None if facts.cpu_s is None else milliseconds(facts.cpu_s),
         "warm": attempt.warm,
         "run_number": attempt.run_number,
         "attempt_number": attempt.attempt_number,
@@ -75,7 +85,7 @@ def summary_line(finished: Finished) -> dict[str, object]:
         "pid": attempt.peer.pid,
         "input_digest": attempt.input_digest,
         "bundle": attempt.bundle,
-        **{f"{step}_ms": round(took_s * 1000, 3) for step, took_s in attempt.timings_s.items()},
+        **{f"{step}_ms": milliseconds(took_s) for step, took_s in attempt.timings_s.items()},
     }
 
 
@@ -108,7 +118,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:  # the write-ahead log comes and goes
         return 0
-
-
-def _rows(document: Document, key: str) -> Sequence[Mapping[str, object]]:
-    return cast("Sequence[Mapping[str, object]]", document.get(key) or ())

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import structlog
 
 from assayd.aio import pause, task_group
-from assayd.batches.feeding import Belt, Feeder
-from assayd.batches.receiving import LineCaps, Receiver, Sources
+from assayd.batches.feeding import Feeder
+from assayd.batches.receiving import BatchDependencies, LineCaps, Receiver
 from assayd.batches.results import results
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchState, Item, Received
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchPage, Progress, Request
+from assayd.ports.batches import BatchPage, BatchRequest, Progress
 
 log = structlog.get_logger()
 
-TOLD_EVERY_S = 1.0
-"""Followers are told no more often than this, except of the end."""
-
-ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+RETRY_S = 1.0
+"""How long to back off from what can't be accepted just now."""
+PUBLISHED_EVERY_S = 1.0
+"""Progress is published no more often than this, except the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +34,17 @@ class BatchLimits:
     per_uid: int = 100
     concurrency: int = 32
     lines: LineCaps = LineCaps()
-    told_every_s: float = TOLD_EVERY_S
+    published_every_s: float = PUBLISHED_EVERY_S
+    retry_s: float = RETRY_S
 
 
 class DaemonBatches:
     """Implements `ports.batches.Batches`."""
 
-    def __init__(
-        self, sources: Sources, belt: Belt, limits: BatchLimits, *, documents: ReadDocuments
-    ) -> None:
-        self._sources = sources
-        self._store = sources.store
-        self._belt = belt
+    def __init__(self, deps: BatchDependencies, limits: BatchLimits) -> None:
+        self._deps = deps
+        self._store = deps.store
         self._limits = limits
-        self._documents = documents
         self._feeders: dict[str, Feeder] = {}
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
@@ -66,30 +63,30 @@ class DaemonBatches:
                     task.cancel()
 
     def stop(self) -> None:
-        """Start nothing more, and send followers away; what is under way is the scheduler's."""
+        """Start nothing more, and release followers; what is under way is the scheduler's."""
         self._stopping.set()
         for feeder in self._feeders.values():
             feeder.stop()
 
-    async def take_up(self, left: Sequence[Attempt]) -> None:
-        """Go on with the batches of an earlier life, after the attempts that it has left were started."""
-        named = {attempt.batch_id for attempt in left if attempt.batch_id is not None}
+    async def recover(self, unfinished: Sequence[Attempt]) -> None:
+        """Go on with the batches of a previous run, after the attempts that it has left were started."""
+        named = {attempt.batch_id for attempt in unfinished if attempt.batch_id is not None}
         stopped = await self._store.cancelled(sorted(named)) if named else frozenset()
-        for attempt in left:
+        for attempt in unfinished:
             if attempt.batch_id in stopped:
-                self._belt.scheduler.cancel(attempt.id)
-        unfinished = await self._store.unfinished()
-        for batch in unfinished:
+                self._deps.scheduler.cancel(attempt.id)
+        batches = await self._store.unfinished()
+        for batch in batches:
             self._feed(batch)
-        if unfinished:
-            log.warning("batches.recovered", count=len(unfinished))
+        if batches:
+            log.warning("batches.recovered", count=len(batches))
 
     def _feed(self, batch: Batch) -> None:
         feeder = self._feeders.get(batch.id)
         if feeder is not None and not feeder.stopped:
             feeder.poke(batch)
         elif not self._stopping.is_set():
-            feeder = self._feeders[batch.id] = Feeder(batch, self._belt)
+            feeder = self._feeders[batch.id] = Feeder(batch, self._deps, retry_s=self._limits.retry_s)
             task = self._tasks.create_task(self._run(feeder), name=f"batch-{batch.id}")
             self._feeding.add(task)
             task.add_done_callback(self._feeding.discard)
@@ -102,12 +99,12 @@ class DaemonBatches:
         feeder.changed.give()
         log.info("batch.ended", batch_id=feeder.batch.id, name=feeder.batch.name, stopped=feeder.stopped)
 
-    async def open(self, request: Request, *, peer: Peer) -> Batch:
+    async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
         """Begin a batch, or go on with the one of that name."""
         wanted = self._concurrency(request.concurrency)
         known = await self._store.find(peer.uid, request.name) if request.name is not None else None
         if known is None:
-            self._sources.intake.require_ready()
+            self._deps.admission.require_ready()
             known = self._new(request.name, peer)
         batch = replace(
             known,
@@ -127,12 +124,12 @@ class DaemonBatches:
         return wanted
 
     def _new(self, name: str | None, peer: Peer) -> Batch:
-        fresh = self._sources.ids.new()
+        fresh = self._deps.ids.new()
         return Batch(
             id=fresh,
             name=name or fresh,
             peer=peer,
-            created_at=self._belt.clock.now(),
+            created_at=self._deps.clock.now(),
             concurrency=self._limits.concurrency,
         )
 
@@ -141,7 +138,7 @@ class DaemonBatches:
     ) -> Received:
         """Take lines in as they come. What was taken in stays, also when the sender goes away."""
         total = Received()
-        receiver = Receiver(batch, self._sources, self._limits.lines, sees)
+        receiver = Receiver(batch, self._deps, self._limits.lines, sees)
         async for received in receiver.take(body):
             total += received
             if received.added:
@@ -169,7 +166,7 @@ class DaemonBatches:
             batch=batch,
             tally=await self._store.tally(batch_id),
             running=feeder.running if feeder is not None else 0,
-            at=self._belt.clock.now(),
+            at=self._deps.clock.now(),
         )
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
@@ -178,7 +175,7 @@ class DaemonBatches:
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
         """Return every item with its attempt and report, as lines of JSON, in line order."""
-        return results(batch_id, self._store, self._sources.jobs, self._documents)
+        return results(batch_id, self._store, self._deps.jobs, self._deps.documents)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
         """Tell how far a batch is each time that something changed, up to its end."""
@@ -190,13 +187,13 @@ class DaemonBatches:
             if progress.is_over or feeder is None or changed is None:
                 return
             await changed.wait()
-            await pause(self._limits.told_every_s, unless=feeder.over)
+            await pause(self._limits.published_every_s, unless=feeder.over)
 
     async def cancel(self, batch: Batch) -> None:
         """Start nothing more of a batch, and end what is under way."""
         if batch.state is BatchState.FINISHED:
             raise RequestError("batch.finished", "every item of the batch has its verdict")
-        await self._store.cancel(batch.id, self._belt.clock.now())
+        await self._store.cancel(batch.id, self._deps.clock.now())
         feeder = self._feeders.get(batch.id)
         if feeder is not None:
             feeder.cancel()

@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 
 from assayd.aio import Signal, pause
-from assayd.attempts.admission import Intake, Origin
-from assayd.attempts.scheduler import Scheduler
+from assayd.attempts.admission import AttemptOrigin
+from assayd.batches.receiving import BatchDependencies
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.batch import Batch, Waiting
-from assayd.ports.batches import BatchStore
-from assayd.ports.clock import Clock
 
 log = structlog.get_logger()
-
-RETRY_S = 1.0
-"""How long to leave alone what can't be accepted just now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Belt:
-    """What a feeder hands items on to."""
-
-    store: BatchStore
-    intake: Intake
-    scheduler: Scheduler
-    clock: Clock
-    retry_s: float = RETRY_S
 
 
 class Feeder:
     """The one that feeds a batch. Attempts have their ids before, so doing it twice is doing it once."""
 
-    def __init__(self, batch: Batch, belt: Belt) -> None:
+    def __init__(self, batch: Batch, deps: BatchDependencies, *, retry_s: float) -> None:
         self.batch = batch
         self.changed = Signal()
-        self._belt = belt
+        self._deps = deps
+        self._retry_s = retry_s
         self._in_flight: set[str] = set()
         self._lost: set[str] = set()
         self._beyond = 0
@@ -75,7 +59,7 @@ class Feeder:
         """Start nothing more, and end what is under way."""
         self.stop()
         for attempt_id in self._in_flight:
-            self._belt.scheduler.cancel(attempt_id)
+            self._deps.scheduler.cancel(attempt_id)
 
     async def run(self) -> None:
         """Feed until the batch is finished, or until told to stop; then wait for what is under way."""
@@ -103,7 +87,7 @@ class Feeder:
 
     async def _waiting(self, limit: int) -> Sequence[Waiting]:
         try:
-            return await self._belt.store.waiting(self.batch.id, after=self._beyond, limit=limit)
+            return await self._deps.store.waiting(self.batch.id, after=self._beyond, limit=limit)
         except StoreError as trouble:
             await self._pause(trouble)
             return ()
@@ -112,7 +96,7 @@ class Feeder:
         if self._in_flight or self.stopped:
             return False
         try:
-            finished = await self._belt.store.finish(self.batch.id, self._belt.clock.now())
+            finished = await self._deps.store.finish(self.batch.id, self._deps.clock.now())
         except StoreError as trouble:
             await self._pause(trouble)
             self._more.set()
@@ -127,9 +111,9 @@ class Feeder:
         """Get one item accepted and wait for its verdict."""
         try:
             while not self.stopped and not await self._tried(item):
-                await pause(self._belt.retry_s, unless=self._stop)
+                await pause(self._retry_s, unless=self._stop)
         except Exception:
-            # A defect of ours: this item stays without a verdict, for the next life.
+            # A defect of ours: this item stays without a verdict, for the next run of the daemon.
             log.exception("item.lost", batch_id=self.batch.id, line=item.line)
             self._lost.add(item.attempt_id)
         finally:
@@ -145,28 +129,28 @@ class Feeder:
         except AssaydError as trouble:
             log.info("item.held_up", batch_id=self.batch.id, line=item.line, code=trouble.code)
             return False
-        scheduler = self._belt.scheduler
+        scheduler = self._deps.scheduler
         if self.stopped:
             scheduler.cancel(item.attempt_id)
         if await scheduler.wait(item.attempt_id, None) is None and not self.stopped:
-            self._lost.add(item.attempt_id)  # to this life; the next one takes it up
+            self._lost.add(item.attempt_id)  # to this run of the daemon; the next one recovers it
         return True
 
     async def _is_accepted(self, item: Waiting) -> bool:
         """Submit an item; False when there is nothing to wait for: it is finished, or can't be submitted."""
-        belt = self._belt
+        deps = self._deps
         try:
-            submission = await belt.intake.read(await belt.store.document(item.submission))
-            origin = Origin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
-            accepted = await belt.intake.submit(submission, origin)
+            submission = await deps.admission.read(await deps.store.document(item.submission))
+            origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
+            accepted = await deps.admission.submit(submission, origin)
         except RequestError as refusal:
             if refusal.retryable:
                 raise
             failure = Failure(code=refusal.code, message=refusal.message)
-            await belt.store.refuse(self.batch.id, item.line, failure)
+            await deps.store.refuse(self.batch.id, item.line, failure)
             return False
         return accepted.attempt.state is not State.FINISHED
 
     async def _pause(self, trouble: StoreError) -> None:
         log.error("batch.held_up", batch_id=self.batch.id, code=trouble.code)
-        await pause(self._belt.retry_s, unless=self._stop)
+        await pause(self._retry_s, unless=self._stop)

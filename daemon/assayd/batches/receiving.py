@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from functools import partial
 
-from assayd.attempts.admission import Intake
+from assayd.attempts.admission import Admission
+from assayd.attempts.scheduler import Scheduler
 from assayd.batches.lines import LineCutter, RawLine, ReadLine, read_line
+from assayd.batches.results import ReadDocuments
 from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.batch import Batch, Line, Received
 from assayd.model.submission import Submission
 from assayd.ports.batches import BatchStore
-from assayd.ports.clock import Ids
+from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import JobStore
 from assayd.ports.validator import Validator
 
@@ -34,25 +36,32 @@ class LineCaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """What lines are looked up in. `image_digest` tells which image a kind runs in at present."""
+class BatchDependencies:
+    """What batches need of the daemon.
+
+    `image_digest` returns which image a kind runs in at present, `documents` report and execution of a
+    finished attempt as JSON text.
+    """
 
     store: BatchStore
     jobs: JobStore
-    intake: Intake
+    admission: Admission
+    scheduler: Scheduler
     kinds: Mapping[str, Validator]
+    clock: Clock
     ids: Ids
     image_digest: Callable[[str], Awaitable[str]]
+    documents: ReadDocuments
 
 
 class Receiver:
     """Takes in the lines of one request."""
 
     def __init__(
-        self, batch: Batch, sources: Sources, caps: LineCaps, sees: Callable[[Attempt], bool]
+        self, batch: Batch, deps: BatchDependencies, caps: LineCaps, sees: Callable[[Attempt], bool]
     ) -> None:
         self._batch = batch
-        self._sources = sources
+        self._deps = deps
         self._caps = caps
         self._sees = sees
         self._images: dict[str, str] = {}
@@ -72,12 +81,12 @@ class Receiver:
             if group[-1].number > self._caps.lines:
                 message = f"a batch has at most {self._caps.lines} lines; send the rest as another one"
                 raise RequestError("too_large", message)
-            await self._sources.intake.require_space()
-            yield await self._sources.store.add(self._batch.id, await self._read(group))
+            await self._deps.admission.require_space()
+            yield await self._deps.store.add(self._batch.id, await self._read(group))
 
     async def _read(self, raw: Sequence[RawLine]) -> list[Line]:
         """Read lines; in a thread, since reading takes as long for a group as for a large submission."""
-        read = partial(read_submission, kinds=self._sources.kinds, caps=self._caps.payload)
+        read = partial(read_submission, kinds=self._deps.kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
         return [await self._line(line) for line in found]
@@ -87,7 +96,7 @@ class Receiver:
         try:
             if submission is None:
                 raise line.refusal or RequestError("malformed", "the line cannot be read")
-            policy = self._sources.intake.policy(submission)
+            policy = self._deps.admission.policy(submission)
             await self._check_parent(submission)
         except RequestError as refusal:
             failure = Failure(code=refusal.code, message=refusal.message)
@@ -98,13 +107,13 @@ class Receiver:
             number=number,
             input_digest=submission.input_digest,
             document=submission.document,
-            attempt_id=self._sources.ids.new(),
+            attempt_id=self._deps.ids.new(),
             run_key=run_key,
         )
 
     async def _check_parent(self, submission: Submission) -> None:
         if submission.parent_id is not None:
-            parent = await self._sources.jobs.get(submission.parent_id)
+            parent = await self._deps.jobs.get(submission.parent_id)
             if parent is None or not self._sees(parent):
                 raise RequestError("invalid", "parent_id: there is no such attempt", field="parent_id")
 
@@ -117,6 +126,6 @@ class Receiver:
 
     async def _image(self, kind: str) -> str:
         try:
-            return await self._sources.image_digest(kind)
+            return await self._deps.image_digest(kind)
         except AssaydError:  # the engine is away: lines of this request are compared with each other
-            return hashlib.sha256(self._sources.ids.new().encode()).hexdigest()
+            return hashlib.sha256(self._deps.ids.new().encode()).hexdigest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +39,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
     """Write the execution of an attempt."""
     stdout = joined_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
     stderr = joined_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
-    exit_code, signal_name = _end(result.units)
+    exit_code, signal_name = result.exit
     facts = result.container
     return {
         "cause": result.outcome.cause,
@@ -73,25 +71,6 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
             "warm": facts.warm,
         },
     }
-
-
-def _end(units: Sequence[UnitResult]) -> tuple[int | None, str | None]:
-    """Return exit code and signal of the unit that decided: the first bad one, else the last."""
-    if not units:
-        return None, None
-    status = next((unit for unit in units if not unit.outcome.completed), units[-1]).wait_status
-    if status is None:
-        return None, None
-    if os.WIFSIGNALED(status):
-        return None, _signal_name(os.WTERMSIG(status))
-    return os.waitstatus_to_exitcode(status), None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal between the named ends
-        return f"SIG{number}"
 
 
 def _usage(units: Sequence[UnitResult]) -> Document:

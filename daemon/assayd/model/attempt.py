@@ -19,7 +19,7 @@ class State(StrEnum):
     CHECKING = "checking"
     """Its static stages run in an analysis worker."""
     LEASING = "leasing"
-    """It waits for a container; once more when the run was lost through our own trouble."""
+    """It waits for a container; once more when the run was lost through an internal error."""
     RUNNING = "running"
     """Its units run."""
     JUDGING = "judging"
@@ -36,7 +36,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.JUDGING: frozenset({State.FINISHED}),
     State.FINISHED: frozenset(),
 }
-"""Every move that an attempt may make. Trouble of ours leads to JUDGING from anywhere."""
+"""Every move that an attempt may make. An internal error leads to JUDGING from anywhere."""
 
 MAX_RUNS = 2
 """An attempt is run again at most once."""
@@ -55,7 +55,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Our own trouble, as an attempt with verdict `error` shows it."""
+    """An internal error, as an attempt with verdict `error` shows it."""
 
     code: str
     message: str
@@ -95,6 +95,6 @@ class Attempt:
     error: Failure | None = None
 
     @property
-    def lane(self) -> tuple[int, str]:
-        """Tell in whose turn it waits: its user's, and there its batch's or the sending program's."""
+    def flow(self) -> tuple[int, str]:
+        """Return the flow that it waits in: its user, and there its batch or the sending program."""
         return self.peer.uid, self.batch_id or str(self.peer.pid)

@@ -1,6 +1,7 @@
-"""Merges static stage reports and the judgement of a run into one report. Pure.
+"""Merges static stage reports and the judgement of a run into one report, and decides the verdict. Pure.
 
-Fails closed: a run that did not complete fails the attempt even when its validator found nothing.
+Nothing else decides or changes a verdict. Fails closed: a run that did not complete fails the attempt even
+when its validator found nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assayd.model.attempt import Attempt, Failure
 from assayd.model.finding import Finding, Layer, Severity, has_errors
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import Cause, RunResult
@@ -18,6 +20,9 @@ _VERDICTS: Mapping[Cause, Verdict] = {
 }
 
 MAX_FINDINGS = 500
+
+CANCELLED = "cancelled"
+"""Code of the failure of an attempt that was cancelled before it ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +65,11 @@ def merge_stages(
     return _capped(stages, most_findings)
 
 
-def merge_report(blank: Report, stages: tuple[StageReport, ...], ran: Ran | None) -> Report:
+def merge_report(
+    blank: Report, stages: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None = None
+) -> Report:
     """Fill a blank report (identity, digests, limits) with stages, cases and the verdict."""
-    verdict = decide_verdict(stages, ran)
+    verdict = decide_verdict(stages, ran, failure)
     failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
     return replace(
         blank,
@@ -75,12 +82,19 @@ def merge_report(blank: Report, stages: tuple[StageReport, ...], ran: Ran | None
     )
 
 
-def decide_verdict(stages: Sequence[StageReport], ran: Ran | None) -> Verdict:
-    """Return the verdict: our own trouble and cancellation first, then any error."""
+def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Failure | None = None) -> Verdict:
+    """Return the verdict: an internal error or a cancellation first, then any error."""
+    if failure is not None:
+        return Verdict.CANCELLED if failure.code == CANCELLED else Verdict.ERROR
     if ran is not None and ran.result.outcome.cause in _VERDICTS:
         return _VERDICTS[ran.result.outcome.cause]
     failed = any(stage.status is StageStatus.FAILED for stage in stages)
     return Verdict.FAILED if failed else Verdict.VALIDATED
+
+
+def failed_by(failure: Failure, attempt: Attempt) -> Attempt:
+    """Return the attempt with the verdict that an internal error leaves it, whatever it had before."""
+    return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 
 def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:

@@ -7,6 +7,8 @@ runner, the daemon, the engine or the kernel.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -375,3 +377,21 @@ class RunResult:
     wall_s: float = 0.0
     peak_memory_bytes: int = 0
     outcome: Outcome = UNCLASSIFIED
+
+    @property
+    def exit(self) -> tuple[int | None, str | None]:
+        """Return exit code and signal of the unit that decided: the first bad one, else the last."""
+        bad = (unit for unit in self.units if not unit.outcome.completed)
+        decided = next(bad, self.units[-1] if self.units else None)
+        if decided is None or decided.wait_status is None:
+            return None, None
+        if os.WIFSIGNALED(decided.wait_status):
+            return None, _signal_name(os.WTERMSIG(decided.wait_status))
+        return os.waitstatus_to_exitcode(decided.wait_status), None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal between the named ends
+        return f"SIG{number}"

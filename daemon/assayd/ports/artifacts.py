@@ -10,15 +10,13 @@ from typing import Protocol
 from assayd.model.attempt import Artifact, Attempt
 from assayd.model.report import Verdict
 
-Enclosure = Callable[[Verdict], Mapping[str, bytes]]
-"""Gives the files that a bundle has beside the attempt's own, once the verdict is known."""
-Enclosing = Callable[[Attempt], Awaitable[Enclosure]]
-"""Looks up what goes into the bundle of an attempt that follows another."""
+BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
+"""Returns the files that the bundle of an attempt that follows another has beside its own, by name."""
 
 
-async def nothing_enclosed(_: Attempt) -> Enclosure:
-    """Add nothing."""
-    return lambda _: {}
+async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
+    """Return no files."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

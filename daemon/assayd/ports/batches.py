@@ -92,7 +92,7 @@ class BatchStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BatchRequest:
     """What the sender of a batch asks for. None leaves what is set, or takes the daemon's own."""
 
     name: str | None = None
@@ -119,7 +119,7 @@ class Progress:
 class Batches(Protocol):
     """Batches, as the API sees them. Whose batch it is, the API checks."""
 
-    async def open(self, request: Request, *, peer: Peer) -> Batch:
+    async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
         """Begin a batch, or go on with the one of that name.
 
         Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``.

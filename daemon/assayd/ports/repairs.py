@@ -8,7 +8,6 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.repair import Repair
-from assayd.model.submission import RepairWish
 
 Document = Mapping[str, object]
 
@@ -40,7 +39,7 @@ class Attempts(Protocol):
     """Attempts, as a repair sees them."""
 
     async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
-        """Submit in the name of whoever submitted the parent; doing it again changes nothing.
+        """Submit in the name of the parent's peer; doing it again changes nothing.
 
         Raises: RequestError.
         """
@@ -92,17 +91,11 @@ class RepairStore(Protocol):
 class Repairs(Protocol):
     """The repairs of a daemon, as its API sees them; whose they are, the API checks."""
 
-    def check(self, kind: str, wish: RepairWish) -> None:
-        """See that this kind can be repaired by that provider.
-
-        Raises: RequestError ``repair.unsupported``, ``repair.provider_unknown``.
-        """
-        ...
-
     async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
         """Begin a repair of a finished attempt.
 
-        Raises: RequestError ``repair.not_failed``, ``repair.running``, and what `check` raises.
+        Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.unsupported``,
+        ``repair.provider_unknown``.
         """
         ...
 

@@ -84,7 +84,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class StoredUsage:
     """How many finished attempts there are, and what their bundles take on disk."""
 
     attempts: int
@@ -171,6 +171,6 @@ class JobStore(Protocol):
         """Forget attempts with all that is on record of them; their bundles are the caller's."""
         ...
 
-    async def usage(self) -> Usage:
+    async def usage(self) -> StoredUsage:
         """Count the finished attempts, and what their bundles take on disk."""
         ...

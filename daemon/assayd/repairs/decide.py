@@ -29,7 +29,7 @@ STUCK_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AskProvider:
     """Ask the provider for a fix."""
 
     strategy: Strategy
@@ -42,13 +42,13 @@ class Stop:
     outcome: RepairOutcome
 
 
-def decide(repair: Repair, now: datetime) -> Ask | Stop:
+def decide(repair: Repair, now: datetime) -> AskProvider | Stop:
     """Return the next step of a repair whose last attempt, if any, has its verdict."""
     if (outcome := _outcome(repair, now)) is not None:
         return Stop(outcome=outcome)
     if repair.fixes and repair.fixes[-1].duplicate:
-        return Ask(strategy=Strategy.DIFFERENT)
-    return Ask(strategy=Strategy.RETHINK if _repeats(repair.fingerprints) > 1 else Strategy.FIX)
+        return AskProvider(strategy=Strategy.DIFFERENT)
+    return AskProvider(strategy=Strategy.RETHINK if _repeats(repair.fingerprints) > 1 else Strategy.FIX)
 
 
 def _outcome(repair: Repair, now: datetime) -> RepairOutcome | None:

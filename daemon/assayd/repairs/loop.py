@@ -39,8 +39,8 @@ ERROR_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What a repair is carried out with."""
+class RepairDependencies:
+    """What a repair is carried out with. `publish` is called with each state that was recorded."""
 
     attempts: Attempts
     repairs: RepairStore
@@ -51,23 +51,23 @@ class Means:
     ids: Ids
     timeout: timedelta = timedelta(minutes=5)
     source_bytes: int = 2**20
-    told: Callable[[Repair], None] = lambda _: None
+    publish: Callable[[Repair], None] = lambda _: None
 
 
-async def run_repair(repair: Repair, means: Means) -> Repair | None:
+async def run_repair(repair: Repair, deps: RepairDependencies) -> Repair | None:
     """Carry a repair to its outcome and give it as it ended; None when it was not needed after all.
 
-    Cancelling the task leaves the repair for the next life.
+    Cancelling the task leaves the repair for the next run of the daemon.
     """
-    course = Course(repair, means)
+    course = Course(repair, deps)
     try:
         if not await course.begin():
             return None
-        left_s = (course.repair.ends_at - means.clock.now()).total_seconds()
+        left_s = (course.repair.ends_at - deps.clock.now()).total_seconds()
         async with asyncio.timeout(max(left_s, 0.001)):
             outcome, detail = await course.follow()
     except TimeoutError:
-        await means.attempts.cancel(course.repair.last_attempt_id)
+        await deps.attempts.cancel(course.repair.last_attempt_id)
         outcome, detail = RepairOutcome.TIMEOUT, "the time for the repair is over"
     except ProviderError as problem:
         outcome, detail = RepairOutcome.PROVIDER_FAILED, f"{problem.code}: {problem.message}"
@@ -78,30 +78,30 @@ async def run_repair(repair: Repair, means: Means) -> Repair | None:
 
 
 class FixUnusable(Exception):
-    """There is no place for a fix, or it does not fit. Never leaves `repair`."""
+    """There is no place for a fix, or it does not fit. Never leaves `repairs`."""
 
 
 class Course:
     """One repair on its way."""
 
-    def __init__(self, repair: Repair, means: Means) -> None:
+    def __init__(self, repair: Repair, deps: RepairDependencies) -> None:
         self.repair = repair
-        self._means = means
+        self._deps = deps
 
     async def begin(self) -> bool:
         """Wait until the attempt has failed; False, and no repair any more, when it did not."""
         if self.repair.first_fingerprint is not None:
             return True
-        subject = await self._means.attempts.finished(self.repair.attempt_id)
+        subject = await self._deps.attempts.finished(self.repair.attempt_id)
         if subject.attempt.verdict is not Verdict.FAILED:
-            await self._means.repairs.remove(self.repair.id)
+            await self._deps.repairs.remove(self.repair.id)
             return False
         described = await self._described(subject)
-        now = self._means.clock.now()
+        now = self._deps.clock.now()
         began = replace(
             self.repair,
             started_at=now,
-            ends_at=now + self._means.timeout,
+            ends_at=now + self._deps.timeout,
             first_fingerprint=fingerprint(subject.report),
             first_digest=described.digest,
             first_cause=subject.attempt.cause,
@@ -111,29 +111,29 @@ class Course:
 
     async def edit(self, code: str, reason: str) -> None:
         """Take a person's code for the first fix."""
-        subject = await self._means.attempts.finished(self.repair.last_attempt_id)
+        subject = await self._deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
         await self._add(
-            Strategy.FIX, self._means.clock.now(), subject, described, Reply(code=code, reason=reason)
+            Strategy.FIX, self._deps.clock.now(), subject, described, Reply(code=code, reason=reason)
         )
 
     async def follow(self) -> tuple[RepairOutcome, str | None]:
         """Take step after step until one says stop."""
         while True:
             await self._catch_up()
-            step = decide(self.repair, self._means.clock.now())
+            step = decide(self.repair, self._deps.clock.now())
             if isinstance(step, Stop):
                 return step.outcome, None
             await self._fix(step.strategy)
 
     async def end(self, outcome: RepairOutcome, detail: str | None) -> Repair:
         """Put the outcome on record, with what is offered where there is no fix."""
-        means = self._means
-        kind = means.kinds.get(self.repair.kind)
+        deps = self._deps
+        kind = deps.kinds.get(self.repair.kind)
         fallback = await offer_rules(
-            self.repair, outcome, kind=kind, attempts=means.attempts, analyst=means.analyst
+            self.repair, outcome, kind=kind, attempts=deps.attempts, analyst=deps.analyst
         )
-        now = means.clock.now()
+        now = deps.clock.now()
         ended = replace(self.repair, outcome=outcome, detail=detail, fallback=fallback, finished_at=now)
         await self._keep(ended)
         log.info(
@@ -153,7 +153,7 @@ class Course:
         if last is None or last.duplicate or last.verdict is not None or last.attempt_id is None:
             return
         await self._submit(last, last.attempt_id)
-        subject = await self._means.attempts.finished(last.attempt_id)
+        subject = await self._deps.attempts.finished(last.attempt_id)
         verdict = subject.attempt.verdict
         ended = replace(
             last,
@@ -166,15 +166,15 @@ class Course:
     async def _submit(self, fix: Fix, attempt_id: str) -> None:
         """Submit a fix that is on record. The daemon knows an id that it has seen before."""
         before = replace(self.repair, fixes=self.repair.fixes[:-1])
-        parent = await self._means.attempts.finished(before.last_attempt_id)
+        parent = await self._deps.attempts.finished(before.last_attempt_id)
         patched = await self._patched(parent, fix.passage, fix.patched_code)
         submission = {**parent.submission, "payload": patched.payload}
-        await self._means.attempts.submit(attempt_id, submission, parent=parent.attempt)
+        await self._deps.attempts.submit(attempt_id, submission, parent=parent.attempt)
 
     async def _fix(self, strategy: Strategy) -> None:
-        """Ask for one fix and put it on record, with the id of its attempt."""
-        means, began = self._means, self._means.clock.now()
-        subject = await means.attempts.finished(self.repair.last_attempt_id)
+        """AskProvider for one fix and put it on record, with the id of its attempt."""
+        deps, began = self._deps, self._deps.clock.now()
+        subject = await deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
         prompt = build_prompt(described.context, strategy, hint=self.repair.hint)
         request = Request(
@@ -184,15 +184,15 @@ class Course:
             edits=described.context.edits,
         )
         left_s = (self.repair.ends_at - began).total_seconds()
-        provider = means.providers[self.repair.provider]
-        reply = await ask(provider, request, timeout_s=left_s, clock=means.clock)
+        provider = deps.providers[self.repair.provider]
+        reply = await ask(provider, request, timeout_s=left_s, clock=deps.clock)
         await self._add(strategy, began, subject, described, reply)
 
     async def _add(
         self, strategy: Strategy, began: datetime, subject: Subject, described: Described, reply: Reply
     ) -> None:
         """Put a fix on record, with the id that its attempt will have; a duplicate gets none."""
-        means, name = self._means, described.context.passage.name
+        deps, name = self._deps, described.context.passage.name
         patched = await self._patched(subject, name, reply.code)
         duplicate = patched.digest in self.repair.digests
         fix = Fix(
@@ -205,29 +205,29 @@ class Course:
             passage=name,
             patched_code=reply.code,
             duplicate=duplicate,
-            attempt_id=None if duplicate else means.ids.new(),
-            usage=replace(reply.usage, took_s=(means.clock.now() - began).total_seconds()),
+            attempt_id=None if duplicate else deps.ids.new(),
+            usage=replace(reply.usage, took_s=(deps.clock.now() - began).total_seconds()),
         )
         log.info("repair.fix_received", repair_id=self.repair.id, number=fix.number, duplicate=duplicate)
         await self._keep(replace(self.repair, fixes=(*self.repair.fixes, fix)))
 
     async def _described(self, subject: Subject) -> Described:
         failed = Failed(payload=_payload(subject), report=dict(subject.report))
-        described = await self._means.analyst.describe(self._means.kinds[self.repair.kind], failed)
+        described = await self._deps.analyst.describe(self._deps.kinds[self.repair.kind], failed)
         if not described.context.passage.name:
             raise FixUnusable("there is no text in the submission that could be fixed")
         return described
 
     async def _patched(self, subject: Subject, passage: str, code: str) -> Patched:
-        if len(code.encode()) > self._means.source_bytes:
-            raise FixUnusable(f"it is larger than {self._means.source_bytes} bytes")
+        if len(code.encode()) > self._deps.source_bytes:
+            raise FixUnusable(f"it is larger than {self._deps.source_bytes} bytes")
         patching = Patching(payload=_payload(subject), passage=passage, code=code)
-        return await self._means.analyst.patch(self._means.kinds[self.repair.kind], patching)
+        return await self._deps.analyst.patch(self._deps.kinds[self.repair.kind], patching)
 
     async def _keep(self, repair: Repair) -> None:
-        await self._means.repairs.save(repair)
+        await self._deps.repairs.save(repair)
         self.repair = repair
-        self._means.told(repair)
+        self._deps.publish(repair)
 
 
 def _payload(subject: Subject) -> dict[str, object]:

@@ -12,7 +12,7 @@ from assayd.model.repair import Repair, RepairOutcome
 from assayd.ports.repairable import Simplifiable
 from assayd.ports.repairs import Attempts, Subject
 from assayd.ports.validator import Validator
-from assayd.repairs.fallback.offer import Tried, offer, trigger_of
+from assayd.repairs.fallback.offer import EarlierTry, offer, trigger_of
 
 log = structlog.get_logger()
 
@@ -25,7 +25,7 @@ async def offer_rules(
         return None
     try:
         subjects = [await attempts.finished(attempt_id) for attempt_id in _finished(repair)]
-        tries = [Tried(cause=one.attempt.cause, report=one.report) for one in subjects]
+        tries = [EarlierTry(cause=one.attempt.cause, report=one.report) for one in subjects]
         for subject in reversed(subjects):
             taken = await analyst.taken(kind, _payload(subject))
             if taken.fields:
@@ -33,7 +33,7 @@ async def offer_rules(
         trigger = trigger_of(outcome, tries, taken)
         return None if trigger is None else offer(trigger, tries, taken)
     except (AssaydError, WorkerDied) as problem:
-        # An attempt was removed meanwhile, its source is too much to read, or the trouble is ours: the repair
+        # An attempt was removed meanwhile, its source is too much to read, or an internal error: the repair
         # has its outcome all the same.
         log.warning("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
         return None

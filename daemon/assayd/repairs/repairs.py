@@ -1,4 +1,4 @@
-"""The repairs of this daemon: begun, followed, cancelled, and taken up again after a restart."""
+"""The repairs of this daemon: begun, followed, cancelled, and recovered after a restart."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
-from assayd.ports.artifacts import Enclosure
-from assayd.ports.repairable import Repairable
 from assayd.ports.repairs import RepairRequest
-from assayd.repairs.chain import diffs_of, enclosure_of
-from assayd.repairs.loop import Course, FixUnusable, Means, run_repair
+from assayd.repairs.chain import diffs_of
+from assayd.repairs.loop import Course, FixUnusable, RepairDependencies, run_repair
 from assayd.repairs.providers.command import run
+from assayd.repairs.requests import RecordedRequests
 
 log = structlog.get_logger()
 
@@ -34,7 +33,7 @@ ALERT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairLimits:
-    """How many repairs go on at once, how many fixes each may try, and whom to tell when that is over."""
+    """How many repairs go on at once, how many fixes each may try, and what to run when those are over."""
 
     at_once: int = 4
     max_attempts: int = 3
@@ -52,49 +51,41 @@ class _Running:
 class DaemonRepairs:
     """Implements `ports.repairs.Repairs`."""
 
-    def __init__(self, means: Means, limits: RepairLimits, metrics: Metrics) -> None:
-        self._means = replace(means, told=self._tell)
-        self._store = means.repairs
+    def __init__(
+        self, deps: RepairDependencies, requests: RecordedRequests, limits: RepairLimits, metrics: Metrics
+    ) -> None:
+        self._deps = replace(deps, publish=self._publish)
+        self._requests = requests
+        self._store = deps.repairs
         self._limits = limits
         self._metrics = metrics
-        self._turns = asyncio.Semaphore(limits.at_once)
+        self._slots = asyncio.Semaphore(limits.at_once)
         self._running: dict[str, _Running] = {}
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DaemonRepairs]:
-        """Carry repairs on while the body runs; at its end they are left for the next life."""
+        """Carry repairs on while the body runs; at its end they are left for the next run of the daemon."""
         async with task_group() as self._tasks:
+            requested = self._tasks.create_task(self._start_requested(), name="repair-requests")
             try:
                 yield self
             finally:
+                requested.cancel()
                 for running in self._running.values():
                     running.task.cancel()
 
-    async def take_up(self) -> None:
-        """Go on with what an earlier life has left."""
-        left = await self._store.unfinished()
-        for repair in left:
+    async def _start_requested(self) -> None:
+        while True:
+            self._start(await self._requests.recorded.get())
+
+    async def recover(self) -> None:
+        """Go on with what a previous run has left."""
+        unfinished = await self._store.unfinished()
+        for repair in unfinished:
             self._start(repair)
-        if left:
-            log.warning("repairs.recovered", count=len(left))
-
-    async def watch(self, attempt: Attempt, wish: RepairWish) -> None:
-        """Have an attempt repaired if it fails, as its submission asks for. Asking twice is asking once."""
-        if not await self._store.of_attempt(attempt.id):
-            await self._begin(self._new(attempt, wish.provider, wish.max_attempts))
-
-    def check(self, kind: str, wish: RepairWish) -> None:
-        """See that this kind can be repaired by that provider.
-
-        Raises: RequestError ``repair.unsupported``, ``repair.provider_unknown``.
-        """
-        if not isinstance(self._means.kinds[kind], Repairable):
-            raise RequestError("repair.unsupported", f"the kind {kind} cannot be repaired", field="repair")
-        if wish.provider not in self._means.providers:
-            known = ", ".join(sorted(self._means.providers))
-            message = f"there is no provider {wish.provider[:64]!r}; there are {known}"
-            raise RequestError("repair.provider_unknown", message, field="repair.provider")
+        if unfinished:
+            log.warning("repairs.recovered", count=len(unfinished))
 
     async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
         """Begin a repair of a finished attempt."""
@@ -103,29 +94,31 @@ class DaemonRepairs:
         wish = RepairWish(
             provider=request.provider, max_attempts=request.max_attempts or self._limits.max_attempts
         )
-        self.check(attempt.kind, wish)
+        self._requests.check(attempt.kind, wish)
         for earlier in await self._store.of_attempt(attempt.id):
             if earlier.outcome is None:
                 raise RequestError("repair.running", f"repair {earlier.id} of this attempt is under way")
         if request.fresh:
             attempt = await self._first_of(attempt)
-        repair = replace(self._new(attempt, wish.provider, wish.max_attempts), hint=request.hint)
+        repair = replace(self._requests.new(attempt, wish), hint=request.hint)
         if request.code is not None:
             repair = await self._edited(repair, request.code)
-        return await self._begin(repair)
+        await self._store.save(repair)
+        self._start(repair)
+        return repair
 
     async def _first_of(self, attempt: Attempt) -> Attempt:
         """Follow the parents to the submission that nobody had repaired yet."""
         while attempt.parent_id is not None:
             try:
-                parent = (await self._means.attempts.finished(attempt.parent_id)).attempt
+                parent = (await self._deps.attempts.finished(attempt.parent_id)).attempt
             except RequestError:  # it was removed, being old
                 break
             attempt = parent
         return attempt
 
     async def _edited(self, repair: Repair, code: str) -> Repair:
-        course = Course(repair, self._means)
+        course = Course(repair, self._deps)
         try:
             await course.begin()
             await course.edit(code, "Edited by the person who asked.")
@@ -133,25 +126,9 @@ class DaemonRepairs:
             raise RequestError("invalid", f"the code cannot be used: {problem}", field="code") from problem
         return course.repair
 
-    def _new(self, attempt: Attempt, provider: str, max_attempts: int) -> Repair:
-        now = self._means.clock.now()
-        return Repair(
-            id=self._means.ids.new(),
-            attempt_id=attempt.id,
-            kind=attempt.kind,
-            provider=provider,
-            uid=attempt.peer.uid,
-            max_attempts=max_attempts,
-            started_at=now,
-            ends_at=now + self._means.timeout,
-        )
-
-    async def _begin(self, repair: Repair) -> Repair:
-        await self._store.save(repair)
-        self._start(repair)
-        return repair
-
     def _start(self, repair: Repair) -> None:
+        if repair.id in self._running:  # recovered while its request was on its way here
+            return
         task = self._tasks.create_task(self._carry(repair), name=f"repair-{repair.id}")
         self._running[repair.id] = _Running(repair, task)
 
@@ -159,8 +136,8 @@ class DaemonRepairs:
         running = self._running[repair.id]
         ended: Repair | None = None
         try:
-            async with self._turns:
-                ended = await run_repair(repair, self._means)
+            async with self._slots:
+                ended = await run_repair(repair, self._deps)
         except asyncio.CancelledError:
             if not running.cancelled:
                 raise
@@ -176,20 +153,20 @@ class DaemonRepairs:
             await self._alert(ended)
 
     async def _end_cancelled(self, repair: Repair) -> Repair:
-        await self._means.attempts.cancel(repair.last_attempt_id)
-        return await Course(repair, self._means).end(RepairOutcome.CANCELLED, None)
+        await self._deps.attempts.cancel(repair.last_attempt_id)
+        return await Course(repair, self._deps).end(RepairOutcome.CANCELLED, None)
 
     async def _end_broken(self, repair: Repair, problem: Exception) -> Repair | None:
         """End a repair that met a defect of ours; None where its end cannot be kept: the next run has it."""
         try:
-            await self._means.attempts.cancel(repair.last_attempt_id)
+            await self._deps.attempts.cancel(repair.last_attempt_id)
             detail = f"internal: {type(problem).__name__}; the daemon's log has more"
-            return await Course(repair, self._means).end(RepairOutcome.PROVIDER_FAILED, detail)
+            return await Course(repair, self._deps).end(RepairOutcome.PROVIDER_FAILED, detail)
         except Exception as again:
             log.exception("repair.not_ended", repair_id=repair.id, problem=str(again))
             return None
 
-    def _tell(self, repair: Repair) -> None:
+    def _publish(self, repair: Repair) -> None:
         running = self._running.get(repair.id)
         if running is not None:
             running.repair = repair
@@ -207,13 +184,13 @@ class DaemonRepairs:
             self._metrics.repair_duration.labels(repair.kind, repair.provider).observe(took_s)
 
     async def _alert(self, repair: Repair) -> None:
-        """Return the operator's command what nobody here can repair."""
+        """Run the operator's command with what nobody here can repair."""
         if repair.outcome not in WANTS_A_PERSON or not self._limits.on_exhausted:
             return
-        subject = await self._means.attempts.finished(repair.last_attempt_id)
-        told = canonical({"repair": repair_document(repair), "report": dict(subject.report)})
+        subject = await self._deps.attempts.finished(repair.last_attempt_id)
+        alert = canonical({"repair": repair_document(repair), "report": dict(subject.report)})
         try:
-            await run(self._limits.on_exhausted, told, timeout_s=ALERT_TIMEOUT_S, environment={})
+            await run(self._limits.on_exhausted, alert, timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
             log.error("repair.alert_failed", repair_id=repair.id, problem=problem.message)
         else:
@@ -234,11 +211,7 @@ class DaemonRepairs:
 
     async def diffs(self, repair: Repair) -> Sequence[str | None]:
         """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
-        return await diffs_of(repair, self._means.attempts)
-
-    async def enclosure(self, attempt: Attempt) -> Enclosure:
-        """Tell in the bundle of an attempt which repair it belongs to."""
-        return await enclosure_of(attempt, self._store, self._means.attempts)
+        return await diffs_of(repair, self._deps.attempts.submission)
 
     async def cancel(self, repair: Repair) -> None:
         """End a repair, and the attempt that it has under way."""
@@ -254,7 +227,7 @@ class DaemonRepairs:
             raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
         if repair.fallback.get("accepted_at") is not None:
             return repair
-        accepted_at = timestamp(self._means.clock.now())
+        accepted_at = timestamp(self._deps.clock.now())
         accepted = replace(repair, fallback={**repair.fallback, "accepted_at": accepted_at})
         await self._store.save(accepted)
         log.info("repair.fallback_accepted", repair_id=repair.id)

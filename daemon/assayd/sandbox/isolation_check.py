@@ -36,7 +36,7 @@ def _runner_lost_spec(image: str) -> RunSpec:
     return RunSpec(image=image, limits=LIMITS, imports=imports, units=(unit,), allow_exec=True)
 
 
-async def try_walls(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
+async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
     """Return a sentence for each wall that does not hold.
 
     Raises: EngineError when no container can be had.

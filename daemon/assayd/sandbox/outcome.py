@@ -53,17 +53,14 @@ RUNNER_FAULT = 70
 
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
-    """Return the same result with the outcome of every unit and of the run filled in."""
+    """Return the same result with its outcome, decided by its units unless the run itself ended badly."""
     ended = _run_end(result)
-    units = tuple(
-        replace(unit, outcome=_outcome_of(unit, planned, ended))
-        for unit, planned in zip(result.units, spec.units, strict=False)
-    )
+    units = tuple(replace(unit, outcome=_outcome_of(unit, ended)) for unit in result.units)
     return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
 
 
-def _outcome_of(unit: UnitResult, planned: Unit, ended: Outcome | None) -> Outcome:
-    return ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit_outcome(unit, planned)
+def _outcome_of(unit: UnitResult, ended: Outcome | None) -> Outcome:
+    return ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit.outcome
 
 
 def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:

@@ -1,4 +1,4 @@
-"""Gets the sandbox ready: engine known, images ours, leftovers gone, walls seen to hold; then keeps it so.
+"""Gets the sandbox ready: engine known, images ours, leftovers gone, isolation checked; then keeps it so.
 
 Everything that is known only after the engine has answered is kept here, so that the daemon can serve
 its API, and say what is wrong, while the engine is down.
@@ -12,22 +12,22 @@ from typing import NoReturn
 
 import structlog
 
+from assayd.aio import back_off_s
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
 from assayd.ports.engine import Engine, EngineInfo
 from assayd.ports.service import Health, HealthRow
-from assayd.sandbox.backoff import back_off_s
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger()
 
-Canary = Callable[[Sandbox], Awaitable[Sequence[str]]]
-"""Tries the walls; gives a sentence for each that does not hold."""
+IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
+"""Tries the isolation of a container; returns a sentence for each part that does not hold."""
 
 
-class House:
+class ReadinessSupervisor:
     """The sandbox with its state of readiness."""
 
     def __init__(
@@ -37,17 +37,17 @@ class House:
         reaper: Reaper,
         sandbox: Sandbox,
         usual: Sequence[RunSpec],
-        canary: Canary,
-        refuse_holes: bool = False,
+        isolation_check: IsolationCheck,
+        refuse_vulnerable: bool = False,
     ) -> None:
         self._engine = engine
         self._images = sandbox.images
         self._pool = sandbox.pool
-        self._reaper = reaper
+        self.reaper = reaper
         self.sandbox = sandbox
         self._usual = usual
-        self._canary = canary
-        self._refuse_holes = refuse_holes
+        self._isolation_check = isolation_check
+        self._refuse_vulnerable = refuse_vulnerable
         self.info: EngineInfo | None = None
         self.problem = "the engine has not answered yet"
         self.tried = asyncio.Event()
@@ -73,7 +73,7 @@ class House:
     async def keep_ready(self) -> NoReturn:
         """Get ready anew each time that the engine has failed repeatedly: it may be another one by then."""
         while True:
-            await self._pool.ailing.wait()
+            await self._pool.circuit_open.wait()
             self.problem = "the engine fails to start containers; see the daemon's log"
             self.sandbox.usable.clear()
             await self.prepare()
@@ -83,15 +83,17 @@ class House:
         self.sandbox.info = info
         for warning in info.warnings:
             log.warning("engine.warned", warning=warning)
-        if info.warnings and self._refuse_holes:
-            raise EngineError("engine.holes", "the engine has known holes: " + "; ".join(info.warnings))
-        self.problem = "the engine answers; leftovers and walls are being looked at"
-        await self._reaper.sweep(patient=self.info is not None)
+        if info.warnings and self._refuse_vulnerable:
+            raise EngineError(
+                "engine.holes", "the engine has known vulnerabilities: " + "; ".join(info.warnings)
+            )
+        self.problem = "the engine answers; leftovers and isolation are being checked"
+        await self.reaper.sweep(patient=self.info is not None)
         self._images.forget()
         keys = [await self.sandbox.key(spec) for spec in self._usual]
-        leaks = await self._canary(self.sandbox)
+        leaks = await self._isolation_check(self.sandbox)
         if leaks:
-            raise EngineError("canary.leak", "the walls do not hold here: " + "; ".join(leaks))
+            raise EngineError("canary.leak", "isolation check failed: " + "; ".join(leaks))
         self._pool.demand.keep(frozenset(keys))
         self._pool.poke()
         self.info, self.problem = info, ""
@@ -120,15 +122,15 @@ class House:
             metrics.refill_seconds.labels(key.digest).set(took_s)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine engine, images, walls and leftovers now."""
+        """Examine engine, images, isolation and leftovers now."""
         rows = [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
         if all(row.status is not Health.FAIL for row in rows):
-            rows.append(await self._examine_walls())
+            rows.append(await self._examine_isolation())
         return rows
 
-    async def _examine_walls(self) -> HealthRow:
+    async def _examine_isolation(self) -> HealthRow:
         try:
-            leaks = await self._canary(self.sandbox)
+            leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:
             return _row("walls", Health.FAIL, trouble.message)
         if leaks:
@@ -144,7 +146,7 @@ class House:
             return _row("engine", Health.FAIL, trouble.message, "start the container engine")
         detail = f"{info.name} {info.version}, {info.runtime}, cgroup v{info.cgroup_version}, {info.kernel}"
         if info.warnings:
-            weight = Health.FAIL if self._refuse_holes else Health.WARN
+            weight = Health.FAIL if self._refuse_vulnerable else Health.WARN
             return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")
         return _row("engine", Health.OK, detail)
 

@@ -64,7 +64,7 @@ class Sandbox:
         self.info: EngineInfo | None = None
         self.seccomp = seccomp
         self.usable = asyncio.Event()
-        """Set while the engine answers and the walls were seen to hold."""
+        """Set while the engine answers and its isolation was checked."""
 
     async def key(self, spec: RunSpec) -> PoolKey:
         """Return everything of a spec that is fixed when its container is created."""
@@ -86,18 +86,18 @@ class Sandbox:
         )
 
     @asynccontextmanager
-    async def lease(self, spec: RunSpec, owner: int = 0, lane: str = "") -> AsyncIterator[Lease]:
+    async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
         """Hold a container while the body runs; it is removed afterwards, out of the way.
 
-        Where containers are waited for, owners and their lanes get them in turn.
+        Where containers are waited for, users and their flows get them in turn.
 
         Raises: EngineError when none can be had.
         """
         image = await self.images.get(spec.image)
-        container, warm = await self.pool.acquire(await self.key(spec), owner, lane)
+        container, warm = await self.pool.acquire(await self.key(spec), user, flow)
         try:
             listed = spec.network.mode is NetworkMode.ALLOWLIST
-            egress = self._egress.session(spec.network, owner) if listed else None
+            egress = self._egress.session(spec.network, user) if listed else None
             conversation = Conversation(container.channel, spec, egress)
             await conversation.begin()
             yield Lease(

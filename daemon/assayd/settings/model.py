@@ -22,6 +22,8 @@ from pydantic import (
 )
 
 from assayd.model.policy import Bounds, Range
+from assayd.model.run import Limits
+from assayd.ports.egress import EgressLimits
 
 KIB, MIB = 2**10, 2**20
 
@@ -86,7 +88,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Engine(_Section):
+class EngineSettings(_Section):
     """The container engine."""
 
     url: str | None = Field(
@@ -102,7 +104,7 @@ class Engine(_Section):
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
 
 
-class Pool(_Section):
+class PoolSettings(_Section):
     """The pool of warm containers."""
 
     enabled: bool = Field(True, description="Keep containers started ahead of need.")
@@ -117,7 +119,7 @@ class Pool(_Section):
     refill_concurrency: Count = Field(1, description="Containers created at once to refill the pool.")
 
 
-class Analysis(_Section):
+class AnalysisSettings(_Section):
     """The worker processes that parse submitted text."""
 
     workers: Annotated[Count, Field(le=16)] = Field(2, description="Worker processes.")
@@ -128,7 +130,7 @@ class Analysis(_Section):
     cpu_s: Count = Field(20, description="Processor time of one check; the worker ends beyond that.")
 
 
-class Limits(_Section):
+class LimitsSettings(_Section):
     """How much work is taken in."""
 
     queue_length: Count = Field(10_000, description="Attempts that may wait; more are refused with 429.")
@@ -142,7 +144,7 @@ class Limits(_Section):
     min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
 
 
-class Egress(_Section):
+class EgressSettings(_Section):
     """The relay to the hosts that profiles list."""
 
     enabled: bool = Field(True, description="Reach listed hosts; off: a profile that lists any is refused.")
@@ -152,8 +154,12 @@ class Egress(_Section):
     bytes_down: Count = Field(64 * MIB, description="Bytes that an attempt may receive.")
     open_at_once: Count = Field(256, description="Connections of all attempts at once.")
 
+    def limits(self) -> EgressLimits:
+        """Return what the connections of an attempt may use."""
+        return EgressLimits(**self.model_dump(exclude={"enabled"}))
 
-class Caps(_Section):
+
+class CapsSettings(_Section):
     """How large single things may be; some can only be lowered, as what reads them ends there."""
 
     body_bytes: Count = Field(16 * MIB, description="Request body, and one line of a batch.")
@@ -169,6 +175,18 @@ class Caps(_Section):
     outputs_bytes: Count = Field(16 * MIB, description="Declared output files, in all.")
     findings: Count = Field(500, description="Findings of one report.")
     retry_context_bytes: Count = Field(32 * KIB, description="Text of a report for a model that tries again.")
+
+    def limits(self) -> Limits:
+        """Return the caps of an attempt, without what its policy limits."""
+        return Limits(
+            timeout_s=0,
+            unit_timeout_s=0,
+            memory_bytes=0,
+            max_processes=0,
+            **self.model_dump(
+                exclude={"body_bytes", "source_bytes", "inputs_bytes", "sample_paths", "steps"}
+            ),
+        )
 
 
 class Reach(_Section):
@@ -197,7 +215,7 @@ class WidestReach(Reach):
     max_processes: Pair = Field((1, 64), description="Processes and threads.")
 
 
-class Access(_Section):
+class AccessSettings(_Section):
     """Who may connect, beyond root and the daemon's own user. Empty lists leave it to the socket's mode."""
 
     uids: tuple[Zero, ...] = Field((), description="Users that may connect.")
@@ -209,7 +227,7 @@ class Access(_Section):
     )
 
 
-class Retention(_Section):
+class RetentionSettings(_Section):
     """How long what is finished is kept, and how much of it. The oldest goes first."""
 
     days: Count = Field(30, description="Attempts and bundles older than this are removed.")
@@ -217,7 +235,7 @@ class Retention(_Section):
     bundles_mb: Count = Field(20_480, description="Room on the disk that bundles may take in all.")
 
 
-class Metrics(_Section):
+class MetricsSettings(_Section):
     """Metrics beyond the socket."""
 
     listen: Loopback | None = Field(
@@ -263,7 +281,7 @@ class RepairProvider(_Section):
         return self
 
 
-class Repair(_Section):
+class RepairSettings(_Section):
     """The repair loop."""
 
     at_once: Count = Field(4, description="Repairs that go on at once.")
@@ -278,7 +296,7 @@ class Repair(_Section):
     providers: dict[str, RepairProvider] = Field({}, description="Providers beside `rules`, by name.")
 
 
-class Log(_Section):
+class LogSettings(_Section):
     """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level written.")
@@ -337,19 +355,19 @@ class Settings(_Section):
         (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
     )
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
-    engine: Engine = Engine()
-    pool: Pool = Pool()
-    analysis: Analysis = Analysis()
-    limits: Limits = Limits()
-    egress: Egress = Egress()
-    caps: Caps = Caps()
+    engine: EngineSettings = EngineSettings()
+    pool: PoolSettings = PoolSettings()
+    analysis: AnalysisSettings = AnalysisSettings()
+    limits: LimitsSettings = LimitsSettings()
+    egress: EgressSettings = EgressSettings()
+    caps: CapsSettings = CapsSettings()
     bounds: Reach = Reach()
     widest_bounds: WidestReach = WidestReach()
-    access: Access = Access()
-    retention: Retention = Retention()
-    metrics: Metrics = Metrics()
-    repair: Repair = Repair()
-    log: Log = Log()
+    access: AccessSettings = AccessSettings()
+    retention: RetentionSettings = RetentionSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    repair: RepairSettings = RepairSettings()
+    log: LogSettings = LogSettings()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

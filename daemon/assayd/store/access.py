@@ -12,17 +12,17 @@ from typing import TypeVar
 from sqlalchemy import Connection, Executable, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
-from assayd.store.database import READERS, Database, open_database
+from assayd.store.database import READERS, OpenDatabase, open_database
 from assayd.store.faults import translated
 from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
 
 
-class Access:
+class DatabaseAccess:
     """Threads on a database. What is asked for together is written together."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: OpenDatabase) -> None:
         self._database = database
         self._dialect = database.writing.dialect.name
         self._writer = Writer(database.writing)
@@ -56,14 +56,14 @@ class Access:
 
 
 @asynccontextmanager
-async def open_access(state_dir: Path, database_url: str | None = None) -> AsyncIterator[Access]:
+async def open_access(state_dir: Path, database_url: str | None = None) -> AsyncIterator[DatabaseAccess]:
     """Open the database, bring it up to date, and close it at the end.
 
     Raises:
         ConfigError: ``store.url``.
         StoreError: the database is damaged, newer than this program, or cannot be written.
     """
-    access = Access(await asyncio.to_thread(open_database, state_dir, database_url))
+    access = DatabaseAccess(await asyncio.to_thread(open_database, state_dir, database_url))
     try:
         yield access
     finally:

@@ -35,7 +35,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.batches import BatchPage
 from assayd.store import expiry
-from assayd.store.access import Access
+from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, read_moment, to_micros
 from assayd.store.tables import batch_items, batches, submissions, verdicts
 
@@ -91,7 +91,7 @@ _NEW_ITEMS = insert(batch_items)
 class DatabaseBatchStore:
     """Implements `ports.batches.BatchStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._new_submission = access.insert_or_nothing(submissions)
 

@@ -44,7 +44,7 @@ _PRAGMAS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Database:
+class OpenDatabase:
     """An open database: an engine for the one writer, and one for the readers."""
 
     writing: Engine
@@ -56,7 +56,7 @@ class Database:
         self.writing.dispose()
 
 
-def open_database(state_dir: Path, url: str | None = None) -> Database:
+def open_database(state_dir: Path, url: str | None = None) -> OpenDatabase:
     """Open the database and bring its schema up to date. Blocks.
 
     Args:
@@ -93,7 +93,7 @@ def _examine(path: Path) -> None:
         raise unusable(path, "store.corrupt", f"the database is damaged ({answer})")
 
 
-def _open_sqlite(path: Path) -> Database:
+def _open_sqlite(path: Path) -> OpenDatabase:
     url = f"sqlite:///{path}"
     shared = {"check_same_thread": False}
     writing = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, connect_args=shared)
@@ -109,7 +109,7 @@ def _open_sqlite(path: Path) -> Database:
     # Take the write lock at once: a transaction that reads first and then writes could be refused.
     event.listen(writing, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     event.listen(reading, "connect", _prepare_reader)
-    return Database(writing=writing, reading=reading)
+    return OpenDatabase(writing=writing, reading=reading)
 
 
 def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
@@ -143,14 +143,14 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _open_server(url: URL) -> Database:
-    return Database(
+def _open_server(url: URL) -> OpenDatabase:
+    return OpenDatabase(
         writing=create_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True),
         reading=create_engine(url, pool_size=READERS, max_overflow=0, pool_pre_ping=True),
     )
 
 
-def _migrated(database: Database) -> Database:
+def _migrated(database: OpenDatabase) -> OpenDatabase:
     """Upgrade the schema when it is not current; the database is closed again when that fails."""
     try:
         with translated("opening the database"), database.writing.connect() as connection:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import BindParameter, Connection, bindparam, delete, func, or_, select
 
-from assayd.ports.store import Usage
+from assayd.ports.store import StoredUsage
 from assayd.store import rows
 from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
@@ -31,10 +31,10 @@ _USED = select(attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.i
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
 
-def usage(connection: Connection) -> Usage:
+def usage(connection: Connection) -> StoredUsage:
     """Count the finished attempts, and what their bundles take on disk."""
     count, size = connection.execute(_USAGE).one()
-    return Usage(attempts=count, disk_bytes=int(size))
+    return StoredUsage(attempts=count, disk_bytes=int(size))
 
 
 def removable(attempt: Statement, before: datetime | None) -> Statement:

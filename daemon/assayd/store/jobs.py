@@ -18,9 +18,9 @@ from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.report import Case
-from assayd.ports.store import Accepted, Event, Page, Query, Run, Usage
+from assayd.ports.store import Accepted, Event, Page, Query, Run, StoredUsage
 from assayd.store import expiry, rows, tables
-from assayd.store.access import Access, open_access
+from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.recorder import Recorder, keep
 
@@ -76,7 +76,7 @@ _BY_KEY = select(tables.attempts.c.id).where(
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, access: Access, recorders: Sequence[Recorder] = ()) -> None:
+    def __init__(self, access: DatabaseAccess, recorders: Sequence[Recorder] = ()) -> None:
         self.access = access
         self._recorders = tuple(recorders)
         self._new_submission = access.insert_or_nothing(tables.submissions)
@@ -213,7 +213,7 @@ class DatabaseJobStore:
     def _recorders_of(self, subject: Attempt | Run) -> Sequence[Recorder]:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
-    async def usage(self) -> Usage:
+    async def usage(self) -> StoredUsage:
         """Count the finished attempts, and what their bundles take on disk."""
         return await self.access.read(expiry.usage)
 

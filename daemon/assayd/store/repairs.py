@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, Select, delete, insert, select
 
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy, Usage
 from assayd.model.report import Verdict
-from assayd.store.access import Access
+from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, to_micros
 from assayd.store.tables import repair_fixes, repairs
 
@@ -23,7 +23,7 @@ Statement = Select[Any]
 class DatabaseRepairStore:
     """Implements `ports.repairs.RepairStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
 
     async def save(self, repair: Repair) -> None:

@@ -2,331 +2,292 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-import structlog
-import uvicorn
-
-import assayd.guest
 from assayd.analysis.analyst import Analyst
-from assayd.api import create_app, loopback_config, server_config
-from assayd.attempts.admission import Intake, Stock, limits_of
+from assayd.attempts.admission import Admission, AdmissionDependencies
+from assayd.attempts.attempt_run import AttemptDependencies
 from assayd.attempts.events import EventHub
-from assayd.attempts.lifecycle import Parts
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.selftest import Rehearsal
-from assayd.attempts.service import DaemonService
-from assayd.attempts.service import Parts as ServiceParts
+from assayd.attempts.selftest import SelfTest
+from assayd.attempts.service import DaemonService, ServiceDependencies
 from assayd.attempts.telemetry import watch_disk
-from assayd.batches import Belt, DaemonBatches, Sources
-from assayd.documents import canonical
-from assayd.egress import Relay
-from assayd.engines.docker import DockerEngine
-from assayd.engines.measured import MeasuredEngine
-from assayd.errors import EngineError
-from assayd.fair_queue import FairSlots
+from assayd.batches import BatchDependencies, DaemonBatches
+from assayd.fair_queue import FairSemaphore
 from assayd.ids import SystemClock, Ulids
-from assayd.kinds import registry as validators
+from assayd.kinds import registry
 from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.kinds.pipeline.recorder import PipelineRecorder
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
-from assayd.model.run import Limits, RunSpec
-from assayd.package_data import share
-from assayd.policies import PolicySet
 from assayd.ports.batches import BatchStore
-from assayd.ports.checkpoint import Checkpoint, unobserved
+from assayd.ports.clock import Clock
 from assayd.ports.llm import Provider
 from assayd.ports.repairs import RepairStore
-from assayd.repairs.desk import Desk
-from assayd.repairs.loop import Means
-from assayd.repairs.repairs import DaemonRepairs, RepairLimits
+from assayd.ports.validator import Validator
+from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
+from assayd.repairs.chain import repair_attachments
+from assayd.repairs.loop import RepairDependencies
+from assayd.repairs.repairs import DaemonRepairs
+from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import Origin
-from assayd.sandbox.images import Images
-from assayd.sandbox.isolation_check import try_walls
-from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.pool.reaper import Reaper
-from assayd.sandbox.readiness import House
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
 from assayd.store.repairs import DatabaseRepairStore
-from assayd.wiring import from_settings as meant
+from assayd.wiring.containers import build_readiness
 from assayd.wiring.identity import identify
+from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.providers import open_providers
 
-log = structlog.get_logger()
+T = TypeVar("T")
 
-MIB = 2**20
-GUEST = Path(assayd.guest.__file__).parent
+
+class Wrap(Protocol):
+    """Puts something around a part."""
+
+    def __call__(self, part: T, /) -> T:
+        """Return the part, or something in its place that passes its calls on."""
+        ...
+
+
+def unwrapped(part: T) -> T:
+    """Return the part as it is."""
+    return part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOverrides:
+    """What tests bring in the place of parts that the settings mean; None leaves the daemon's own.
+
+    `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
+    """
+
+    limits: DaemonLimits | None = None
+    clock: Clock | None = None
+    kinds: Mapping[str, Validator] | None = None
+    analyst: Analyst | None = None
+    readiness: ReadinessSupervisor | None = None
+    wrap: Wrap = unwrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """The parts that the daemon starts and stops."""
+    """The parts of a daemon. `shared` holds those that most of the others use."""
 
     origin: Origin
+    limits: DaemonLimits
+    shared: AdmissionDependencies
+    hub: EventHub
+    metrics: Metrics
     scheduler: Scheduler
-    intake: Intake
-    batches: DaemonBatches
-    repairs: DaemonRepairs
-    house: House
-    reaper: Reaper
+    admission: Admission
+    readiness: ReadinessSupervisor
     retention: Retention
-    policies: PolicySet
-    api: uvicorn.Config
-    metrics_api: uvicorn.Config
+    service: DaemonService
+    batches: DaemonBatches
+    batch_store: BatchStore
+    repairs: DaemonRepairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basics:
-    """What most parts share."""
+    """What is there before the parts that work with it."""
 
-    stock: Stock
+    settings: Settings
+    overrides: PartOverrides
+    limits: DaemonLimits
+    shared: AdmissionDependencies
     analyst: Analyst
-    batches: BatchStore
-    repairs: RepairStore
-    caps: Limits
+    readiness: ReadinessSupervisor
+    batch_store: BatchStore
+    repair_store: RepairStore
+    requests: RecordedRequests
     origin: Origin
     metrics: Metrics
     hub: EventHub
 
 
-async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoint = unobserved) -> Assembly:
+OWN = PartOverrides()
+
+
+async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
     # First: what is started after this has no keys in its environment.
     providers = await open_providers(settings.repair.providers, stack)
-    basics = await _basics(settings, stack)
-    house, reaper = await _build_house(settings, basics, stack)
-    scheduler = _build_scheduler(settings, basics, house.sandbox, checkpoint)
+    basics = await _basics(settings, overrides, providers, stack)
+    shared, limits = basics.shared, basics.limits
+    scheduler = _build_scheduler(basics)
     await stack.enter_async_context(scheduler.running())
-    _watch(basics.metrics, scheduler, settings)
-    front = _build_front(settings, basics, house, scheduler)
-    batches = _build_batches(settings, basics, front.intake, scheduler, front.service)
+    _watch(basics.metrics, scheduler, settings.state_dir)
+    admission = Admission(
+        shared,
+        scheduler,
+        basics.requests,
+        ready=basics.readiness.ready,
+        caps=limits.attempt,
+        min_free_bytes=limits.min_free_bytes,
+    )
+    retention = Retention(shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep)
+    service = _build_service(basics, scheduler, admission, retention)
+    batches = _build_batches(basics, scheduler, admission, service)
     await stack.enter_async_context(batches.running())
-    desk = Desk(
-        intake=front.intake,
-        scheduler=scheduler,
-        jobs=basics.stock.jobs,
-        documents=front.service.read_documents,
+    gateway = AttemptGateway(
+        admission=admission, scheduler=scheduler, jobs=shared.jobs, documents=service.read_documents
     )
-    repairs = _build_repairs(settings, basics, desk, providers)
-    front.intake.wishes = repairs
-    scheduler.enclosing = repairs.enclosure
+    repairs = _build_repairs(basics, gateway, providers)
     await stack.enter_async_context(repairs.running())
-    app = create_app(
-        front.service,
-        batches,
-        repairs,
-        access=meant.access_of(settings),
-        limits=meant.api_limits_of(settings),
-        metrics=basics.metrics,
-    )
-    limits = settings.limits
     return Assembly(
         origin=basics.origin,
+        limits=limits,
+        shared=shared,
+        hub=basics.hub,
+        metrics=basics.metrics,
         scheduler=scheduler,
-        intake=front.intake,
+        admission=admission,
+        readiness=basics.readiness,
+        retention=retention,
+        service=service,
         batches=batches,
+        batch_store=basics.batch_store,
         repairs=repairs,
-        house=house,
-        reaper=reaper,
-        retention=front.retention,
-        policies=basics.stock.policies,
-        api=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
-        metrics_api=loopback_config(front.service.metrics),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Front:
-    """What takes submissions in, and answers for what became of them."""
-
-    intake: Intake
-    retention: Retention
-    service: DaemonService
-
-
-def _build_scheduler(
-    settings: Settings, basics: _Basics, sandbox: Sandbox, checkpoint: Checkpoint
-) -> Scheduler:
-    parts = Parts(
-        analyst=basics.analyst,
-        sandbox=sandbox,
-        jobs=basics.stock.jobs,
-        artifacts=basics.stock.artifacts,
-        clock=basics.stock.clock,
-        run_slots=FairSlots(settings.concurrency),
-        daemon_id=basics.origin.daemon_id,
-        generation=basics.origin.generation,
-        patience_s=settings.engine.patience_s,
-        checkpoint=checkpoint,
-    )
-    limits = meant.queue_limits_of(settings)
-    return Scheduler(parts=parts, hub=basics.hub, metrics=basics.metrics, limits=limits)
-
-
-def _build_front(settings: Settings, basics: _Basics, house: House, scheduler: Scheduler) -> _Front:
-    stock, least = basics.stock, meant.min_free_of(settings)
-    intake = Intake(stock, scheduler, ready=house.ready, caps=basics.caps, min_free_bytes=least)
-    retention = Retention(stock.jobs, basics.batches, stock.artifacts, stock.clock, meant.keep_of(settings))
-    service = DaemonService(
-        ServiceParts(
-            stock=stock,
-            intake=intake,
-            scheduler=scheduler,
-            hub=basics.hub,
-            house=house,
-            rehearsal=Rehearsal(basics.analyst, house.sandbox),
-            retention=retention,
-            metrics=basics.metrics,
-            caps=basics.caps,
-        )
-    )
-    return _Front(intake=intake, retention=retention, service=service)
-
-
-async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
-    clock, ids = SystemClock(), Ulids()
+async def _basics(
+    settings: Settings, overrides: PartOverrides, providers: Mapping[str, Provider], stack: AsyncExitStack
+) -> _Basics:
+    clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
+    limits = overrides.limits or limits_from(settings)
     jobs = await stack.enter_async_context(
         open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
     )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
-    analyst = Analyst(meant.analysis_limits_of(settings), settings.validators)
+    analyst = overrides.analyst or Analyst(limits.analysis, settings.validators)
     await stack.enter_async_context(analyst.running())
+    shared = AdmissionDependencies(
+        jobs=overrides.wrap(jobs),
+        pipelines=DatabasePipelines(jobs.access),
+        artifacts=overrides.wrap(artifacts),
+        policies=load_profiles(settings),
+        kinds=registry.load(settings.validators) if overrides.kinds is None else overrides.kinds,
+        clock=clock,
+        ids=ids,
+    )
+    origin = Origin(daemon_id=identify(settings.state_dir, ids).daemon_id, generation=ids.new())
+    repair_store = DatabaseRepairStore(jobs.access)
     return _Basics(
+        settings=settings,
+        overrides=overrides,
+        limits=limits,
+        shared=shared,
         analyst=analyst,
-        stock=Stock(
-            jobs=jobs,
-            pipelines=DatabasePipelines(jobs.access),
-            artifacts=artifacts,
-            policies=load_profiles(settings),
-            kinds=validators.load(settings.validators),
+        readiness=overrides.readiness
+        or await build_readiness(settings, limits, shared, origin=origin, metrics=metrics, stack=stack),
+        batch_store=DatabaseBatchStore(jobs.access),
+        repair_store=repair_store,
+        requests=RecordedRequests(
+            store=repair_store,
+            kinds=shared.kinds,
+            providers=frozenset(providers),
             clock=clock,
             ids=ids,
+            timeout=timedelta(seconds=settings.repair.timeout_s),
         ),
-        batches=DatabaseBatchStore(jobs.access),
-        repairs=DatabaseRepairStore(jobs.access),
-        caps=meant.caps_of(settings),
-        origin=Origin(daemon_id=identify(settings.state_dir, ids).daemon_id, generation=ids.new()),
-        metrics=Metrics(),
+        origin=origin,
+        metrics=metrics,
         hub=EventHub(clock),
     )
 
 
-def _build_batches(
-    settings: Settings, basics: _Basics, intake: Intake, scheduler: Scheduler, service: DaemonService
-) -> DaemonBatches:
-    stock = basics.stock
-    return DaemonBatches(
-        Sources(
-            store=basics.batches,
-            jobs=stock.jobs,
-            intake=intake,
-            kinds=stock.kinds,
-            ids=stock.ids,
-            image_digest=service.image_digest,
+def _build_scheduler(basics: _Basics) -> Scheduler:
+    shared, wrap = basics.shared, basics.overrides.wrap
+    deps = AttemptDependencies(
+        analyst=wrap(basics.analyst),
+        sandbox=wrap(basics.readiness.sandbox),
+        jobs=shared.jobs,
+        artifacts=shared.artifacts,
+        clock=shared.clock,
+        slots=FairSemaphore(basics.settings.concurrency),
+        daemon_id=basics.origin.daemon_id,
+        generation=basics.origin.generation,
+        retry_window_s=basics.settings.engine.patience_s,
+        attachments=partial(
+            repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
         ),
-        Belt(store=basics.batches, intake=intake, scheduler=scheduler, clock=stock.clock),
-        meant.batch_limits_of(settings),
-        documents=service.read_documents,
+    )
+    return Scheduler(deps, hub=basics.hub, metrics=basics.metrics, limits=basics.limits.queue)
+
+
+def _build_service(
+    basics: _Basics, scheduler: Scheduler, admission: Admission, retention: Retention
+) -> DaemonService:
+    return DaemonService(
+        ServiceDependencies(
+            shared=basics.shared,
+            admission=admission,
+            scheduler=scheduler,
+            hub=basics.hub,
+            readiness=basics.readiness,
+            selftest=SelfTest(basics.analyst, basics.readiness.sandbox),
+            retention=retention,
+            metrics=basics.metrics,
+            caps=basics.limits.attempt,
+        )
     )
 
 
-def _watch(metrics: Metrics, scheduler: Scheduler, settings: Settings) -> None:
+def _build_batches(
+    basics: _Basics, scheduler: Scheduler, admission: Admission, service: DaemonService
+) -> DaemonBatches:
+    deps = BatchDependencies(
+        store=basics.batch_store,
+        jobs=basics.shared.jobs,
+        admission=admission,
+        scheduler=scheduler,
+        kinds=basics.shared.kinds,
+        clock=basics.shared.clock,
+        ids=basics.shared.ids,
+        image_digest=service.image_digest,
+        documents=service.read_documents,
+    )
+    return DaemonBatches(deps, basics.limits.batch)
+
+
+def _build_repairs(
+    basics: _Basics, gateway: AttemptGateway, providers: Mapping[str, Provider]
+) -> DaemonRepairs:
+    deps = RepairDependencies(
+        attempts=gateway,
+        repairs=basics.repair_store,
+        analyst=basics.analyst,
+        kinds=basics.shared.kinds,
+        providers=providers,
+        clock=basics.shared.clock,
+        ids=basics.shared.ids,
+        timeout=basics.requests.timeout,
+        source_bytes=basics.settings.caps.source_bytes,
+    )
+    return DaemonRepairs(deps, basics.requests, basics.limits.repair, basics.metrics)
+
+
+def _watch(metrics: Metrics, scheduler: Scheduler, state_dir: Path) -> None:
     """Let gauges show what there is at the moment that they are read."""
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
-    watch_disk(metrics, settings.state_dir)
+    watch_disk(metrics, state_dir)
 
 
 def _count(scheduler: Scheduler, state: State) -> int:
     return scheduler.states()[state]
-
-
-def _build_repairs(
-    settings: Settings, basics: _Basics, desk: Desk, providers: Mapping[str, Provider]
-) -> DaemonRepairs:
-    stock, wanted = basics.stock, settings.repair
-    means = Means(
-        attempts=desk,
-        repairs=basics.repairs,
-        analyst=basics.analyst,
-        kinds=stock.kinds,
-        providers=providers,
-        clock=stock.clock,
-        ids=stock.ids,
-        timeout=timedelta(seconds=wanted.timeout_s),
-        source_bytes=settings.caps.source_bytes,
-    )
-    limits = RepairLimits(
-        at_once=wanted.at_once, max_attempts=wanted.max_attempts, on_exhausted=wanted.on_exhausted
-    )
-    return DaemonRepairs(means, limits, basics.metrics)
-
-
-async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
-    """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    docker = DockerEngine(
-        base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
-    )
-    engine = MeasuredEngine(docker, basics.metrics, basics.stock.clock)
-    stack.push_async_callback(engine.close)
-    pool = Pool(
-        engine=engine,
-        origin=basics.origin,
-        clock=basics.stock.clock,
-        ids=basics.stock.ids,
-        limits=meant.pool_limits_of(settings),
-        demand=meant.demand_of(settings),
-    )
-    reaper = Reaper(engine=engine, daemon_id=basics.origin.daemon_id, live=pool.live, on_gone=pool.forget)
-    stack.push_async_callback(_last_sweep, reaper)
-    await stack.enter_async_context(pool.running())
-    seccomp = share("seccomp", "container.json").read_text(encoding="utf-8")
-    house = House(
-        engine=engine,
-        reaper=reaper,
-        sandbox=Sandbox(
-            pool=pool,
-            images=Images(engine, GUEST),
-            clock=basics.stock.clock,
-            seccomp=seccomp,
-            egress=Relay(meant.egress_limits_of(settings), basics.stock.clock, basics.metrics),
-        ),
-        usual=_usual_runs(basics.stock, basics.caps),
-        canary=try_walls,
-        refuse_holes=settings.engine.holes_are_errors,
-    )
-    return house, reaper
-
-
-async def _last_sweep(reaper: Reaper) -> None:
-    """See, after the pool is empty, that nothing of ours is left."""
-    try:
-        await reaper.sweep(patient=False)
-    except EngineError as problem:
-        log.error("containers.sweep_failed", code=problem.code)
-
-
-def _usual_runs(stock: Stock, caps: Limits) -> Sequence[RunSpec]:
-    """Plan a sample of every kind under its default policy: what the pool keeps containers for."""
-    runs = []
-    for validator in stock.kinds.values():
-        policy = stock.policies.get(validator.default_policy)
-        sample = next((s for s in validator.samples if s.needs_container), None)
-        if sample is not None:
-            payload = validator.payload.model_validate_json(canonical(sample.payload))
-            spec = validator.plan(payload, policy, limits_of(policy, caps))
-            runs.extend([spec] if spec is not None else [])
-    return runs

@@ -13,10 +13,10 @@ import pytest
 
 from assayd.client import DaemonUnreachable, Document
 from assayd.ids import Ulids
-from assayd.ports.checkpoint import Step
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_GENERATION
 from support.daemon_process import DaemonProcess, new_home
 from support.extractors import GOOD, PROCESSES, endless, extractor
+from support.faulty_daemon import Step
 
 pytestmark = pytest.mark.engine
 
@@ -65,7 +65,7 @@ class Mortal(DaemonProcess):
 
 @pytest.fixture(scope="module")
 def mortal(docker_host: str) -> Iterator[Mortal]:
-    """Return one daemon for all deaths: each test leaves it alive, on the state of all lives before."""
+    """Return one daemon for all deaths: each test leaves it alive, on the state of all runs before."""
     mortal = Mortal(docker_host)
     try:
         mortal.start()
@@ -131,7 +131,7 @@ def test_attempt_that_saw_two_deaths_is_not_run_a_third_time(mortal: Mortal) -> 
     assert_nothing_is_lost_or_left(mortal, attempt_id)
 
 
-def test_killed_daemon_leaves_no_process_and_the_next_life_no_container(mortal: Mortal) -> None:
+def test_killed_daemon_leaves_no_process_and_the_next_run_no_container(mortal: Mortal) -> None:
     with mortal.client() as client:
         attempt = client.submit(endless())
         next(e for e in client.events(attempt["id"]) if e.kind == "unit" and e.body["status"] == "started")

@@ -28,13 +28,13 @@ async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
 
 
 async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
-    assert await canary.try_walls(sandbox) == []
+    assert await canary.check_isolation(sandbox) == []
     assert sandbox.counts_kills
 
 
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
     sandbox.seccomp = "unconfined"
-    complaints = await canary.try_walls(sandbox)
+    complaints = await canary.check_isolation(sandbox)
     assert complaints == ["walls: seccomp: ['0', '2'] instead of ['2', '2']"]
 
 
@@ -45,7 +45,7 @@ async def test_the_canary_sees_limits_that_are_wider_than_asked(
     monkeypatch.setattr(canary, "LIMITS", wide)
     narrow = probes(max_processes=8, work_bytes=8 * 2**20)
     monkeypatch.setattr(canary, "probes", lambda **_: narrow)
-    complaints = await canary.try_walls(sandbox)
+    complaints = await canary.check_isolation(sandbox)
     assert any(c.startswith("processes:") for c in complaints)
     assert any(c.startswith("disk:") for c in complaints)
 
@@ -55,7 +55,7 @@ async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_m
 ):
     spec = canary.canary_spec
     monkeypatch.setattr(canary, "canary_spec", lambda tried, image, network=None: spec(tried, image))
-    [complaint] = await canary.try_walls(sandbox)
+    [complaint] = await canary.check_isolation(sandbox)
     assert complaint.startswith("way out: ended as")
 
 

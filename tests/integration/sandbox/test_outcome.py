@@ -19,7 +19,7 @@ from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunEnd, RunResult, RunSpec, Unit, UnitEnd
 from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.sandbox.session.conversation import Observer
-from support.engine_proxy import engine_proxy
+from support.cuttable_engine import CuttableEngine
 from support.hostile_program import read_programs
 from support.sandboxes import sandbox_on
 
@@ -182,7 +182,8 @@ async def test_container_removed_from_the_host_is_infrastructure(
 async def test_engine_that_goes_away_is_infrastructure_and_its_container_is_swept(
     docker_host: str, tmp_path: Path
 ) -> None:
-    async with engine_proxy(docker_host, tmp_path) as proxy:
+    with CuttableEngine(tmp_path / "e", docker_host) as proxy:
+        proxy.restore()
         engine = DockerEngine(base_url=proxy.url)
 
         async def cut(lease: Lease, deadline: Deadline) -> None:
@@ -190,7 +191,7 @@ async def test_engine_that_goes_away_is_infrastructure_and_its_container_is_swep
 
         async with sandbox_on(engine, sweep=True) as sandbox:
             result = await run(sandbox, spec(WAITS), cut)
-            proxy.mend()
+            proxy.restore()
         await engine.close()
     assert result.outcome.cause is Cause.INFRASTRUCTURE
 

@@ -237,7 +237,7 @@ class TestReplay:
         async with served.as_user() as client:
             first = (await client.post("/v1/attempts?wait_s=5", json=submission())).json()
             again = (await client.post(f"/v1/attempts/{first['id']}/replay?wait_s=5")).json()
-            await served.daemon.stock.artifacts.remove(first["bundle"])
+            await served.daemon.shared.artifacts.remove(first["bundle"])
             assert (await client.get(f"/v1/attempts/{again['id']}")).json()["replay_diff"] is None
 
 
@@ -287,7 +287,7 @@ async def test_known_key_is_answered_while_nothing_can_run(served) -> None:
     key = {"Idempotency-Key": "one"}
     async with served.as_user() as client:
         first = (await client.post("/v1/attempts?wait_s=5", json=submission(), headers=key)).json()
-        served.daemon.house.problem = "no engine"
+        served.daemon.readiness.problem = "no engine"
         same = await client.post("/v1/attempts", json=submission(), headers=key)
         other = await client.post("/v1/attempts", json=submission(), headers={"Idempotency-Key": "two"})
         put = await client.put(f"/v1/attempts/{first['id']}", json=submission())
@@ -301,7 +301,7 @@ async def test_foreign_id_is_refused_the_same_whatever_is_put(served) -> None:
         answers = [
             await client.put(f"/v1/attempts/{taken}", json=submission(code)) for code in ("secret", "guess")
         ]
-        served.daemon.house.problem = "no engine"
+        served.daemon.readiness.problem = "no engine"
         unready = await client.put(f"/v1/attempts/{taken}", json=submission("secret"))
     assert answers[0].status_code == answers[1].status_code == 409
     assert answers[0].json() == answers[1].json()

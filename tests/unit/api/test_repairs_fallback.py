@@ -12,8 +12,9 @@ from assayd.metrics import Metrics
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.ports.repairable import Taken, TakenField
 from assayd.repairs.fallback.offer import Trigger, offer
-from assayd.repairs.loop import Means
+from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
+from assayd.repairs.requests import RecordedRequests
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FB0"
 TAKEN = Taken(
@@ -60,7 +61,7 @@ class Store:
 @pytest.fixture
 async def store(app) -> AsyncIterator[Store]:
     store = Store(REPAIR)
-    means = Means(
+    deps = RepairDependencies(
         attempts=Forgotten(),
         repairs=store,
         analyst=None,
@@ -69,7 +70,8 @@ async def store(app) -> AsyncIterator[Store]:
         clock=SystemClock(),
         ids=Ulids(),
     )
-    app.state.repairs = DaemonRepairs(means, RepairLimits(), Metrics())
+    requests = RecordedRequests(store=store, kinds={}, providers=(), clock=deps.clock, ids=deps.ids)
+    app.state.repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
     yield store
     app.state.repairs = None
 

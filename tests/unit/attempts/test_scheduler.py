@@ -13,6 +13,7 @@ import pytest
 from assayd.attempts import conclusion as record
 from assayd.attempts.retention import Keep
 from assayd.attempts.scheduler import QueueLimits
+from assayd.attempts.verdicts import ended as ended_at
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Case, Verdict
@@ -66,7 +67,7 @@ async def test_full_queue_refuses_and_records_nothing(tmp_path: Path) -> None:
         held = [await daemon.accept(f"{n}") for n in range(3)]
         refused = await refusal_of(daemon)
         assert (refused.code, refused.retryable) == ("queue.full", True)
-        assert len(await daemon.stock.jobs.unfinished()) == 3
+        assert len(await daemon.shared.jobs.unfinished()) == 3
         daemon.checks.open.set()
         for attempt in held:
             await daemon.finished(attempt)
@@ -171,7 +172,7 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=1, per_uid=1))) as daemon:
-        jobs = daemon.stock.jobs
+        jobs = daemon.shared.jobs
 
         async def broken(attempt: Attempt, events: Sequence[Event] = ()) -> bool:
             raise ZeroDivisionError("a defect")
@@ -181,19 +182,19 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
         assert (await daemon.finished(lost)).verdict is None
         monkeypatch.undo()
         assert (await daemon.finished(await daemon.accept("next"))).verdict is Verdict.VALIDATED
-        left = await daemon.intake.left_over()
+        left = await daemon.admission.unfinished()
         assert [attempt.id for attempt in left] == [lost.id]
     async with small_daemon(tmp_path) as daemon:
-        await daemon.intake.take_up(await daemon.intake.left_over())
+        await daemon.admission.recover(await daemon.admission.unfinished())
         assert (await daemon.finished(lost)).verdict is Verdict.VALIDATED
 
 
 async def test_verdict_is_recorded_when_the_store_has_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.attempts.scheduler.RECORD_AGAIN_S", 0.0)
+    monkeypatch.setattr("assayd.attempts.verdicts.RECORD_AGAIN_S", 0.0)
     async with small_daemon(tmp_path) as daemon:
-        jobs, finish, left = daemon.stock.jobs, daemon.stock.jobs.finish, [3]
+        jobs, finish, left = daemon.shared.jobs, daemon.shared.jobs.finish, [3]
 
         async def full(attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()) -> bool:
             if left[0]:
@@ -213,9 +214,9 @@ async def test_verdict_of_another_run_that_came_first_is_the_one_that_is_told(
         daemon.checks.open.clear()
         attempt = await daemon.accept()
         other = await record.give_up(
-            attempt, b"{}", record.Failure(code="other", message=""), daemon.stock.artifacts, daemon.clock
+            attempt, b"{}", record.Failure(code="other", message=""), daemon.shared.artifacts, daemon.clock
         )
-        assert await daemon.stock.jobs.finish(other)
+        assert await daemon.shared.jobs.finish(ended_at(other, daemon.clock.now()))
         daemon.checks.open.set()
         ended = await daemon.finished(attempt)
         assert (ended.verdict, ended.bundle) == (Verdict.ERROR, other.bundle)
@@ -228,7 +229,7 @@ async def test_bundle_of_a_second_run_takes_away_that_of_the_first(tmp_path: Pat
         daemon.checks.open.clear()
         attempt = await daemon.accept()
         failure = record.Failure(code="lost", message="")
-        await record.give_up(attempt, b"{}", failure, daemon.stock.artifacts, daemon.clock)
+        await record.give_up(attempt, b"{}", failure, daemon.shared.artifacts, daemon.clock)
         daemon.checks.open.set()
         ended = await daemon.finished(attempt)
         assert ended.bundle is not None
@@ -255,12 +256,12 @@ async def test_attempt_waits_for_an_engine_that_went_away_and_has_one_run(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("patience_s", "problem"), [(0.0, gone()), (0.01, gone()), (60.0, gone(retryable=False))]
+    ("retry_window_s", "problem"), [(0.0, gone()), (0.01, gone()), (60.0, gone(retryable=False))]
 )
 async def test_engine_that_stays_away_or_will_not_do_makes_an_error(
-    tmp_path: Path, patience_s: float, problem: EngineError
+    tmp_path: Path, retry_window_s: float, problem: EngineError
 ) -> None:
-    async with small_daemon(tmp_path, How(patience_s=patience_s)) as daemon:
+    async with small_daemon(tmp_path, How(retry_window_s=retry_window_s)) as daemon:
         daemon.sandbox.trouble = [problem]
         daemon.sandbox.usable.clear()
         ended = await daemon.finished(await daemon.accept("run"))
@@ -289,6 +290,6 @@ async def test_stopping_refuses_new_attempts_and_sends_away_who_waits_for_queued
         assert (await refusal_of(daemon, peer=PEER)).code == "not_ready"
         daemon.checks.open.set()
         assert await draining
-        daemon.scheduler.let_go()
+        daemon.scheduler.release_waiters()
         assert (await waiting).verdict is None
         assert (await daemon.finished(running)).verdict is Verdict.VALIDATED

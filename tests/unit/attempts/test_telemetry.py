@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,63 +12,107 @@ from assayd.attempts.attempt_run import Finished
 from assayd.attempts.telemetry import count_attempt, facts_of, summary_line, watch_disk
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
-from assayd.model.report import Verdict
+from assayd.model.finding import Finding, Severity
+from assayd.model.report import Report, StageReport, StageStatus, Verdict
+from assayd.model.run import (
+    Captured,
+    Cause,
+    ContainerFacts,
+    Outcome,
+    PolicyEvent,
+    RunEnd,
+    RunResult,
+    UnitResult,
+    Usage,
+)
 from assayd.model.submission import Peer
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
+WRITTEN = b"written by the guest"
+REFUSED = PolicyEvent(kind="network", detail="[::1]:80", allowed=False, enforced=True, line=4)
+FOUND = (
+    Finding(rule="runtime.exception", category="runtime", message=WRITTEN.decode()),
+    Finding(rule="quality.empty", category="quality", message="", severity=Severity.WARNING),
+)
 
 
-def finished(name: str, verdict: Verdict, **attempt: object) -> Finished:
-    document = json.loads((GOLDEN / f"{name}.json").read_text())
-    made = Attempt(
-        id="01JTC8ZK5V0000000000000001",
-        kind="extractor",
-        policy="extractor",
-        input_digest="ab",
-        created_at=START,
-        peer=Peer(uid=1000, gid=1000, pid=7),
-        labels={"category": "reports"},
-        state=State.FINISHED,
-        verdict=verdict,
-        cause=document["cause"],
-        timings_s={"queued": 0.001, "run": 0.25, "total": 0.5},
-        bundle=document["bundle"],
-        rules=("runtime.exception",),
+def unit(status: int, cause: Cause) -> UnitResult:
+    return UnitResult(
+        name="path",
+        wait_status=status,
+        stdout=Captured(head=WRITTEN, total_bytes=len(WRITTEN)),
+        usage=Usage(cpu_s=0.0015),
+        events=(REFUSED, PolicyEvent(kind="import", detail="pathlib", allowed=True, enforced=True, line=1)),
+        outcome=Outcome(cause=cause),
     )
-    facts = facts_of(document["report"] or {}, document["execution"])
-    return Finished(attempt=replace(made, **attempt), report=b"", execution=b"", facts=facts)
+
+
+RUN = RunResult(
+    units=(unit(256, Cause.EXITED_NONZERO), unit(0, Cause.COMPLETED)),
+    end=RunEnd.FINISHED,
+    container=ContainerFacts(id="c0ffee"),
+    peak_memory_bytes=30 * 2**20,
+    outcome=Outcome(cause=Cause.EXITED_NONZERO),
+)
+
+
+def finished(verdict: Verdict, *, result: RunResult | None = RUN, **more: object) -> Finished:
+    given: dict[str, object] = {
+        "id": "01JTC8ZK5V0000000000000001",
+        "kind": "extractor",
+        "policy": "extractor",
+        "input_digest": "ab",
+        "created_at": START,
+        "peer": Peer(uid=1000, gid=1000, pid=7),
+        "labels": {"category": "reports"},
+        "state": State.FINISHED,
+        "verdict": verdict,
+        "cause": result.outcome.cause.value if result else None,
+        "timings_s": {"queued": 0.001, "run": 0.25, "total": 0.5},
+        "rules": ("runtime.exception",),
+        **more,
+    }
+    attempt = Attempt(**given)  # type: ignore[arg-type]
+    stages = (
+        StageReport(name="sandbox", status=StageStatus.FAILED, findings=FOUND, duration_s=0.2),
+        StageReport(name="quality", status=StageStatus.SKIPPED),
+    )
+    report = Report(
+        attempt_id=attempt.id, kind="extractor", verdict=verdict, stage_reached="sandbox", stages=stages
+    )
+    return Finished(attempt=attempt, report=b"", execution=b"", facts=facts_of(report, result))
 
 
 def test_line_of_an_attempt_answers_what_an_operator_asks() -> None:
-    line = summary_line(finished("failed_at_run", Verdict.FAILED, warm=True, batch_id="nightly"))
+    line = summary_line(finished(Verdict.FAILED, warm=True, batch_id="nightly"))
 
     assert line["verdict"] == "failed"
     assert (line["cause"], line["exit_code"], line["stage_reached"]) == ("exited_nonzero", 1, "sandbox")
-    assert (line["errors"], line["rules"]) == (1, ["runtime.exception"])
+    assert (line["errors"], line["warnings"], line["rules"]) == (1, 1, ["runtime.exception"])
     assert (line["uid"], line["pid"], line["batch_id"], line["warm"]) == (1000, 7, "nightly", True)
-    assert (line["run_ms"], line["total_ms"]) == (250.0, 500.0)
+    assert (line["run_ms"], line["total_ms"], line["cpu_ms"]) == (250.0, 500.0, 3.0)
     assert (line["peak_memory_bytes"], line["denied_connections"]) == (31457280, 1)
     assert line["container"] == "c0ffee"
 
 
 def test_line_of_an_attempt_holds_nothing_that_the_guest_wrote() -> None:
-    execution = {"stdout": "written by the guest", "stderr": "written by the guest", "stdout_bytes": 20}
+    line = summary_line(finished(Verdict.FAILED))
 
-    assert "written by the guest" not in json.dumps(dict(facts_of({}, execution).told))
+    assert line["stdout_bytes"] == 2 * len(WRITTEN)
+    assert WRITTEN.decode() not in json.dumps(line)
 
 
 def test_line_of_a_refusal_has_the_same_keys() -> None:
-    refused = summary_line(finished("refused", Verdict.FAILED))
+    refused = summary_line(finished(Verdict.FAILED, result=None))
 
-    assert refused.keys() == summary_line(finished("failed_at_run", Verdict.FAILED)).keys()
+    assert refused.keys() == summary_line(finished(Verdict.FAILED)).keys()
     assert (refused["container"], refused["cpu_ms"]) == (None, None)
 
 
 def test_attempt_is_counted_by_verdict_cause_stage_and_denial() -> None:
     metrics = Metrics()
 
-    count_attempt(metrics, finished("failed_at_run", Verdict.FAILED, warm=False))
+    count_attempt(metrics, finished(Verdict.FAILED, warm=False))
 
     text = metrics.render().decode()
     assert 'assayd_attempts_total{cause="exited_nonzero",kind="extractor",verdict="failed"} 1.0' in text
@@ -94,10 +137,10 @@ def test_disk_is_measured_when_it_is_asked_for(tmp_path: Path) -> None:
     assert float(free.split()[1]) > 0
 
 
-@pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])
-def test_every_kind_of_end_is_counted(name: str) -> None:
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_verdict_is_counted(verdict: Verdict) -> None:
     metrics = Metrics()
 
-    count_attempt(metrics, finished(name, Verdict.ERROR if name == "broken" else Verdict.FAILED))
+    count_attempt(metrics, finished(verdict, result=None))
 
-    assert "assayd_attempts_total{" in metrics.render().decode()
+    assert f'cause="none",kind="extractor",verdict="{verdict.value}"}} 1.0' in metrics.render().decode()

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.model.batch import Batch, Received
 from assayd.model.report import Verdict
-from assayd.ports.batches import Progress, Request
+from assayd.ports.batches import BatchRequest, Progress
 from support.small_daemon import PEER, SmallDaemon, submission
 
 
@@ -19,7 +19,7 @@ class Sender:
         return [json.dumps(submission(code, **changes)).encode() for code in codes]
 
     async def open(self, daemon: SmallDaemon, **how: Any) -> Batch:
-        return await daemon.batches.open(Request(**{"name": "b", **how}), peer=PEER)
+        return await daemon.batches.open(BatchRequest(**{"name": "b", **how}), peer=PEER)
 
     async def send(
         self,

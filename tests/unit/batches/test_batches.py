@@ -16,7 +16,7 @@ from assayd.errors import RequestError, StoreError
 from assayd.model.batch import BatchState, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.batches import Request
+from assayd.ports.batches import BatchRequest
 from support.small_daemon import PEER, How, SmallDaemon, small_daemon, with_lines
 
 Sender = Any  # the fixture's class; test folders are not a package
@@ -28,7 +28,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 async def waiting(daemon: SmallDaemon, count: int) -> None:
     """Wait until so many attempts are at the shut gate, and see that no more come."""
     while len(daemon.checks.waiting) < count:
-        await daemon.stock.jobs.unfinished()  # lets the store's thread work
+        await daemon.shared.jobs.unfinished()  # lets the store's thread work
 
 
 async def test_lines_become_attempts_and_results_keep_their_order(tmp_path: Path, sender: Sender) -> None:
@@ -167,7 +167,7 @@ async def test_no_more_of_a_batch_is_under_way_than_it_may_have(tmp_path: Path, 
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(50))), concurrency=5)
         await waiting(daemon, 5)
-        assert len(await daemon.stock.jobs.unfinished()) == 5
+        assert len(await daemon.shared.jobs.unfinished()) == 5
         assert (await daemon.batches.progress(batch.id)).running == 5
         daemon.checks.open.set()
         assert (await sender.end(daemon, batch)).tally == Tally(total=50, validated=50)
@@ -186,7 +186,7 @@ async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender:
         large, _ = await sender.send(daemon, sender.lines(*(f"l{n}" for n in range(80))), name="large")
         small, _ = await sender.send(daemon, sender.lines(*(f"s{n}" for n in range(10))), name="small")
         while daemon.scheduler.unfinished < 32 + 10:
-            await daemon.stock.jobs.unfinished()
+            await daemon.shared.jobs.unfinished()
         daemon.checks.open.set()
         await sender.end(daemon, small)
         assert (await daemon.batches.progress(large.id)).tally.done < 40
@@ -196,18 +196,18 @@ async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender:
 async def test_engine_that_is_away_holds_a_batch_up_and_loses_nothing(tmp_path: Path, sender: Sender) -> None:
     async with small_daemon(tmp_path) as daemon:
         batch = await sender.open(daemon)
-        daemon.house.problem = "the engine is away"
+        daemon.readiness.problem = "the engine is away"
         batch, _ = await sender.send(daemon, sender.lines("one", "two"))
         while (await daemon.batches.progress(batch.id)).running < 2:
             await asyncio.sleep(0)
-        assert await daemon.stock.jobs.unfinished() == ()
-        daemon.house.problem = ""
+        assert await daemon.shared.jobs.unfinished() == ()
+        daemon.readiness.problem = ""
         assert (await sender.end(daemon, batch)).tally == Tally(total=2, validated=2)
 
 
 async def test_new_batch_is_refused_while_nothing_can_run(tmp_path: Path, sender: Sender) -> None:
     async with small_daemon(tmp_path) as daemon:
-        daemon.house.problem = "the engine is away"
+        daemon.readiness.problem = "the engine is away"
         with pytest.raises(RequestError) as caught:
             await sender.open(daemon)
         assert (caught.value.code, caught.value.retryable) == ("not_ready", True)
@@ -216,16 +216,16 @@ async def test_new_batch_is_refused_while_nothing_can_run(tmp_path: Path, sender
 async def test_profile_that_goes_away_makes_its_items_errors(tmp_path: Path, sender: Sender) -> None:
     async with small_daemon(tmp_path) as daemon:
         batch = await sender.open(daemon)
-        daemon.house.problem = "not yet"
+        daemon.readiness.problem = "not yet"
         await sender.send(daemon, [*sender.lines("one"), *sender.lines("two", policy="script")])
-        gone = daemon.stock.policies._policies.pop("script")
+        gone = daemon.shared.policies._policies.pop("script")
         try:
-            daemon.house.problem = ""
+            daemon.readiness.problem = ""
             assert (await sender.end(daemon, batch)).tally == Tally(
                 total=2, validated=1, error=1, malformed=1
             )
         finally:
-            daemon.stock.policies._policies["script"] = gone
+            daemon.shared.policies._policies["script"] = gone
 
 
 async def test_sender_that_goes_away_leaves_a_batch_that_runs_and_stays_open(
@@ -283,12 +283,12 @@ async def test_next_life_goes_on_with_a_batch_and_runs_nothing_twice(tmp_path: P
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(12))), concurrency=4)
         await waiting(daemon, 4)
-        before = {attempt.id for attempt in await daemon.stock.jobs.unfinished()}
+        before = {attempt.id for attempt in await daemon.shared.jobs.unfinished()}
 
     async with small_daemon(tmp_path) as daemon:
-        left = await daemon.intake.left_over()
-        await daemon.intake.take_up(left)
-        await daemon.batches.take_up(left)
+        left = await daemon.admission.unfinished()
+        await daemon.admission.recover(left)
+        await daemon.batches.recover(left)
         over = await sender.end(daemon, batch)
         listed = (await daemon.service.list(query())).attempts
 
@@ -297,20 +297,20 @@ async def test_next_life_goes_on_with_a_batch_and_runs_nothing_twice(tmp_path: P
     assert before <= {attempt.id for attempt in listed}
 
 
-async def test_next_life_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sender: Sender) -> None:
+async def test_next_run_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sender: Sender) -> None:
     async with small_daemon(tmp_path) as daemon:
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines("one", "two"))
         await waiting(daemon, 2)
         await daemon.batch_store.cancel(batch.id, daemon.clock.now())
-        daemon.scheduler._parts.jobs.finish = never  # type: ignore[method-assign]
+        daemon.shared.jobs.finish = never  # type: ignore[method-assign]
 
     async with small_daemon(tmp_path) as daemon:
-        left = await daemon.intake.left_over()
+        left = await daemon.admission.unfinished()
         assert len(left) == 2
         daemon.checks.open.clear()
-        await daemon.intake.take_up(left)
-        await daemon.batches.take_up(left)
+        await daemon.admission.recover(left)
+        await daemon.batches.recover(left)
         for attempt in left:
             assert (await daemon.finished(attempt)).verdict is Verdict.CANCELLED
 
@@ -323,7 +323,7 @@ async def test_item_that_breaks_the_daemon_does_not_hold_up_the_others(
     tmp_path: Path, sender: Sender
 ) -> None:
     async with small_daemon(tmp_path) as daemon:
-        intake, read = daemon.intake, daemon.intake.read
+        intake, read = daemon.admission, daemon.admission.read
 
         async def breaking(document: bytes) -> Any:
             if b"break" in document:
@@ -337,7 +337,7 @@ async def test_item_that_breaks_the_daemon_does_not_hold_up_the_others(
         progress = await daemon.batches.progress(batch.id)
         assert (progress.tally.waiting, progress.batch.state) == (1, BatchState.RUNNING)
     async with small_daemon(tmp_path) as daemon:
-        await daemon.batches.take_up(())
+        await daemon.batches.recover(())
         assert (await sender.end(daemon, batch)).tally == Tally(total=3, validated=3)
 
 
@@ -351,7 +351,7 @@ async def test_user_has_so_many_unfinished_batches(tmp_path: Path, sender: Sende
             await sender.open(daemon, name="c")
         assert (caught.value.code, caught.value.retryable) == ("quota.full", True)
         assert (await sender.open(daemon, name="a")).name == "a"
-        other = await daemon.batches.open(Request(name="a"), peer=OTHER)
+        other = await daemon.batches.open(BatchRequest(name="a"), peer=OTHER)
         assert other.peer == OTHER
         daemon.checks.open.set()
 

@@ -4,12 +4,22 @@ import inspect
 
 import pytest
 
-from assayd.engines.fake import FakeEngine
-from assayd.engines.measured import MeasuredEngine
+from assayd.engines.measured import measured
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.ports.engine import ContainerRef, Engine
+from support.fakes.engine import FakeEngine
+
+
+class Answering:
+    """An engine that has every call, and takes whatever it is given."""
+
+    def __getattr__(self, name: str) -> object:
+        async def call(*_: object) -> None:
+            """Do nothing."""
+
+        return call
 
 
 async def nobody(_: object) -> None:
@@ -18,7 +28,7 @@ async def nobody(_: object) -> None:
 
 async def test_call_is_counted_and_its_failure_by_code() -> None:
     metrics = Metrics()
-    engine = MeasuredEngine(FakeEngine(nobody, images=[]), metrics, SystemClock())
+    engine = measured(FakeEngine(nobody, images=[]), metrics, SystemClock())
 
     await engine.info()
     with pytest.raises(EngineError):
@@ -32,7 +42,7 @@ async def test_call_is_counted_and_its_failure_by_code() -> None:
 
 async def test_call_reaches_the_engine_and_its_answer_comes_back() -> None:
     inner = FakeEngine(nobody, images=[])
-    engine = MeasuredEngine(inner, Metrics(), SystemClock())
+    engine = measured(inner, Metrics(), SystemClock())
 
     await engine.remove(ContainerRef(engine_id="none", ulid=""))
 
@@ -40,7 +50,16 @@ async def test_call_reaches_the_engine_and_its_answer_comes_back() -> None:
     assert await engine.list_owned("none") == []
 
 
-def test_no_call_of_the_port_is_left_out() -> None:
-    calls = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")}
+async def test_every_awaited_call_of_the_port_is_measured() -> None:
+    metrics = Metrics()
+    calls = [
+        name for name, call in inspect.getmembers(Engine, inspect.iscoroutinefunction) if name != "close"
+    ]
+    engine = measured(Answering(), metrics, SystemClock())
 
-    assert {name for name in calls if name not in vars(MeasuredEngine)} == set()
+    for name in calls:
+        await getattr(engine, name)(name)
+
+    counted = metrics.render().decode()
+    assert all(f'assayd_engine_call_duration_seconds_count{{call="{name}"}} 1.0' in counted for name in calls)
+    assert len(calls) > 5

@@ -39,6 +39,6 @@ def test_attempts_of_a_batch_take_turns_together_and_singles_with_those_of_their
             batch_id=batch_id,
         )
 
-    assert sent(7).lane == sent(7).lane
-    assert sent(7).lane != sent(8).lane
-    assert sent(7, "B").lane == sent(8, "B").lane != sent(7).lane
+    assert sent(7).flow == sent(7).flow
+    assert sent(7).flow != sent(8).flow
+    assert sent(7, "B").flow == sent(8, "B").flow != sent(7).flow

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from assayd.model.attempt import Attempt, Failure
 from assayd.model.finding import Finding, Severity
-from assayd.model.merge import MAX_FINDINGS, Ran, decide_verdict, merge_report, merge_stages, static_results
+from assayd.model.merge import (
+    MAX_FINDINGS,
+    Ran,
+    decide_verdict,
+    failed_by,
+    merge_report,
+    merge_stages,
+    static_results,
+)
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, Verdict
 from assayd.model.run import Cause, Outcome, RunEnd, RunResult
+from assayd.model.submission import Peer
 
 ERROR = Finding(rule="r.error", category="c", message="bad")
 WARNING = Finding(rule="r.warning", category="c", message="hm", severity=Severity.WARNING)
@@ -79,3 +91,30 @@ def test_findings_are_capped_and_the_verdict_stands():
 def test_there_is_a_row_per_static_check_that_ran():
     rows = static_results([FAILED, StageReport(name="security", status=StageStatus.SKIPPED)])
     assert [(row.check, row.passed, row.details) for row in rows] == [("syntax", False, "bad")]
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [("cancelled", Verdict.CANCELLED), ("run.lost", Verdict.ERROR), ("internal", Verdict.ERROR)],
+)
+def test_failure_decides_the_verdict_and_the_last_stage_that_ran_is_reached(
+    code: str, verdict: Verdict
+) -> None:
+    passed = StageReport(name="syntax", status=StageStatus.PASSED)
+    merged = merge_report(BLANK, merge_stages([passed], RUNTIME, None), None, Failure(code=code, message=""))
+    assert (merged.verdict, merged.stage_reached) == (verdict, "syntax")
+
+
+def test_failure_outweighs_a_verdict_that_an_attempt_had_before() -> None:
+    attempt = Attempt(
+        id="01",
+        kind="k",
+        policy="p",
+        input_digest="",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        peer=Peer(uid=0, gid=0, pid=0),
+        verdict=Verdict.VALIDATED,
+    )
+    failure = Failure(code="store.full", message="no room")
+    failed = failed_by(failure, attempt)
+    assert (failed.verdict, failed.error) == (Verdict.ERROR, failure)

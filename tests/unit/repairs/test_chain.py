@@ -13,7 +13,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.repair import Fix, Repair, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.repairs.chain import diffs_of, enclosure_of
+from assayd.repairs.chain import diffs_of, repair_attachments
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 CODES = {"A": "one\n", "B": "two\n", "D": "three\n"}
@@ -75,15 +75,20 @@ def attempt(attempt_id: str) -> Attempt:
     )
 
 
+async def attachments(attempt_id: str, verdict: Verdict) -> Mapping[str, bytes]:
+    read = Attempts(CODES).submission
+    return await repair_attachments(attempt(attempt_id), verdict, store=Store(), read=read)
+
+
 async def test_each_fix_is_compared_with_the_attempt_before_it() -> None:
-    one, duplicate, three = await diffs_of(REPAIR, Attempts(CODES))
+    one, duplicate, three = await diffs_of(REPAIR, Attempts(CODES).submission)
 
     assert duplicate is None
     assert [text.splitlines()[3:] for text in (one, three)] == [["-one", "+two"], ["-two", "+three"]]
 
 
 async def test_what_is_not_kept_any_more_is_not_compared() -> None:
-    assert await diffs_of(REPAIR, Attempts({"D": "three\n"})) == (None, None, None)
+    assert await diffs_of(REPAIR, Attempts({"D": "three\n"}).submission) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +101,7 @@ async def test_what_is_not_kept_any_more_is_not_compared() -> None:
 async def test_bundle_tells_the_chain_up_to_its_attempt(
     attempt_id: str, verdict: Verdict, told: list[str | None], outcome: str | None
 ) -> None:
-    enclose = await enclosure_of(attempt(attempt_id), Store(), Attempts(CODES))
-
-    ((name, content),) = enclose(verdict).items()
+    ((name, content),) = (await attachments(attempt_id, verdict)).items()
 
     repair = json.loads(content)
     assert name == "repair_20260504T120000.000000Z.json"
@@ -107,4 +110,4 @@ async def test_bundle_tells_the_chain_up_to_its_attempt(
 
 
 async def test_bundle_of_the_attempt_that_a_repair_began_with_tells_nothing() -> None:
-    assert (await enclosure_of(attempt("A"), Store(), Attempts(CODES)))(Verdict.FAILED) == {}
+    assert await attachments("A", Verdict.FAILED) == {}

@@ -6,10 +6,12 @@ import pytest
 
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
-from assayd.repairs.decide import Ask, Stop, decide
+from assayd.repairs.decide import AskProvider, Stop, decide
 
 BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-FIX, DIFFERENT, RETHINK = (Ask(strategy=s) for s in (Strategy.FIX, Strategy.DIFFERENT, Strategy.RETHINK))
+FIX, DIFFERENT, RETHINK = (
+    AskProvider(strategy=s) for s in (Strategy.FIX, Strategy.DIFFERENT, Strategy.RETHINK)
+)
 
 
 def failed(fingerprint: str, *, cause: str = "exited_nonzero", verdict: Verdict = Verdict.FAILED) -> Fix:

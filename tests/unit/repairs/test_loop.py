@@ -20,8 +20,9 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.llm import Reply, Request
 from assayd.ports.repairs import Document, Subject
-from assayd.repairs.loop import Means, run_repair
+from assayd.repairs.loop import RepairDependencies, run_repair
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
+from assayd.repairs.requests import RecordedRequests
 
 FIRST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 PAYLOAD = {"code": "x = 0\n", "sample_paths": ["/a"]}
@@ -155,8 +156,8 @@ class Bench:
         self._analyst = analyst
 
     @property
-    def means(self) -> Means:
-        return Means(
+    def deps(self) -> RepairDependencies:
+        return RepairDependencies(
             attempts=self.attempts,
             repairs=self.store,
             analyst=self._analyst,
@@ -167,7 +168,7 @@ class Bench:
         )
 
     async def run(self, repair: Repair | None = None) -> Repair | None:
-        return await run_repair(repair or self.repair, self.means)
+        return await run_repair(repair or self.repair, self.deps)
 
 
 async def test_an_attempt_that_did_not_fail_needs_no_repair(analyst: Analyst) -> None:
@@ -251,10 +252,14 @@ async def test_defect_that_an_answer_brings_out_ends_the_repair_and_is_said(
     analyst: Analyst, defect: Exception
 ) -> None:
     bench = Bench(analyst, defect)
-    repairs = DaemonRepairs(bench.means, RepairLimits(), Metrics())
+    deps = bench.deps
+    requests = RecordedRequests(
+        store=bench.store, kinds=deps.kinds, providers=deps.providers, clock=deps.clock, ids=deps.ids
+    )
+    repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
     await bench.store.save(bench.repair)
     async with repairs.running():
-        await repairs.take_up()
+        await repairs.recover()
         seen = [repair async for repair in repairs.follow("R")]
 
     assert seen[-1].outcome is RepairOutcome.PROVIDER_FAILED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,7 @@ def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None =
     plan = tuple(Unit(name="u", program=Program.CALL, arguments={}, deadline_s=1) for _ in range(count))
     spec = RunSpec(image="python", limits=LIMITS, units=plan)
     container = ContainerFacts(**facts)  # type: ignore[arg-type]
+    units = tuple(replace(u, outcome=unit_outcome(u, p)) for u, p in zip(units, plan, strict=False))
     return classify(RunResult(units=units, end=end, container=container), spec)
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
-from assayd.engines.fake import FakeEngine
 from assayd.ids import SystemClock
 from assayd.ports.engine import EngineInfo
 from assayd.ports.service import Health
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.reaper import Reaper
-from assayd.sandbox.readiness import House
+from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
+from support.fakes.engine import FakeEngine
 from support.sandboxes import no_way_out
 from support.warm_pool import IMAGE, polite_guest, running, until
 
@@ -48,8 +48,13 @@ async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
             egress=no_way_out(),
         )
         reaper = Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget)
-        house = House(
-            engine=engine, reaper=reaper, sandbox=sandbox, usual=(), canary=held, refuse_holes=refuse
+        house = ReadinessSupervisor(
+            engine=engine,
+            reaper=reaper,
+            sandbox=sandbox,
+            usual=(),
+            isolation_check=held,
+            refuse_vulnerable=refuse,
         )
         preparing = asyncio.create_task(house.prepare())
         await until(lambda: preparing.done() or "CVE-1" in house.problem)

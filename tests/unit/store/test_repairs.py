@@ -9,7 +9,7 @@ import pytest
 
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy, Usage
 from assayd.model.report import Verdict
-from assayd.store.access import Access, open_access
+from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.store.tables import attempts, submissions
 
@@ -43,7 +43,7 @@ FIX = Fix(
 
 
 @pytest.fixture
-async def access(tmp_path: Path) -> AsyncIterator[Access]:
+async def access(tmp_path: Path) -> AsyncIterator[DatabaseAccess]:
     async with open_access(tmp_path) as access:
         row = {"id": ATTEMPT, "submission": "s", "kind": "extractor", "policy": "p", "input_digest": "i"}
         row |= {"created_at": 1, "uid": 7, "gid": 7, "pid": 1, "attempt_number": 1, "labels": "{}"}
@@ -56,7 +56,7 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
 
 
 @pytest.fixture
-def store(access: Access) -> DatabaseRepairStore:
+def store(access: DatabaseAccess) -> DatabaseRepairStore:
     return DatabaseRepairStore(access)
 
 

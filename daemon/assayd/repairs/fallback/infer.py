@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.ports.repairable import TakenField
-from assayd.repairs.fallback.rules import PATTERN_CHARS, Rule, RuleSet, Type, segments, take
+from assayd.repairs.fallback.rules import PATTERN_CHARS, FallbackRule, RuleSet, Type, segments, take
 
 Known = Mapping[str, Mapping[str, object]]
 """What attempts gave, by path and field."""
@@ -45,7 +45,7 @@ class _Candidate:
     """A rule that fits all paths, and the names that it could have."""
 
     names: tuple[str, ...]
-    rule: Rule
+    rule: FallbackRule
 
 
 def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> RuleSet:
@@ -56,7 +56,7 @@ def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> R
     candidates = list(_candidates(paths))
     if not fields:
         return RuleSet(extract={one.names[0]: one.rule for one in reversed(candidates) if one.names})
-    extract: dict[str, Rule] = {}
+    extract: dict[str, FallbackRule] = {}
     for field in fields:
         rule = _by_values(field.name, paths, candidates, known)
         if rule is not None:
@@ -100,39 +100,39 @@ def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterato
     if place == -1:
         yield from _read_filename(column, source)
     elif all(re.fullmatch(r"(?:19|20)[0-9]{2}", one) for one in column):
-        yield _Candidate(names=("year",), rule=Rule(source=source, type=Type.INTEGER))
+        yield _Candidate(names=("year",), rule=FallbackRule(source=source, type=Type.INTEGER))
     elif all(_DATE.fullmatch(one) for one in column):
-        yield _Candidate(names=("date",), rule=Rule(source=source))
+        yield _Candidate(names=("date",), rule=FallbackRule(source=source))
     elif all(one.isascii() and one.isdigit() for one in column):
         yield _digits(column, source, left)
     elif (prefix := _shared(_NUMBERED, column)) is not None:
         word = prefix.rstrip("-_.=").lower()
-        rule = Rule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
+        rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
         yield _Candidate(names=(_LETTERS.get(word, word), word), rule=rule)
     elif (prefix := _shared(_NAMED, column)) is not None:
-        rule = Rule(source=source, pattern=rf"{plain(prefix)}(.*)")
+        rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(.*)")
         yield _Candidate(names=(prefix[:-1].lower(),), rule=rule)
     elif len(set(column)) > 1:
-        yield _Candidate(names=(f"segment_{-place}",), rule=Rule(source=source))
+        yield _Candidate(names=(f"segment_{-place}",), rule=FallbackRule(source=source))
 
 
 def _digits(column: Sequence[str], source: str, left: str | None) -> _Candidate:
     """Read ``…/2024/03/17/…`` as year, month and day; long numbers with leading zeros stay text."""
     name = {"year": "month", "month": "day"}.get(left or "")
     if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
-        return _Candidate(names=(name,), rule=Rule(source=source, type=Type.INTEGER))
+        return _Candidate(names=(name,), rule=FallbackRule(source=source, type=Type.INTEGER))
     kind = Type.STRING if any(one[0] == "0" and len(one) > 2 for one in column) else Type.INTEGER
-    return _Candidate(names=("number", "id"), rule=Rule(source=source, type=kind))
+    return _Candidate(names=("number", "id"), rule=FallbackRule(source=source, type=kind))
 
 
 def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
-    yield _Candidate(names=("filename", "file", "basename", "name"), rule=Rule(source=source))
+    yield _Candidate(names=("filename", "file", "basename", "name"), rule=FallbackRule(source=source))
     endings = {PurePosixPath(one).suffix for one in column}
     if len(endings) == 1 and (ending := endings.pop()):
-        stem = Rule(source=source, pattern=rf"(.*){plain(ending)}")
+        stem = FallbackRule(source=source, pattern=rf"(.*){plain(ending)}")
         yield _Candidate(names=("stem", "title"), rule=stem)
     if all(PurePosixPath(one).suffix for one in column):
-        ending_rule = Rule(source=source, pattern=r".*\.([^.]+)")
+        ending_rule = FallbackRule(source=source, pattern=r".*\.([^.]+)")
         yield _Candidate(names=("extension", "ext", "suffix", "format"), rule=ending_rule)
 
 
@@ -145,7 +145,7 @@ def _shared(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
 
 def _by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
-) -> Rule | None:
+) -> FallbackRule | None:
     """Return the first rule that gives, wherever a field's value is known, exactly that."""
     values = {path: known[path][name] for path in paths if path in known and name in known[path]}
     values = {path: value for path, value in values.items() if value is not None}
@@ -159,7 +159,7 @@ def _same(taken: str | int | None, value: object) -> bool:
     return type(taken) is type(value) and taken == value
 
 
-def _around(values: Mapping[str, object]) -> Iterator[Rule]:
+def _around(values: Mapping[str, object]) -> Iterator[FallbackRule]:
     """Return rules for what stands around a value in a segment of the first path."""
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
@@ -171,7 +171,7 @@ def _around(values: Mapping[str, object]) -> Iterator[Rule]:
         if found:
             pattern = f"{plain(before)}(.*){plain(after)}" if before or after else None
             if pattern is None or len(pattern) <= PATTERN_CHARS:
-                yield Rule(source=f"segment({place})", pattern=pattern, type=kind)
+                yield FallbackRule(source=f"segment({place})", pattern=pattern, type=kind)
 
 
 def plain(text: str) -> str:

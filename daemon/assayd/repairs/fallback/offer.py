@@ -46,14 +46,14 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class EarlierTry:
     """One attempt of a repair: how its run ended, and its report."""
 
     cause: str | None
     report: Report
 
 
-def trigger_of(outcome: RepairOutcome, tries: Sequence[Tried], taken: Taken) -> Trigger | None:
+def trigger_of(outcome: RepairOutcome, tries: Sequence[EarlierTry], taken: Taken) -> Trigger | None:
     """Say why rules are to be offered; None where they are not."""
     if outcome in _NEVER or not tries:
         return None
@@ -67,7 +67,7 @@ def trigger_of(outcome: RepairOutcome, tries: Sequence[Tried], taken: Taken) -> 
     return None
 
 
-def offer(trigger: Trigger, tries: Sequence[Tried], taken: Taken) -> Mapping[str, object] | None:
+def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mapping[str, object] | None:
     """Return the offer as it is kept and shown; None when not a single field was found."""
     text = write(draft(taken.texts, taken.fields, _known(tries)))
     rules = read(text)
@@ -91,16 +91,16 @@ def offer(trigger: Trigger, tries: Sequence[Tried], taken: Taken) -> Mapping[str
     }
 
 
-def _is_violation(tried: Tried) -> bool:
+def _is_violation(tried: EarlierTry) -> bool:
     return tried.cause == Cause.POLICY_VIOLATION.value or tried.report.get("stage_reached") == "security"
 
 
-def _is_late(tried: Tried) -> bool:
+def _is_late(tried: EarlierTry) -> bool:
     rules = (finding.get("rule") for finding in _objects(tried.report.get("findings")))
     return tried.cause == Cause.TIMEOUT.value or any(str(rule).endswith(".timeout") for rule in rules)
 
 
-def _known(tries: Sequence[Tried]) -> Mapping[str, Mapping[str, object]]:
+def _known(tries: Sequence[EarlierTry]) -> Mapping[str, Mapping[str, object]]:
     """Return what attempts gave for paths; a later one's word counts more."""
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:

@@ -46,7 +46,7 @@ def _one_group(pattern: str) -> str:
     return pattern
 
 
-class Rule(BaseModel):
+class FallbackRule(BaseModel):
     """Where a field comes from: a segment of the path, counted from its end."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -66,7 +66,7 @@ class RuleSet(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    extract: dict[str, Rule]
+    extract: dict[str, FallbackRule]
     notes: dict[str, str] = {}
 
 
@@ -75,7 +75,7 @@ def segments(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def take(rule: Rule, path: str) -> str | int | None:
+def take(rule: FallbackRule, path: str) -> str | int | None:
     """Return a field's value; None where the rule does not fit the path."""
     parts = segments(path)
     if -rule.place > len(parts):

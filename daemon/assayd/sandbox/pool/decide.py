@@ -50,20 +50,23 @@ class PoolLimits:
     max_idle_s: float = 600.0
 
 
-KEPT = 2
-"""How many ready containers of a key are left to newcomers; with one, a quarter of them found it taken."""
+RESERVED = 2
+"""How many ready containers of a key are reserved for idle flows; with one, a quarter found it taken."""
 
-Lane = tuple[int, str]
-"""In whose turn a container is waited for: the user, and what of the user's sends it."""
+Flow = tuple[int, str]
+"""What a container is waited for in: the user, and which of its batches or programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """Somebody who waits for a container, or has one; or, if `owed`, a debt of that lane."""
+    """Somebody who waits for a container, or has one; or, if `is_credit`, a credit of that flow.
+
+    A replenishment credit waits like an attempt; the container that is made in its turn stays ready.
+    """
 
     key: PoolKey
-    lane: Lane
-    owed: bool = False
+    flow: Flow
+    is_credit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class Idle:
 class PoolState:
     """The pool at one moment.
 
-    `waiting` holds those who wait for a container, and what is owed, in turn; `idle` is oldest first.
+    `waiting` holds those who wait for a container, and credits, in turn; `idle` is oldest first.
     `starting` counts creations under way, `leased` holds those who have a container, `removing` counts those
     on their way out, `stuck` those that would not go, `busy` attempts under way. Until `blocked_until`
     nothing is created: the engine has just refused.
@@ -112,11 +115,11 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Hand the idle container to the waiter at this place of `waiting`, whose lane may owe one for it."""
+    """Hand the idle container to the waiter at this place of `waiting`; its flow may get a credit for it."""
 
     waiter: int
     ulid: str
-    owes: bool = False
+    earns_credit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +138,13 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
-    """Forget the debt at this place of `waiting`."""
+class DropCredit:
+    """Drop the credit at this place of `waiting`."""
 
     waiter: int
 
 
-Action = Assign | Remove | Create | Settle
+Action = Assign | Remove | Create | DropCredit
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
@@ -153,12 +156,12 @@ def decide(state: PoolState, now: float) -> list[Action]:
         idle=tuple(i for i in state.idle if i.ulid not in gone),
         removing=state.removing + len(gone),
     )
-    settled = list(_settled(state))
+    spent = list(_spent_credits(state))
     assigned = _assign(state, may_create=now >= state.blocked_until)
-    state = _after(state, assigned, settled)
+    state = _after(state, assigned, spent)
     evicted = list(_evict(state))
     creations = [] if now < state.blocked_until else list(_create(state))
-    return [*unfit, *settled, *assigned, *evicted, *creations]
+    return [*unfit, *spent, *assigned, *evicted, *creations]
 
 
 def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
@@ -182,73 +185,73 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Hand out idle containers in turn; the last of a key to newcomers only, while others can be made."""
-    sparingly = list(_hand_out(state, kept=KEPT))
+    """Hand out idle containers in turn; the last of a key to idle flows only, while others can be made."""
+    sparingly = list(_hand_out(state, reserved=RESERVED))
     if may_create and len(_startable(_after(state, sparingly))) <= state.room:
         return sparingly
-    return list(_hand_out(state, kept=0))
+    return list(_hand_out(state, reserved=0))
 
 
-def _hand_out(state: PoolState, *, kept: int) -> Iterator[Assign]:
-    """Assign waiters, in turn, the oldest idle container of their key; the last `kept` to idle flows."""
+def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
+    """Assign waiters, in turn, the oldest idle container of their key; the last `reserved` to idle flows."""
     free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
     for place, lessee in enumerate(state.waiting):
         fitting = [idle for idle in free if idle.key == lessee.key]
-        if lessee.owed or not fitting:
+        if lessee.is_credit or not fitting:
             continue
-        new = _is_new(sent, lessee)
-        if new or len(fitting) > min(kept, state.targets.get(lessee.key, 0)):
+        idle_flow = _is_idle_flow(sent, lessee)
+        if idle_flow or len(fitting) > min(reserved, state.targets.get(lessee.key, 0)):
             free.remove(fitting[0])
-            owes = kept > 0 and new and _is_short(state, lessee.key, ready=len(fitting) - 1)
-            yield Assign(waiter=place, ulid=fitting[0].ulid, owes=owes)
+            earns = reserved > 0 and idle_flow and _is_short(state, lessee.key, ready=len(fitting) - 1)
+            yield Assign(waiter=place, ulid=fitting[0].ulid, earns_credit=earns)
 
 
-def _is_new(sent: Counter[Lessee], lessee: Lessee) -> bool:
-    """Return whether its lane has no other attempt for the key here, and few debts."""
-    return sent[lessee] == 1 and sent[replace(lessee, owed=True)] < KEPT
+def _is_idle_flow(sent: Counter[Lessee], lessee: Lessee) -> bool:
+    """Return whether its flow has no other attempt for the key here, and few credits."""
+    return sent[lessee] == 1 and sent[replace(lessee, is_credit=True)] < RESERVED
 
 
 def _is_short(state: PoolState, key: PoolKey, *, ready: int) -> bool:
-    """Return whether several wait, while fewer are ready or owed than are left to newcomers."""
+    """Return whether several wait, while ready ones and credits are fewer than are reserved."""
     waiting = [lessee for lessee in state.waiting if lessee.key == key]
-    owed = sum(lessee.owed for lessee in waiting)
-    return len(waiting) - owed > 1 and ready + owed < min(KEPT, state.targets.get(key, 0))
+    credited = sum(lessee.is_credit for lessee in waiting)
+    return len(waiting) - credited > 1 and ready + credited < min(RESERVED, state.targets.get(key, 0))
 
 
-def welcome(state: PoolState, key: PoolKey) -> Assign | Settle | None:
+def welcome(state: PoolState, key: PoolKey) -> Assign | DropCredit | None:
     """Say what happens as a container of this key has come to the idle: who is first in turn gets the oldest.
 
-    A newcomer owes one then, if they are short: made in its turn, that is kept ready. So nobody gets more
-    than by turns alone, but who comes again finds one.
+    An idle flow gets a credit then, if they are short: what is made in its turn is kept ready. So nobody gets
+    more than by round-robin alone, but who comes again finds one.
     """
     place = next((place for place, lessee in enumerate(state.waiting) if lessee.key == key), None)
     if place is None:
         return None
     first = state.waiting[place]
-    if first.owed:
-        return Settle(waiter=place)
+    if first.is_credit:
+        return DropCredit(waiter=place)
     ready = [idle for idle in state.idle if idle.key == key and idle.alive]
-    new = _is_new(Counter((*state.leased, *state.waiting)), first)
-    owes = new and _is_short(state, key, ready=len(ready) - 1)
-    return Assign(waiter=place, ulid=ready[0].ulid, owes=owes)
+    idle_flow = _is_idle_flow(Counter((*state.leased, *state.waiting)), first)
+    earns = idle_flow and _is_short(state, key, ready=len(ready) - 1)
+    return Assign(waiter=place, ulid=ready[0].ulid, earns_credit=earns)
 
 
-def _settled(state: PoolState) -> Iterator[Settle]:
-    """Name the debts that are made good without their turn, or for which there is no room."""
+def _spent_credits(state: PoolState) -> Iterator[DropCredit]:
+    """Name the credits that are made good without their turn, or for which there is no room."""
     ready = Counter(idle.key for idle in state.idle)
     full = sum(idle.memory_bytes for idle in state.idle) >= state.limits.idle_memory_bytes
-    nobody = all(lessee.owed for lessee in state.waiting)
+    nobody = all(lessee.is_credit for lessee in state.waiting)
     for place, lessee in enumerate(state.waiting):
-        whole = ready[lessee.key] >= min(KEPT, state.targets.get(lessee.key, 0))
-        if lessee.owed and (whole or full or (nobody and state.room <= 0)):
-            yield Settle(waiter=place)
+        whole = ready[lessee.key] >= min(RESERVED, state.targets.get(lessee.key, 0))
+        if lessee.is_credit and (whole or full or (nobody and state.room <= 0)):
+            yield DropCredit(waiter=place)
 
 
-def _after(state: PoolState, assigned: Sequence[Assign], settled: Sequence[Settle] = ()) -> PoolState:
+def _after(state: PoolState, assigned: Sequence[Assign], spent: Sequence[DropCredit] = ()) -> PoolState:
     """Return the state once these are handed out and those forgotten."""
     taken = {assign.ulid for assign in assigned}
     served = {assign.waiter for assign in assigned}
-    over = served | {settle.waiter for settle in settled}
+    over = served | {drop.waiter for drop in spent}
     return replace(
         state,
         idle=tuple(idle for idle in state.idle if idle.ulid not in taken),
@@ -257,14 +260,14 @@ def _after(state: PoolState, assigned: Sequence[Assign], settled: Sequence[Settl
     )
 
 
-def _unserved(state: PoolState, *, owed: bool = False) -> list[PoolKey]:
-    """Name the keys of waiters, or of debts, for which nothing is being started yet, in turn."""
+def _unserved(state: PoolState, *, credit: bool = False) -> list[PoolKey]:
+    """Name the keys of waiters, or of credits, for which nothing is being started yet, in turn."""
     starting = Counter(state.starting)
     unserved = []
     for lessee in state.waiting:
         if starting[lessee.key]:
             starting[lessee.key] -= 1
-        elif lessee.owed == owed:
+        elif lessee.is_credit == credit:
             unserved.append(lessee.key)
     return unserved
 
@@ -276,21 +279,21 @@ def _startable(state: PoolState) -> list[PoolKey]:
 
 
 def _evict(state: PoolState) -> Iterator[Remove]:
-    """Make room for waiters when idle containers of other keys fill the house."""
+    """Make room for waiters when idle containers of other keys take it all."""
     missing = len(_startable(state)) - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
         yield Remove(ulid=idle.ulid, reason="room")
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Start what waiters need, then what is owed; when nobody waits and the house is calm, refill."""
+    """Start what waiters need, then what credits stand for; refill when nobody waits and none is left."""
     wanted = _startable(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     starts = state.limits.start_concurrency - sum(state.starting.values())
     left = min(state.room, starts) - len(wanted)
-    owed = list(_fitting(state, _unserved(state, owed=True)[: max(left, 0)]))
-    yield from owed
-    if not owed and all(lessee.owed for lessee in state.waiting):
+    credited = list(_fitting(state, _unserved(state, credit=True)[: max(left, 0)]))
+    yield from credited
+    if not credited and all(lessee.is_credit for lessee in state.waiting):
         yield from _refill(state)
 
 

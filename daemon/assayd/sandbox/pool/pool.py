@@ -15,24 +15,23 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import finish, task_group
+from assayd.aio import back_off_s, finish, task_group
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
-from assayd.sandbox.backoff import back_off_s
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, Origin, open_container
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import (
     Assign,
     Create,
+    DropCredit,
     Idle,
     Lessee,
     PoolKey,
     PoolLimits,
     PoolState,
     Remove,
-    Settle,
     decide,
     welcome,
 )
@@ -40,11 +39,11 @@ from assayd.sandbox.pool.decide import (
 log = structlog.get_logger()
 
 TICK_S = 1.0
-AILING_FAILURES = 2
-"""After so many failed creations in a row the engine counts as ailing, until one succeeds."""
+OPEN_AFTER_FAILURES = 2
+"""After so many failed creations in a row the circuit is open, until one succeeds."""
 STUCK_AGAIN_S = 60.0
-"""How long to leave a container alone that would not go."""
-PATIENCE_S = 2.0
+"""How long to back off from a container that would not go."""
+YIELD_S = 2.0
 """How long the removal of a used container yields to attempts under way."""
 BREATH_S = 0.02
 """How long the last answer has to get out before the engine is put to work again."""
@@ -52,7 +51,7 @@ BREATH_S = 0.02
 
 @dataclass(slots=True)
 class _Waiter:
-    """Somebody who waits, or a debt: nobody waits for its future."""
+    """Somebody who waits, or a credit: nobody waits for its future."""
 
     name: str
     lessee: Lessee
@@ -83,7 +82,7 @@ class Pool:
         self.stuck: dict[str, Container] = {}
         self._stuck_again_at = 0.0
         self.failures = 0
-        self.ailing = asyncio.Event()
+        self.circuit_open = asyncio.Event()
         self._blocked_until = 0.0
         self._open = False
         self._tasks: asyncio.TaskGroup
@@ -106,7 +105,7 @@ class Pool:
         self._open = False
         self._calm.set()
         for waiter in self._waiting.clear():
-            if not waiter.future.done() and not waiter.lessee.owed:
+            if not waiter.future.done() and not waiter.lessee.is_credit:
                 waiter.future.set_exception(EngineError("pool.closed", "the daemon is stopping"))
         for ulid in list(self._idle):
             self._retire_idle(ulid, "stop")
@@ -145,12 +144,12 @@ class Pool:
                 # Its answer is still to be sent; the engine's work would get in the way of that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
 
-    async def acquire(self, key: PoolKey, owner: int = 0, lane: str = "") -> tuple[Container, bool]:
-        """Wait for a container of this key; tell whether it stood ready. Owners and lanes are served in turn.
+    async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
+        """Wait for a container of this key; tell whether it stood ready. Users and flows are served in turn.
 
         Raises: EngineError when none can be had.
         """
-        waiter = self._enqueue(Lessee(key=key, lane=(owner, lane)))
+        waiter = self._enqueue(Lessee(key=key, flow=(user, flow)))
         self.demand.asked(key, self._clock.monotonic())
         self._act()
         warm = waiter.future.done()
@@ -164,13 +163,13 @@ class Pool:
 
     def _enqueue(self, lessee: Lessee) -> _Waiter:
         waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
-        self._waiting.put(*lessee.lane, waiter.name, waiter)
+        self._waiting.put(*lessee.flow, waiter.name, waiter)
         return waiter
 
     def _give_up(self, waiter: _Waiter) -> None:
         if waiter.name in self._waiting:
             self._waiting.remove(waiter.name)
-            self._act()  # another one of its lane may be a newcomer now
+            self._act()  # its flow may be idle now
         elif not waiter.future.cancelled() and waiter.future.exception() is None:
             container, _ = waiter.future.result()
             self.release(container)
@@ -201,7 +200,7 @@ class Pool:
             match action:
                 case Assign(waiter=place):
                     self._assign(waiting[place], action)
-                case Settle(waiter=place):
+                case DropCredit(waiter=place):
                     self._waiting.remove(waiting[place].name)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
@@ -222,7 +221,7 @@ class Pool:
         return [waiter for waiter in waiting if not waiter.future.done()]
 
     def _somebody_waits(self) -> bool:
-        return any(not waiter.lessee.owed for waiter in self._waiting.in_turn())
+        return any(not waiter.lessee.is_credit for waiter in self._waiting.in_turn())
 
     def _assign(self, waiter: _Waiter, action: Assign) -> None:
         container, _, watch = self._idle.pop(action.ulid)
@@ -230,8 +229,8 @@ class Pool:
         self._waiting.serve(waiter.name)
         self._leased[action.ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
-        if action.owes:
-            self._enqueue(replace(waiter.lessee, owed=True))
+        if action.earns_credit:
+            self._enqueue(replace(waiter.lessee, is_credit=True))
 
     async def _create(self, key: PoolKey) -> None:
         began = self._clock.monotonic()
@@ -253,7 +252,7 @@ class Pool:
             if not self._starting[key]:
                 del self._starting[key]
         self.failures, self._blocked_until = 0, 0.0
-        self.ailing.clear()
+        self.circuit_open.clear()
         self.demand.refilled(key, self._clock.monotonic() - began)
         if self._open:
             self._welcome(container)
@@ -276,7 +275,7 @@ class Pool:
         match welcome(self.state(), key):
             case Assign(waiter=place) as action:
                 self._assign(waiting[place], action)
-            case Settle(waiter=place):
+            case DropCredit(waiter=place):
                 self._waiting.serve(waiting[place].name)  # it was its turn
 
     async def _watch(self, container: Container) -> None:
@@ -296,13 +295,13 @@ class Pool:
         if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
             self.failures += 1
             self._blocked_until = now + back_off_s(self.failures)
-        if self.failures >= AILING_FAILURES:
-            self.ailing.set()
+        if self.failures >= OPEN_AFTER_FAILURES:
+            self.circuit_open.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
         self._act()
         for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
             self._waiting.remove(waiter.name)
-            if not waiter.future.done() and not waiter.lessee.owed:
+            if not waiter.future.done() and not waiter.lessee.is_credit:
                 waiter.future.set_exception(problem)
 
     def _retire_idle(self, ulid: str, reason: str) -> None:
@@ -318,7 +317,7 @@ class Pool:
     async def _remove(self, container: Container) -> None:
         ulid = container.ref.ulid
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._calm.wait(), PATIENCE_S)
+            await asyncio.wait_for(self._calm.wait(), YIELD_S)
         try:
             await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:

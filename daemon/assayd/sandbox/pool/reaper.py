@@ -17,7 +17,7 @@ SWEEP_INTERVAL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class Reaped:
     """What a sweep has found: names of removed containers, and of those that would not go."""
 
     removed: tuple[str, ...]
@@ -44,7 +44,7 @@ class Reaper:
         self._on_gone = on_gone
         self._suspects: frozenset[str] = frozenset()
 
-    async def sweep(self, *, patient: bool = True) -> Swept:
+    async def sweep(self, *, patient: bool = True) -> Reaped:
         """Remove what nobody knows.
 
         A container is known to the engine a moment before it is known to the pool. When `patient`, only
@@ -58,13 +58,13 @@ class Reaper:
         due = [c for c in unknown if not patient or c.engine_id in self._suspects]
         self._suspects = frozenset(c.engine_id for c in unknown)
         results = [(_name(c), await self._remove(c)) for c in due]
-        swept = Swept(
+        reaped = Reaped(
             removed=tuple(n for n, gone in results if gone),
             left=tuple(n for n, gone in results if not gone),
         )
         if results:
-            log.warning("containers.reaped", removed=len(swept.removed), left=list(swept.left))
-        return swept
+            log.warning("containers.reaped", removed=len(reaped.removed), left=list(reaped.left))
+        return reaped
 
     async def _remove(self, container: OwnedContainer) -> bool:
         try:

@@ -111,7 +111,7 @@ class Conversation:
             opening = []
             self._current = Transcript(unit.name, self._spec.limits)
             await self._follow(index, self._current)
-            if self._spec.stop_on_failure and not unit_outcome(self.units[index], unit).completed:
+            if self._spec.stop_on_failure and not self.units[index].outcome.completed:
                 break
             opening = list(_log_frames(unit, self.units[index]))
         await self._channel.send(*opening, FINISH)
@@ -179,6 +179,7 @@ class Conversation:
         if self._result_bytes > self._spec.limits.attempt_result_bytes:
             # The unit is at fault, not the conversation: what it says is dropped, the rest goes on.
             result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
+        result = replace(result, outcome=unit_outcome(result, self._spec.units[index]))
         self._keep(result)
         self._leave_out(0.0)
         self._observer.unit_ended(index, result)

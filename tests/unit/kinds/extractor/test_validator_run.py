@@ -328,7 +328,7 @@ def test_the_retry_context_of_a_run_shows_line_and_path() -> None:
     text = validator.retry_context(findings, "sandbox")
     assert "line 2: “ValueError: invalid literal for int()" in text
     assert "Code: quarter = int(path[6:8])" in text
-    assert "Seen: /data/Q1/a.csv and 2 more" in text
+    assert "Seen: “/data/Q1/a.csv and 2 more”" in text
 
 
 _RECORDS = (

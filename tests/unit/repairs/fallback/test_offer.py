@@ -4,7 +4,7 @@ import pytest
 
 from assayd.model.repair import RepairOutcome
 from assayd.ports.repairable import Taken, TakenField
-from assayd.repairs.fallback.offer import MOST_SHOWN, Tried, Trigger, offer, trigger_of
+from assayd.repairs.fallback.offer import MOST_SHOWN, EarlierTry, Trigger, offer, trigger_of
 
 COMPUTED = Taken(
     texts=("/CLIENT-A/2024/x.csv", "/CLIENT-B/soon/y.csv"),
@@ -17,8 +17,10 @@ COMPUTED = Taken(
 PLAIN = Taken(texts=COMPUTED.texts, fields=COMPUTED.fields[:2])
 
 
-def tried(stage: str, *rules: str, cause: str | None = None) -> Tried:
-    return Tried(cause=cause, report={"stage_reached": stage, "findings": [{"rule": rule} for rule in rules]})
+def tried(stage: str, *rules: str, cause: str | None = None) -> EarlierTry:
+    return EarlierTry(
+        cause=cause, report={"stage_reached": stage, "findings": [{"rule": rule} for rule in rules]}
+    )
 
 
 REFUSED, RAISED = tried("security"), tried("sandbox", "sandbox.raised")
@@ -65,7 +67,7 @@ def test_offer_says_what_its_rules_give_for_the_sample_paths() -> None:
 def test_offer_uses_what_an_attempt_gave() -> None:
     case = {"name": COMPUTED.texts[0], "status": "passed", "result": {"age": "A", "year": 2024}}
     report = {"stage_reached": "sandbox", "runtime_results": {"cases": [case]}}
-    found = offer(Trigger.TIMEOUT, [Tried(cause=None, report=report)], COMPUTED)
+    found = offer(Trigger.TIMEOUT, [EarlierTry(cause=None, report=report)], COMPUTED)
     assert found["applied"]["complete"] == 1
     assert found["applied"]["shown"][0]["fields"] == {"client": "A", "year": 2024, "age": "A"}
     assert found["applied"]["shown"][1]["missing"] == ["year"]

@@ -1,14 +1,14 @@
 import pytest
 import yaml
 
-from assayd.repairs.fallback.rules import Rule, RuleSet, Type, apply, read, write
+from assayd.repairs.fallback.rules import FallbackRule, RuleSet, Type, apply, read, write
 
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 RULES = RuleSet(
     extract={
-        "client_id": Rule(source="segment(-4)", pattern="CLIENT-(.*)"),
-        "year": Rule(source="segment(-3)", type=Type.INTEGER),
-        "quarter": Rule(source="segment(-2)", pattern=r"Q(\d)", type=Type.INTEGER),
+        "client_id": FallbackRule(source="segment(-4)", pattern="CLIENT-(.*)"),
+        "year": FallbackRule(source="segment(-3)", type=Type.INTEGER),
+        "quarter": FallbackRule(source="segment(-2)", pattern=r"Q(\d)", type=Type.INTEGER),
     },
     notes={"start_month": "NOTE: computed"},
 )
@@ -40,7 +40,7 @@ def test_rules_are_yaml_that_any_library_reads() -> None:
 
 def test_text_of_a_stranger_stays_text() -> None:
     name = "x: !!python/object/apply:os.system [id]\n# \x1b[2J"
-    hostile = RuleSet(extract={name: Rule(source="segment(-1)")})
+    hostile = RuleSet(extract={name: FallbackRule(source="segment(-1)")})
     text = write(hostile)
     assert text.isascii()
     assert "\x1b" not in text

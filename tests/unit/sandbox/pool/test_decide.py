@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from assayd.sandbox.pool.decide import (
-    KEPT,
+    RESERVED,
     Action,
     Assign,
     Create,
+    DropCredit,
     Idle,
     Lessee,
     PoolKey,
     PoolLimits,
     PoolState,
     Remove,
-    Settle,
     decide,
     target,
     welcome,
@@ -29,7 +29,7 @@ from support.pool_values import MIB, A, B, idle, key
 def decided(
     *,
     waiting: tuple[PoolKey, ...] = (),
-    lanes: tuple[str, ...] = tuple("abcdefgh"),
+    flows: tuple[str, ...] = tuple("abcdefgh"),
     idles: tuple[Idle, ...] = (),
     starting: Mapping[PoolKey, int] | None = None,
     leased: tuple[str, ...] = (),
@@ -42,10 +42,10 @@ def decided(
     now: float = 1.0,
 ) -> list[Action]:
     state = PoolState(
-        waiting=tuple(Lessee(key=key, lane=(1, lane)) for key, lane in zip(waiting, lanes, strict=False)),
+        waiting=tuple(Lessee(key=key, flow=(1, flow)) for key, flow in zip(waiting, flows, strict=False)),
         idle=idles,
         starting=starting or {},
-        leased=tuple(Lessee(key=A, lane=(1, lane)) for lane in leased),
+        leased=tuple(Lessee(key=A, flow=(1, flow)) for flow in leased),
         removing=removing,
         stuck=stuck,
         busy=busy,
@@ -84,7 +84,7 @@ def test_a_container_that_is_already_starting_serves_the_waiter():
 
 def test_waiters_are_served_in_order_when_containers_are_short():
     assert decided(waiting=(B, A, A), idles=(idle("one"),), targets={A: 1}) == [
-        Assign(waiter=1, ulid="one", owes=True),
+        Assign(waiter=1, ulid="one", earns_credit=True),
         Create(key=B),
         Create(key=A),
     ]
@@ -95,35 +95,35 @@ MUCH = ("batch", "batch")
 
 def test_who_sends_much_leaves_the_last_containers_of_a_key():
     three = (idle("old"), idle("mid"), idle("new"))
-    assert decided(waiting=(A, A), lanes=MUCH, idles=three, targets={A: 4}) == [
+    assert decided(waiting=(A, A), flows=MUCH, idles=three, targets={A: 4}) == [
         Assign(waiter=0, ulid="old"),
         Create(key=A),
     ]
-    assert decided(waiting=(A,), lanes=("batch",), leased=("batch",), idles=(idle("last"),)) == [
+    assert decided(waiting=(A,), flows=("batch",), leased=("batch",), idles=(idle("last"),)) == [
         Create(key=A)
     ]
 
 
 def test_a_newcomer_gets_the_last_container_past_those_who_send_much():
-    assert decided(waiting=(A, A, A), lanes=(*MUCH, "single"), idles=(idle("last"),), starting={A: 2}) == [
-        Assign(waiter=2, ulid="last", owes=True)
+    assert decided(waiting=(A, A, A), flows=(*MUCH, "single"), idles=(idle("last"),), starting={A: 2}) == [
+        Assign(waiter=2, ulid="last", earns_credit=True)
     ]
 
 
 def test_the_last_container_is_handed_out_when_no_other_can_be_made():
     full = PoolLimits(max_containers=2)
-    one = {"waiting": (A,), "lanes": ("batch",), "leased": ("batch",), "idles": (idle("last"),)}
+    one = {"waiting": (A,), "flows": ("batch",), "leased": ("batch",), "idles": (idle("last"),)}
     assert decided(**one, limits=full) == [Assign(waiter=0, ulid="last")]
     assert decided(**one, blocked_until=2.0, now=1.0) == [Assign(waiter=0, ulid="last")]
 
 
 def test_nothing_is_kept_back_of_a_key_that_need_not_stand_ready():
-    actions = decided(waiting=(A,), lanes=("batch",), leased=("batch",), idles=(idle("only"),), targets={})
+    actions = decided(waiting=(A,), flows=("batch",), leased=("batch",), idles=(idle("only"),), targets={})
     assert actions == [Assign(waiter=0, ulid="only")]
 
 
-BATCH, SINGLE = Lessee(key=A, lane=(1, "batch")), Lessee(key=A, lane=(1, "single"))
-DEBT = replace(SINGLE, owed=True)
+BATCH, SINGLE = Lessee(key=A, flow=(1, "batch")), Lessee(key=A, flow=(1, "single"))
+DEBT = replace(SINGLE, is_credit=True)
 
 
 def fresh(*waiting: Lessee, idles: tuple[str, ...] = ("new",), leased: tuple[Lessee, ...] = ()) -> object:
@@ -137,15 +137,15 @@ def test_a_fresh_container_serves_who_is_first_in_turn_with_the_oldest():
 
 
 def test_a_container_made_in_the_turn_of_a_debt_is_kept_ready():
-    assert fresh(DEBT, BATCH) == Settle(waiter=0)
+    assert fresh(DEBT, BATCH) == DropCredit(waiter=0)
     assert fresh(BATCH, DEBT, leased=(BATCH,)) == Assign(waiter=0, ulid="new")
-    assert fresh(DEBT, SINGLE, SINGLE, BATCH) == Settle(waiter=0)
+    assert fresh(DEBT, SINGLE, SINGLE, BATCH) == DropCredit(waiter=0)
 
 
 def test_lanes_of_the_same_name_are_not_the_same_user():
-    other = Lessee(key=A, lane=(2, "batch"))
+    other = Lessee(key=A, flow=(2, "batch"))
     state = PoolState(waiting=(BATCH, other), leased=(BATCH,), idle=(idle("last"),), targets={A: 4})
-    assert decide(state, 1.0)[0] == Assign(waiter=1, ulid="last", owes=True)
+    assert decide(state, 1.0)[0] == Assign(waiter=1, ulid="last", earns_credit=True)
 
 
 def test_what_is_left_to_newcomers_stays_while_there_is_room_for_the_next_starts():
@@ -155,7 +155,7 @@ def test_what_is_left_to_newcomers_stays_while_there_is_room_for_the_next_starts
 
 
 def test_a_newcomer_that_is_served_beside_a_crowd_owes_what_is_to_be_ready_for_the_next():
-    assert fresh(SINGLE, BATCH) == Assign(waiter=0, ulid="new", owes=True)
+    assert fresh(SINGLE, BATCH) == Assign(waiter=0, ulid="new", earns_credit=True)
     assert fresh(SINGLE) == Assign(waiter=0, ulid="new")
     assert fresh(SINGLE, BATCH, idles=("a", "b", "new")) == Assign(waiter=0, ulid="a")
     assert fresh(SINGLE, SINGLE, BATCH) == Assign(waiter=0, ulid="new")
@@ -163,35 +163,35 @@ def test_a_newcomer_that_is_served_beside_a_crowd_owes_what_is_to_be_ready_for_t
 
 def test_who_owes_all_that_is_left_to_newcomers_is_none_until_it_is_made_good():
     state = PoolState(
-        waiting=(BATCH, *(DEBT,) * KEPT, SINGLE), idle=(idle("last"),), targets={A: 4}, leased=(BATCH,)
+        waiting=(BATCH, *(DEBT,) * RESERVED, SINGLE), idle=(idle("last"),), targets={A: 4}, leased=(BATCH,)
     )
     assert not [action for action in decide(state, 1.0) if isinstance(action, Assign)]
     state = replace(state, waiting=(BATCH, DEBT, SINGLE))
-    assert decide(state, 1.0)[0] == Assign(waiter=2, ulid="last", owes=True)
+    assert decide(state, 1.0)[0] == Assign(waiter=2, ulid="last", earns_credit=True)
 
 
 def test_a_debt_is_made_good_but_makes_nobody_go_for_it():
     state = PoolState(waiting=(DEBT,), idle=(idle("b", B),), targets={A: 4, B: 1}, busy=1)
     assert decide(state, 1.0) == [Create(key=A)]
-    assert decide(replace(state, limits=PoolLimits(max_containers=1)), 1.0) == [Settle(waiter=0)]
+    assert decide(replace(state, limits=PoolLimits(max_containers=1)), 1.0) == [DropCredit(waiter=0)]
 
 
 def test_a_debt_is_forgotten_where_no_more_may_be_idle():
     state = PoolState(waiting=(BATCH, DEBT), targets={A: 4}, limits=PoolLimits(idle_memory_bytes=0))
-    assert decide(state, 1.0) == [Settle(waiter=1), Create(key=A)]
+    assert decide(state, 1.0) == [DropCredit(waiter=1), Create(key=A)]
 
 
 def test_what_is_owed_is_made_after_what_is_waited_for():
     state = PoolState(
-        waiting=(DEBT, Lessee(key=B, lane=(1, "x"))), targets={A: 4}, limits=PoolLimits(max_containers=1)
+        waiting=(DEBT, Lessee(key=B, flow=(1, "x"))), targets={A: 4}, limits=PoolLimits(max_containers=1)
     )
     assert decide(state, 1.0) == [Create(key=B)]
 
 
 def test_a_debt_is_forgotten_when_as_many_are_ready_as_are_left_to_newcomers():
     state = PoolState(waiting=(DEBT,), idle=(idle("a"), idle("b")), targets={A: 2})
-    assert decide(state, 1.0) == [Settle(waiter=0)]
-    assert decide(replace(state, idle=(), targets={}), 1.0) == [Settle(waiter=0)]
+    assert decide(state, 1.0) == [DropCredit(waiter=0)]
+    assert decide(replace(state, idle=(), targets={}), 1.0) == [DropCredit(waiter=0)]
 
 
 def test_refill_waits_while_somebody_waits():

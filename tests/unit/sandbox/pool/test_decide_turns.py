@@ -16,12 +16,12 @@ from assayd.sandbox.pool.decide import (
     Action,
     Assign,
     Create,
+    DropCredit,
     Lessee,
     PoolKey,
     PoolLimits,
     PoolState,
     Remove,
-    Settle,
     decide,
     welcome,
 )
@@ -39,7 +39,7 @@ class House:
 
     def ask(self, lessee: Lessee) -> None:
         name = next(self.names)
-        self.queue.put(*lessee.lane, name, (name, lessee))
+        self.queue.put(*lessee.flow, name, (name, lessee))
 
     def act(self) -> None:
         for _ in range(100):
@@ -75,17 +75,17 @@ class House:
 
     def _do(self, action: Action, waiting: list[tuple[str, Lessee]]) -> None:
         match action:
-            case Settle(waiter=place):
+            case DropCredit(waiter=place):
                 self.queue.serve(waiting[place][0])
-            case Assign(waiter=place, ulid=ulid, owes=owes):
+            case Assign(waiter=place, ulid=ulid, earns_credit=owes):
                 name, lessee = waiting[place]
-                assert not lessee.owed
+                assert not lessee.is_credit
                 self.queue.serve(name)
                 self.served.append(lessee)
                 self._drop(ulid)
                 self.state = replace(self.state, leased=(*self.state.leased, lessee))
                 if owes:
-                    self.ask(replace(lessee, owed=True))
+                    self.ask(replace(lessee, is_credit=True))
             case Remove(ulid=ulid):
                 self._drop(ulid)
             case Create(key=key):
@@ -97,7 +97,7 @@ class House:
         self.state = replace(self.state, idle=left)
 
 
-LESSEES = st.builds(Lessee, key=st.sampled_from([A, B]), lane=st.sampled_from([(1, "a"), (1, "b"), (2, "a")]))
+LESSEES = st.builds(Lessee, key=st.sampled_from([A, B]), flow=st.sampled_from([(1, "a"), (1, "b"), (2, "a")]))
 
 
 @given(

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.fake import FakeEngine, Peer
 from assayd.errors import EngineError
 from assayd.guest.frames import MAX_HEADER
 from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
+from support.fakes.engine import FakeEngine, Peer
 from support.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 
 
@@ -178,13 +178,13 @@ async def test_lanes_get_fresh_containers_in_turn():
     served: list[str] = []
     async with running(engine) as pool, asyncio.TaskGroup() as group:
 
-        async def ask(lane: str) -> None:
-            container, _ = await pool.acquire(A, 1, lane)
-            served.append(lane)
+        async def ask(flow: str) -> None:
+            container, _ = await pool.acquire(A, 1, flow)
+            served.append(flow)
             pool.release(container)
 
-        for lane in ("batch", "batch", "batch", "batch", "batch", "single"):
-            group.create_task(ask(lane))
+        for flow in ("batch", "batch", "batch", "batch", "batch", "single"):
+            group.create_task(ask(flow))
     assert served[:2] == ["batch", "single"]
     assert len(served) == 6
 
@@ -227,10 +227,10 @@ async def test_who_sends_much_gets_its_turns_beside_who_asks_again_and_again():
     async with running(Queueing(polite_guest, images=[IMAGE]), base=4, keep=[A]) as pool:
         await filled(pool, 4)
 
-        async def ask(lane: str) -> None:
+        async def ask(flow: str) -> None:
             while served.total() < 60:
-                container, _ = await pool.acquire(A, 1, lane)
-                served[lane] += 1
+                container, _ = await pool.acquire(A, 1, flow)
+                served[flow] += 1
                 pool.release(container)
 
         await asyncio.gather(*(ask("batch") for _ in range(4)), ask("single"))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assayd.engines.fake import FakeEngine, Peer
+from support.fakes.engine import FakeEngine, Peer
 from support.warm_pool import IMAGE, READY, A, owned, running, until
 
 

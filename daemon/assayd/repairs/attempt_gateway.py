@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 
-from assayd.attempts.admission import Intake, Origin
+from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
 from assayd.errors import RequestError
@@ -19,23 +19,31 @@ WAIT_S = 60.0
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
-class Desk:
+async def stored_submission(jobs: JobStore, attempt_id: str) -> Document | None:
+    """Return what was submitted as an attempt; None when nothing was yet, or it is not kept any more."""
+    if await jobs.get(attempt_id) is None:
+        return None
+    document: Document = json.loads(await jobs.document(attempt_id))
+    return document
+
+
+class AttemptGateway:
     """Implements `ports.repairs.Attempts`."""
 
     def __init__(
-        self, *, intake: Intake, scheduler: Scheduler, jobs: JobStore, documents: ReadDocuments
+        self, *, admission: Admission, scheduler: Scheduler, jobs: JobStore, documents: ReadDocuments
     ) -> None:
-        self._intake = intake
+        self._admission = admission
         self._scheduler = scheduler
         self._jobs = jobs
         self._documents = documents
 
     async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
-        """Submit in the name of whoever submitted the parent; doing it again changes nothing."""
+        """Submit in the name of the parent's peer; doing it again changes nothing."""
         wanted = {name: value for name, value in submission.items() if name != "repair"}
         document = canonical({**wanted, "parent_id": parent.id})
-        origin = Origin(peer=parent.peer, attempt_id=attempt_id)
-        await self._intake.submit(await self._intake.read(document), origin)
+        origin = AttemptOrigin(peer=parent.peer, attempt_id=attempt_id)
+        await self._admission.submit(await self._admission.read(document), origin)
 
     async def finished(self, attempt_id: str) -> Subject:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
@@ -54,10 +62,7 @@ class Desk:
 
     async def submission(self, attempt_id: str) -> Document | None:
         """Return what was submitted; None when nothing was yet, or it is not kept any more."""
-        if await self._jobs.get(attempt_id) is None:
-            return None
-        document: Document = json.loads(await self._jobs.document(attempt_id))
-        return document
+        return await stored_submission(self._jobs, attempt_id)
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end; one that has ended is left alone."""

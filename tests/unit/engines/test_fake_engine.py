@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from assayd.engines.fake import FakeEngine, Peer
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec, ImageFacts
+from support.fakes.engine import FakeEngine, Peer
 
 IMAGE = ImageFacts(name="image", digest="sha256:1", size_bytes=1, labels={})
 SPEC = ContainerSpec(

@@ -1,0 +1,96 @@
+"""Puts verdicts on record: durable first, published then.
+
+Sets when an attempt was finished; what the verdict is, `model.merge` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import structlog
+
+from assayd.aio import pause
+from assayd.attempts.attempt_run import Finished
+from assayd.attempts.events import EventHub
+from assayd.documents.event_bodies import finished_body, state_body
+from assayd.errors import StoreError
+from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.merge import failed_by
+from assayd.model.report import Case
+from assayd.ports.artifacts import ArtifactStore, superseded_by
+from assayd.ports.clock import Clock
+from assayd.ports.store import Event, JobStore
+
+log = structlog.get_logger()
+
+RECORD_AGAIN_S = 1.0
+"""How long to back off from a store that could not take a verdict."""
+
+
+def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None = None) -> Attempt:
+    """Return an attempt that has its verdict as finished."""
+    total_s = (at - attempt.created_at).total_seconds()
+    timings_s = {**(timings_s or {}), "total": total_s}
+    return replace(attempt, state=State.FINISHED, finished_at=at, timings_s=timings_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """The verdicts of attempts. Once `stopping` is set, a store in trouble is not tried again."""
+
+    jobs: JobStore
+    artifacts: ArtifactStore
+    clock: Clock
+    hub: EventHub
+    stopping: asyncio.Event
+
+    async def record(self, finished: Finished, timings_s: Mapping[str, float]) -> Finished:
+        """Record a verdict durably, then publish it; return what is on record."""
+        attempt = ended(finished.attempt, self.clock.now(), timings_s)
+        events = self._last_events(attempt)
+        recorded = await self._write(attempt, events, finished.cases)
+        for event in events if recorded is attempt else self._last_events(recorded):
+            self.hub.show(event)
+        await self._remove_superseded(recorded)
+        if recorded.bundle != attempt.bundle:  # another run's verdict was first, and has its own documents
+            return replace(finished, attempt=recorded, report=None, execution=None)
+        return replace(finished, attempt=recorded)
+
+    def _last_events(self, attempt: Attempt) -> tuple[Event, ...]:
+        return self.hub.prepare(
+            attempt.id,
+            attempt.run_number,
+            ("state", state_body(attempt.state)),
+            ("finished", finished_body(attempt)),
+        )
+
+    async def _write(self, attempt: Attempt, last: tuple[Event, ...], cases: tuple[Case, ...]) -> Attempt:
+        """Write the verdict, again and again while the store is in trouble that can pass.
+
+        Until then the attempt is not finished. One whose verdict can't be written is an error, and is
+        recovered by the next run of the daemon.
+        """
+        while True:
+            try:
+                events = (*self.hub.durable(attempt.id), *last)
+                first = await self.jobs.finish(attempt, events, cases)
+                recorded = attempt if first else await self.jobs.get(attempt.id)
+            except StoreError as trouble:
+                log.critical("verdict.not_recorded", code=trouble.code)
+                if self.stopping.is_set() or not trouble.retryable:
+                    return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
+                await pause(RECORD_AGAIN_S, unless=self.stopping)
+            else:
+                return recorded or attempt
+
+    async def _remove_superseded(self, attempt: Attempt) -> None:
+        """Remove the bundle of a run that was lost after it was written; what stays, the sweep finds."""
+        earlier = superseded_by(attempt.bundle) if attempt.bundle else None
+        if earlier is not None:
+            try:
+                await self.artifacts.remove(earlier)
+            except StoreError as trouble:
+                log.warning("bundle.not_removed", code=trouble.code, bundle=earlier)

@@ -1,0 +1,78 @@
+"""The limits of all parts, as the settings set them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assayd.analysis.analyst import AnalysisLimits
+from assayd.api import ApiLimits
+from assayd.attempts.retention import Keep
+from assayd.attempts.scheduler import QueueLimits
+from assayd.batches import BatchLimits, LineCaps
+from assayd.documents import PayloadCaps
+from assayd.model.run import Limits
+from assayd.repairs.repairs import RepairLimits
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import PoolLimits
+from assayd.settings import Settings
+
+MOST_IDLE_PER_KEY = 16
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonLimits:
+    """The limits of each part. `attempt` has an attempt's caps, without what its policy limits."""
+
+    queue: QueueLimits
+    keep: Keep
+    analysis: AnalysisLimits
+    attempt: Limits
+    payload: PayloadCaps
+    api: ApiLimits
+    batch: BatchLimits
+    repair: RepairLimits
+    pool: PoolLimits
+    min_free_bytes: int
+
+
+def limits_from(settings: Settings) -> DaemonLimits:
+    """Return the limits that settings mean, in bytes where settings name megabytes."""
+    limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
+    payload = PayloadCaps(
+        **caps.model_dump(include={"source_bytes", "inputs_bytes", "sample_paths", "steps"})
+    )
+    return DaemonLimits(
+        queue=QueueLimits(
+            length=limits.queue_length, bytes=limits.queue_mb * MIB, per_uid=limits.attempts_per_uid
+        ),
+        keep=Keep(days=keep.days, attempts=keep.attempts, disk_bytes=keep.bundles_mb * MIB),
+        analysis=AnalysisLimits(
+            workers=analysis.workers, memory_bytes=analysis.memory_mb * MIB, cpu_s=analysis.cpu_s
+        ),
+        attempt=caps.limits(),
+        payload=payload,
+        api=ApiLimits(body_bytes=caps.body_bytes, payload=payload, silence_s=limits.silence_s),
+        batch=BatchLimits(
+            per_uid=limits.batches_per_uid,
+            concurrency=limits.batch_concurrency,
+            lines=LineCaps(line_bytes=caps.body_bytes, payload=payload, lines=limits.batch_lines),
+        ),
+        repair=RepairLimits(
+            **settings.repair.model_dump(include={"at_once", "max_attempts", "on_exhausted"})
+        ),
+        pool=PoolLimits(
+            refill_concurrency=settings.pool.refill_concurrency,
+            idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
+            max_idle_s=settings.pool.max_idle_age_s,
+        ),
+        min_free_bytes=limits.min_free_mb * MIB,
+    )
+
+
+def demand_from(settings: Settings) -> Demand:
+    """Return how many containers are kept ready."""
+    pool = settings.pool
+    if not pool.enabled:
+        return Demand(base=0, unused=0, most=0)
+    return Demand(base=pool.default_target, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)
