@@ -25,8 +25,9 @@ from assayd.checks import (
 from assayd.checks.call_unit import Tried, judge_call
 from assayd.checks.caps import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.checks.extraction_quality import judge_quality
-from assayd.checks.import_edits import with_import_edits
+from assayd.checks.import_edits import PACKAGE_RULE, with_import_edits
 from assayd.checks.python_meant import check_meant
+from assayd.checks.python_names import PACKAGE_NAMES
 from assayd.checks.python_signature import Expected, check_signature
 from assayd.checks.python_source import PythonSource
 from assayd.checks.repairing import context_of
@@ -36,10 +37,10 @@ from assayd.checks.submitted_file import only_text
 from assayd.checks.taken_fields import taken_fields
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer, Rule, has_errors
-from assayd.model.policy import ExecutionPolicy
+from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.model.submission import Sample
+from assayd.model.submission import JsonValue, Sample
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
 from assayd.ports.validator import FileOptions, OnFail, Stage
 
@@ -82,6 +83,7 @@ _RULES = (
     *python_source.RULES,
     *python_meant.NAME_RULES,
     *python_security.RULES,
+    PACKAGE_RULE,
     *python_signature.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -210,13 +212,14 @@ class Extractor:
         """Plan one call per sample path."""
         submitted = _extractor(payload)
         text = submitted.code
-        units = (_unit(path, text, limits) for path in submitted.sample_paths)
+        names = _names_asked(text, policy.imports)
+        units = (_unit(path, text, limits, names) for path in submitted.sample_paths)
         return RunSpec(
             image=self.image,
             limits=limits,
             units=tuple(units),
             network=policy.network,
-            imports=policy.imports,
+            imports=_with_packages(policy.imports),
             preload=_PRELOAD,
         )
 
@@ -301,7 +304,29 @@ def _check_signature(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding
     return check_signature(_parsed(payload), EXPECTED)
 
 
-def _unit(path: str, text: str, limits: Limits) -> Unit:
+def _with_packages(imports: ImportPolicy) -> ImportPolicy:
+    """Let ``import os`` run where ``import os.path`` may: it binds the same name, whose uses were judged."""
+    packages = {name for name in PACKAGE_NAMES if imports.allows(f"{name}.path")} - imports.denied
+    return replace(imports, allowed=imports.allowed | packages)
+
+
+_BY_NAME = ("getattr", "hasattr")
+_GIVEN_NAMES = {"os.path": "posixpath"}
+"""What modules call themselves, where that differs."""
+
+
+def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
+    """Give the names of modules that may be taken by a computed name, where the text takes any."""
+    if not any(function in text for function in _BY_NAME):
+        return {}
+    return {
+        _GIVEN_NAMES.get(module, module): sorted(names)
+        for module, names in imports.names.items()
+        if imports.allows(module) and module.rpartition(".")[2] in text
+    }
+
+
+def _unit(path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) -> Unit:
     return Unit(
         name=path,
         program=Program.CALL,
@@ -312,6 +337,7 @@ def _unit(path: str, text: str, limits: Limits) -> Unit:
             "args": [path],
             "kwargs": {},
             "builtins": "safe",
+            **({"names": dict(names)} if names else {}),
         },
         deadline_s=limits.unit_timeout_s,
     )
