@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.checks.caps import shorten
+from assayd.checks.exception_hints import exception_hint, misspelling_edit
 from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import Bound, NotCompiled, Raised, Record, read_record
-from assayd.checks.run_findings import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, hint_for
+from assayd.checks.run_findings import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events
 from assayd.checks.source_text import snippet
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import AdapterContract
@@ -112,7 +113,8 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
         file=record.file if place is not None else file,
         line=record.line if place is not None else None,
         snippet=place,
-        suggestion=hint_for(record.error_type),
+        suggestion=exception_hint(record),
+        edit=misspelling_edit(record, texts.get(record.file or "", "")),
     )
 
 

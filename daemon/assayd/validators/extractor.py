@@ -22,6 +22,7 @@ from assayd.checks import (
     python_source,
     run_findings,
 )
+from assayd.checks.allowances import allowances
 from assayd.checks.call_unit import Tried, judge_call
 from assayd.checks.caps import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.checks.extraction_quality import judge_quality
@@ -55,10 +56,11 @@ EXPECTED = Expected(
 )
 
 _PRELOAD = (
-    "base64", "collections", "collections.abc", "dataclasses", "datetime", "enum", "fnmatch", "hashlib",
-    "json", "math", "os.path", "pathlib", "re", "string", "time", "typing", "urllib.parse", "uuid",
+    "abc", "base64", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "enum",
+    "fnmatch", "functools", "hashlib", "io", "itertools", "json", "json.decoder", "logging", "math", "operator",
+    "os.path", "pathlib", "re", "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse", "uuid", "warnings",
 )  # fmt: skip
-"""What the default policy allows. Never what a request names: the runner itself imports this."""
+"""What most code uses of the default policy. Never what a request names: the runner itself imports this."""
 
 _PATHS_TOLD = 20
 """How many sample paths a request for a fix shows."""
@@ -74,8 +76,6 @@ _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
     "Its argument is the path as text; there is no file to open.",
     "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
-    "Import only: pathlib, os.path, re, string, fnmatch, datetime, time, typing, collections, "
-    "collections.abc, dataclasses, enum, json, math, uuid, base64, urllib.parse, hashlib.",
 )
 
 _RULES = (
@@ -240,10 +240,12 @@ class Extractor:
         quality = tuple(judge_quality(tries))
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The extractor was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
