@@ -23,6 +23,7 @@ from assayd.checks.import_edits import unused_imports
 from assayd.checks.python_certain import edit_between
 from assayd.checks.python_imports import Modules
 from assayd.checks.python_names import PACKAGE_NAMES
+from assayd.checks.python_returns import NO_VALUE_RULE, check_returns
 from assayd.checks.python_source import PythonSource
 from assayd.checks.python_undefined import UNDEFINED_RULE, check_undefined
 from assayd.checks.source_text import column_of, snippet
@@ -41,6 +42,7 @@ NAME_RULES = (
         help="Bad: re.match(…) alone. Good: import re, and then re.match(…).",
     ),
     UNDEFINED_RULE,
+    NO_VALUE_RULE,
 )
 RULES = (
     *NAME_RULES,
@@ -149,6 +151,7 @@ def check_meant(
     yield from (replace(finding, severity=severity) for finding in known)
     named = {name for name in uses.names if any(f.message.startswith(f"{name!r} ") for f in known)}
     others = {name for module in leaving_out for name in dir(importlib.import_module(module))}
+    yield from check_returns(source, severity=severity)
     yield from check_undefined(source, given=given, severity=severity, leaving_out=named | others)
     for module, edit in unused_imports(source.tree, source.text) if offered is not None else ():
         if module.partition(".")[0] not in (offered or ()):
