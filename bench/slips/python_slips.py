@@ -49,7 +49,7 @@ def slips(text: str, reached: Collection[int] | None, chance: random.Random) -> 
             yield chance.choice(found)
 
 
-_STATIC = frozenset({"keyword", "bracket", "colon", "quote", "comma", "import", "return", "equals"})
+_STATIC = frozenset({"keyword", "bracket", "colon", "quote", "comma", "import", "equals"})
 
 
 def swapped(word: str) -> str | None:
@@ -150,7 +150,7 @@ def _of_tokens(kind: str, choose: Callable[[tokenize.TokenInfo, tokenize.TokenIn
 
 def _bracket(token: tokenize.TokenInfo, following: tokenize.TokenInfo) -> tuple[str, tuple[str, ...]] | None:
     ends = following.type in {tokenize.NEWLINE, tokenize.COMMENT} and token.string in {")", "]", "}"}
-    return ("", (token.string,)) if ends else None
+    return ("", (token.string, "Close the")) if ends else None
 
 
 def _colon(token: tokenize.TokenInfo, following: tokenize.TokenInfo) -> tuple[str, tuple[str, ...]] | None:
@@ -192,9 +192,11 @@ def _imports(text: str, tree: ast.Module) -> Iterator[Slip]:
             continue
         kept = [line for number, line in enumerate(lines, 1) if number != node.lineno]
         after = {line - (line > node.lineno) for line in uses}
-        yield Slip(
-            kind="import", text="\n".join(kept), lines=frozenset(after), remedies=(lines[node.lineno - 1].strip(),)
-        )
+        written = lines[node.lineno - 1].strip()
+        plain = f"import {alias.name}" if isinstance(node, ast.Import) else f"from {node.module} import {alias.name}"
+        # Without its alias the name is unknown; that it has to be imported is what can be said.
+        remedies = (written, plain, *((f"import '{name}'",) if alias.asname else ()))
+        yield Slip(kind="import", text="\n".join(kept), lines=frozenset(after), remedies=remedies)
 
 
 def _returns(text: str, tree: ast.Module) -> Iterator[Slip]:

@@ -89,7 +89,7 @@ class Bench:
     def reached(self, source: Source) -> frozenset[int] | None:
         """Find out which lines of a text run; None where that cannot be told."""
         payload = source.put(source.text)
-        if source.kind not in {"code", "extractor"}:
+        if source.language != "python" or source.kind == "module":
             return None
         given = {"inputs": payload.get("inputs", {}), "paths": payload.get("sample_paths", [])}
         code = _TRACER.replace("SOURCE", repr(source.text)).replace("GIVEN", repr(given))
@@ -116,7 +116,7 @@ class Bench:
             slip=slip.kind,
             name=source.name,
             failed=failed,
-            at_the_line=any(f["line"] in slip.lines for f in errors),
+            at_the_line=any(f["line"] in slip.lines for f in told),
             remedy_named=any(remedy in words for remedy in slip.remedies),
             certain_edit=good,
             made_wrong=again is not None and again["verdict"] == "validated" and not good,

@@ -41,4 +41,4 @@ def _taken(text: str, marks: str, kind: str) -> Iterator[Slip]:
             lines = text.split("\n")
             lines[number - 1] = line.rstrip()[:-1]
             mark = line.rstrip()[-1]
-            yield Slip(kind=kind, text="\n".join(lines), lines=frozenset({number}), remedies=(mark, kind, "closed"))
+            yield Slip(kind=kind, text="\n".join(lines), lines=frozenset({number}), remedies=(mark, kind, "closed", "Close"))

@@ -39,7 +39,7 @@ _HINTS: Mapping[str, str] = {
     "error": "Check the pattern, or escape what is taken from data with re.escape().",
 }
 _NO_HINT = "Handle this case in the code."
-_NONE = re.compile(r"'NoneType' object|unsupported operand type\(s\).*'NoneType'|argument of type 'NoneType'")
+_NONE = re.compile(r"\bNoneType\b")
 _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
     (
         "TypeError",

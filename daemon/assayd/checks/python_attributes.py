@@ -25,6 +25,7 @@ from assayd.checks.python_own import is_path, names_its_fields
 from assayd.checks.python_scopes import Site
 from assayd.checks.python_view import View
 from assayd.checks.source_text import line_at
+from assayd.guest.near import nearest
 from assayd.model.finding import Edit, Finding, Severity
 
 
@@ -56,7 +57,9 @@ def refused_attribute(
     if is_dunder(name) and name not in OPERATOR_METHODS | READABLE_DUNDERS:
         if name in own and may_read_own(name):
             return None
-        suggestion = _INSTEAD_OF_DUNDER.get(name, "Do without special attributes.")
+        near = nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
+        meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
+        suggestion = _INSTEAD_OF_DUNDER.get(name, meant or "Do without special attributes.")
         return "attribute.dunder", f"The special attribute {name!r} may not be used.", suggestion
     if INTERNALS.fullmatch(name):
         message = f"{name!r} leads to the internals of running code."

@@ -179,6 +179,7 @@ class _Asked:
 
     line: int
     attributes: frozenset[str] | None
+    known: frozenset[str] = frozenset()
 
 
 class _Uses:
@@ -202,7 +203,9 @@ class _Uses:
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)
         return _Asked(
-            line=min(node.lineno for node in found), attributes=None if None in attributes else known
+            line=min(node.lineno for node in found),
+            attributes=None if None in attributes else known,
+            known=known,
         )
 
 
@@ -248,7 +251,8 @@ def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
-        return None
+        named = name == "datetime" and asked.known and all(hasattr(datetime.datetime, n) for n in asked.known)
+        return "from datetime import datetime" if named and allows(name, name) else None
     if name in _OTHERS:
         return f"import {name}" if allows(name, None) else None
     if name in _SUBMODULES:

@@ -29,7 +29,7 @@ NO_VALUE_RULE = Rule(
 _Function = ast.FunctionDef
 _IDLE = (
     ast.BinOp, ast.BoolOp, ast.Compare, ast.Dict, ast.DictComp, ast.JoinedStr, ast.List, ast.ListComp, ast.Name,
-    ast.Set, ast.SetComp, ast.Subscript, ast.Tuple, ast.UnaryOp,
+    ast.IfExp, ast.Set, ast.SetComp, ast.Subscript, ast.Tuple, ast.UnaryOp,
 )  # fmt: skip
 _MOST = 20
 
@@ -104,10 +104,15 @@ def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, in
     for node in nodes:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in functions and id(functions[name]) not in methods:
-                if id(node) not in idle | passed_on:
-                    found.setdefault(name, node.lineno)
+                called = name
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)) if (
+                name in functions and id(functions[name]) in methods
+            ):
+                called = name
             case _:
-                pass
+                continue
+        if id(node) not in idle | passed_on:
+            found.setdefault(called, node.lineno)
     return found
 
 
