@@ -15,18 +15,22 @@ import random
 import tokenize
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 KINDS = (
-    "name", "builtin", "attribute", "key", "keyword", "bracket", "colon", "quote", "comma", "import", "return",
+    "name", "builtin", "attribute", "key", "keyword", "bracket", "colon", "quote", "comma", "import",
+    "return",
     "equals",
 )  # fmt: skip
 _BUILTINS = frozenset(vars(builtins))
-_MISSPELT = frozenset({"def", "for", "while", "return", "import", "elif", "else", "class", "with", "from", "lambda"})
+_MISSPELT = frozenset(
+    {"def", "for", "while", "return", "import", "elif", "else", "class", "with", "from", "lambda"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slip:
-    """A text with one slip. `lines` are those where a finding may stand, `remedies` words one of which must be said."""
+    """A text with one slip: `lines` where a finding may stand, `remedies` one of which must be said."""
 
     kind: str
     text: str
@@ -44,7 +48,11 @@ def slips(text: str, reached: Collection[int] | None, chance: random.Random) -> 
     """
     tree = ast.parse(text)
     for kind in KINDS:
-        found = [s for s in _MAKERS[kind](text, tree) if reached is None or kind in _STATIC or s.lines & set(reached)]
+        found = [
+            s
+            for s in _MAKERS[kind](text, tree)
+            if reached is None or kind in _STATIC or s.lines & set(reached)
+        ]
         if found:
             yield chance.choice(found)
 
@@ -81,7 +89,10 @@ def _names(text: str, tree: ast.Module, builtin: bool) -> Iterator[Slip]:
             continue
         changed = _put(text, node.lineno, node.col_offset, node.col_offset + len(node.id.encode()), wrong)
         yield Slip(
-            kind="builtin" if builtin else "name", text=changed, lines=frozenset({node.lineno}), remedies=(node.id,)
+            kind="builtin" if builtin else "name",
+            text=changed,
+            lines=frozenset({node.lineno}),
+            remedies=(node.id,),
         )
 
 
@@ -133,13 +144,14 @@ def _cut(text: str, token: tokenize.TokenInfo, kind: str, new: str, remedies: tu
     return None
 
 
-def _of_tokens(kind: str, choose: Callable[[tokenize.TokenInfo, tokenize.TokenInfo], tuple[str, tuple[str, ...]] | None]
-               ) -> Callable[[str, ast.Module], Iterator[Slip]]:
+def _of_tokens(
+    kind: str, choose: Callable[[tokenize.TokenInfo, tokenize.TokenInfo], tuple[str, tuple[str, ...]] | None]
+) -> Callable[[str, ast.Module], Iterator[Slip]]:
     """Make slips of single tokens: `choose` gives what stands in their place, and the remedies."""
 
     def make(text: str, _: ast.Module) -> Iterator[Slip]:
         tokens = _tokens(text)
-        for token, following in zip(tokens, tokens[1:], strict=False):
+        for token, following in pairwise(tokens):
             chosen = choose(token, following)
             slip = None if chosen is None else _cut(text, token, kind, *chosen)
             if slip is not None:
@@ -158,7 +170,9 @@ def _colon(token: tokenize.TokenInfo, following: tokenize.TokenInfo) -> tuple[st
 
 
 def _quote(token: tokenize.TokenInfo, _: tokenize.TokenInfo) -> tuple[str, tuple[str, ...]] | None:
-    plain = token.type == tokenize.STRING and token.string[:1] in "\"'" and token.string[:3] not in {'"""', "'''"}
+    plain = (
+        token.type == tokenize.STRING and token.string[:1] in "\"'" and token.string[:3] not in {'"""', "'''"}
+    )
     return (token.string[:-1], ("quote", token.string[-1])) if plain and len(token.string) > 3 else None
 
 
@@ -180,7 +194,11 @@ def _imports(text: str, tree: ast.Module) -> Iterator[Slip]:
     lines = text.split("\n")
     bound = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
     for node in tree.body:
-        if not isinstance(node, ast.Import | ast.ImportFrom) or len(node.names) != 1 or node.lineno != node.end_lineno:
+        if (
+            not isinstance(node, ast.Import | ast.ImportFrom)
+            or len(node.names) != 1
+            or node.lineno != node.end_lineno
+        ):
             continue
         if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
             continue
@@ -193,7 +211,11 @@ def _imports(text: str, tree: ast.Module) -> Iterator[Slip]:
         kept = [line for number, line in enumerate(lines, 1) if number != node.lineno]
         after = {line - (line > node.lineno) for line in uses}
         written = lines[node.lineno - 1].strip()
-        plain = f"import {alias.name}" if isinstance(node, ast.Import) else f"from {node.module} import {alias.name}"
+        plain = (
+            f"import {alias.name}"
+            if isinstance(node, ast.Import)
+            else f"from {node.module} import {alias.name}"
+        )
         # Without its alias the name is unknown; that it has to be imported is what can be said.
         remedies = (written, plain, *((f"import '{name}'",) if alias.asname else ()))
         yield Slip(kind="import", text="\n".join(kept), lines=frozenset(after), remedies=remedies)

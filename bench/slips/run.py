@@ -2,8 +2,10 @@
 
     python -m bench.slips.run [MOST]
 
-Of each slip: does the submission fail; is a finding at its line; is the remedy named; is there an edit that is
-certain, and does it make the submission right again. Only places that are run are chosen, as far as that can be
+Of each slip: does the submission fail; is a finding at its line; is the remedy named; is there an edit that
+is
+certain, and does it make the submission right again. Only places that are run are chosen, as far as that
+can be
 told. What the figures should be: docs/decisions/0041.
 """
 
@@ -132,7 +134,7 @@ def shown(attempt: Document) -> object:
 
 def chosen(bench: Bench, most: int) -> Iterator[tuple[Source, Slip, object]]:
     """Choose slips, as many of each kind in each kind of submission, until there are enough."""
-    chance = random.Random(20260101)  # noqa: S311 - the same slips in every run
+    chance = random.Random(20260101)
     sources = [*examples(), *(source for which in SETS for source in real(which))]
     chance.shuffle(sources)
     counts: Counter[tuple[str, str, str]] = Counter()
@@ -140,9 +142,9 @@ def chosen(bench: Bench, most: int) -> Iterator[tuple[Source, Slip, object]]:
     for source in sources:
         if given >= most:
             return
-        if all(n >= PER_PAIR for (k, la, _), n in counts.items() if (k, la) == (source.kind, source.language)) and (
-            sum((k, la) == (source.kind, source.language) for k, la, _ in counts) >= 12
-        ):
+        if all(
+            n >= PER_PAIR for (k, la, _), n in counts.items() if (k, la) == (source.kind, source.language)
+        ) and (sum((k, la) == (source.kind, source.language) for k, la, _ in counts) >= 12):
             continue
         attempt = bench.submit(source.kind, source.put(source.text))
         if attempt["verdict"] != "validated":

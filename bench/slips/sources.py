@@ -20,7 +20,7 @@ Payload = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One submission that is right; `text` is the passage that slips are put into, `put` puts another there."""
+    """One submission that is right; slips are put into `text`, and `put` puts the outcome in its place."""
 
     kind: str
     name: str
@@ -38,7 +38,9 @@ def examples() -> Iterator[Source]:
             if listed["verdict"] == "validated" and name.endswith(".py"):
                 given = json.loads((folder / listed["input"]).read_text()) if "input" in listed else None
                 options = FileOptions(
-                    sample_paths=tuple(listed.get("sample_paths", ())), input=given, extra=_options(listed.get("options", []))
+                    sample_paths=tuple(listed.get("sample_paths", ())),
+                    input=given,
+                    extra=_options(listed.get("options", [])),
                 )
                 payload = validators.find(kind).from_files({name: (folder / name).read_bytes()}, options)
                 yield from _of_payload(kind, f"examples/{name}", payload)

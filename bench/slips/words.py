@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from bench.slips.python_slips import Slip, swapped
 
 _WORDS = {
-    "bash": re.compile(r"(?<![\w$./-])(?:awk|grep|sort|head|tail|done|then|echo|printf|while|uniq)(?![\w./=-])"),
+    "bash": re.compile(
+        r"(?<![\w$./-])(?:awk|grep|sort|head|tail|done|then|echo|printf|while|uniq)(?![\w./=-])"
+    ),
     "sql": re.compile(r"\b(?:SELECT|FROM|WHERE|GROUP|ORDER|INSERT|CREATE|VALUES|TABLE)\b", re.IGNORECASE),
     "fifth": re.compile(r"(?<!\S)(?:dup|drop|swap|then|loop|constant|variable|type)(?!\S)"),
 }
@@ -17,7 +19,7 @@ _WORDS = {
 
 def word_slips(language: str, text: str, chance: random.Random) -> Iterator[Slip]:
     """Give one slip of each kind that the text has a place for."""
-    for kind, found in (
+    for _, found in (
         ("keyword", list(_misspelt(language, text))),
         ("quote", list(_taken(text, "'\"", "quote"))),
         ("bracket", list(_taken(text, ")]}", "bracket"))),
@@ -41,4 +43,9 @@ def _taken(text: str, marks: str, kind: str) -> Iterator[Slip]:
             lines = text.split("\n")
             lines[number - 1] = line.rstrip()[:-1]
             mark = line.rstrip()[-1]
-            yield Slip(kind=kind, text="\n".join(lines), lines=frozenset({number}), remedies=(mark, kind, "closed", "Close"))
+            yield Slip(
+                kind=kind,
+                text="\n".join(lines),
+                lines=frozenset({number}),
+                remedies=(mark, kind, "closed", "Close"),
+            )

@@ -4,7 +4,7 @@ All of that is the guest's word: it chooses words, and an edit of the guest's ow
 
     AttributeError: 'list' object has no attribute 'appned'     Did you mean 'append'?
     KeyError: 'prcie'                                           Did you mean 'price'? …
-    AttributeError: 'NoneType' object has no attribute 'x'      … is None: a match that fails, a function without return
+    AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
     (
         "TypeError",
         re.compile(r"can only concatenate str|must be str, not |unsupported operand type\(s\) for \+.*'str'"),
-        "Convert the number to text with str(…), or the text to a number with int(…), before they are put together.",
+        "Convert the number to text with str(…), or the text to a number with int(…).",
     ),
-    ("TypeError", re.compile(r"object is not callable"), "It is a value, not a function: leave the brackets out."),
+    ("TypeError", re.compile(r"object is not callable"), "It is a value: leave the brackets out."),
     ("TypeError", re.compile(r"missing \d+ required|positional arguments? but|unexpected keyword"),
      "Give the function the arguments that its def line names."),
     ("TypeError", re.compile(r"unhashable type"), "Use a tuple, or text, as the key."),
     ("ValueError", re.compile(r"(?:not enough|too many) values to unpack"),
      "Check how many parts there are, or take the rest with a star: first, *rest = parts."),
     ("OSError", re.compile(r"No such file"), "There is no such file: files are those that were submitted."),
-    ("FileNotFoundError", re.compile(r""), "There is no such file here: take the data as an input, or submit the file."),
-    ("PermissionError", re.compile(r"open \("), "Files outside the work directory cannot be opened; take the data as an input."),
+    ("FileNotFoundError", re.compile(r""), "There is no such file: take the data as an input."),
+    ("PermissionError", re.compile(r"open \("), "Only files of the work directory can be opened."),
 )  # fmt: skip
 _MISSING = re.compile(r"has no attribute '([^']{1,80})'$|^cannot import name '([^']{1,80})'")
 
@@ -71,7 +71,7 @@ def exception_hint(record: Raised) -> str:
         other = " Else use .get(), or check that the key is there." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
-        return "The value is None: a match that fails gives None, and so does a function that ends without return."
+        return "The value is None: a match that fails gives that, and a function that ends without return."
     for name, pattern, hint in _BY_TEXT:
         if name == error_type and pattern.search(record.message):
             return hint

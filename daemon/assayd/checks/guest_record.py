@@ -58,7 +58,8 @@ class Bound:
 class Raised:
     """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which.
 
-    `meant` is the attribute, key or name that is nearest to the one that is not there; `certain` when no other is
+    `meant` is the attribute, key or name that is nearest to the one that is not there; `certain` when no
+    other is
     as near.
     """
 
@@ -147,7 +148,9 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
         where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
         phase=phase,
         file=shorten(file, _NAME_CHARS) if isinstance(file, str) else None,
-        meant=meant if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable() else None,
+        meant=meant
+        if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable()
+        else None,
         certain=fields.get("certain") is True,
     )
 

@@ -119,12 +119,14 @@ def _as_warning(finding: Finding, edit: Edit | None) -> Finding:
 def _paths(finding: Finding, text: str) -> Edit | None:
     """``import os`` -> ``import os.path``, which binds the same name."""
     line = line_at(text, finding.line)
-    found = None if line is None else re.fullmatch(r"(\s*import\b[^#'\"]*?\b)os(\s*(?:,[^.#'\"]*)?(?:#.*)?)", line)
+    found = (
+        None
+        if line is None
+        else re.fullmatch(r"(\s*import\b[^#'\"]*?\b)os(\s*(?:,[^.#'\"]*)?(?:#.*)?)", line)
+    )
     if found is None or finding.line is None:
         return None
-    return Edit(
-        start_line=finding.line, end_line=finding.line, replacement=f"{found[1]}os.path{found[2]}"
-    )
+    return Edit(start_line=finding.line, end_line=finding.line, replacement=f"{found[1]}os.path{found[2]}")
 
 
 def _stands_alone(node: Import, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds what a misspelt name was meant to be: swapped letters are one step, as a wrong, missing or extra one is.
+"""Finds what a misspelt name was meant to be: swapped letters are one step, as a wrong one is.
 
     statr, beside `start` of the function and the builtin setattr      start
     wrods, beside `words`                                              words, and that for certain

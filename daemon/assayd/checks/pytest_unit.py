@@ -14,8 +14,8 @@ from assayd.checks.exception_hints import exception_hint, misspelling_edit
 from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import Raised
 from assayd.checks.module_tests import Expected
-from assayd.checks.pytest_record import Ended, Told, read_told
 from assayd.checks.network_errors import network_hint
+from assayd.checks.pytest_record import Ended, Told, read_told
 from assayd.checks.run_findings import (
     LEAVING,
     NOT_COMPILED_RULE,

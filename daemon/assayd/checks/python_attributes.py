@@ -28,7 +28,6 @@ from assayd.checks.source_text import line_at
 from assayd.guest.near import nearest
 from assayd.model.finding import Edit, Finding, Severity
 
-
 _KEPT = frozenset({"__class__", "__match_args__"})
 """Special attributes that may be read, and not changed."""
 _INSTEAD_OF_DUNDER = {
@@ -43,9 +42,7 @@ _INSTEAD_OF_DUNDER = {
 }
 
 
-def refused_attribute(
-    name: str, uses_paths: bool, own: Container[str] = ()
-) -> tuple[str, str, str] | None:
+def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> tuple[str, str, str] | None:
     """Say why an attribute of an unknown value may not be used: rule, message, suggestion.
 
     Args:
@@ -149,7 +146,7 @@ def check_by_name(view: View, site: Site) -> Iterator[Finding]:
 
 
 def check_match_class(view: View, site: Site) -> Iterator[Finding]:
-    """``case object(__dict__=c)`` -> attribute.dunder; ``case C(x)``, C made by a call -> attribute.dynamic."""
+    """``case object(__dict__=c)`` -> attribute.dunder; ``case C(x)``, C computed -> attribute.dynamic."""
     if not isinstance(site.node, ast.MatchClass):
         return
     for name in site.node.kwd_attrs:

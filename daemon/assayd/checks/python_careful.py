@@ -42,7 +42,11 @@ def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
     """Judge a call whose names must stand in plain text; `form` is how it is written."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
-        words = ("attribute.dynamic", f"{form} is used with a name that is computed.", f'Write {form}("name").')
+        words = (
+            "attribute.dynamic",
+            f"{form} is used with a name that is computed.",
+            f'Write {form}("name").',
+        )
         if call is None or not call.args:
             return words
         names = call.args[:1] if form == "methodcaller" else call.args

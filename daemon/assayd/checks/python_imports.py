@@ -240,8 +240,9 @@ def said_once(findings: Iterable[Finding]) -> Iterator[Finding]:
         if finding.suggestion is not None and finding.suggestion.startswith(WHITELIST):
             if first is not None:
                 place = f" of line {first}" if first else ""
-                yield replace(finding, suggestion=f"Do without it; what may be imported is said with the import{place}.")
+                yield replace(
+                    finding, suggestion=f"Do without it; what may be imported is said with the import{place}."
+                )
                 continue
             first = finding.line or 0
         yield finding
-

@@ -7,7 +7,8 @@
     import pandas, never used         import.needless        edit: the line is taken out
 
 A name that the text binds anywhere, however late, is left alone; so is one that is used in another way than
-the module allows. What fails wherever it is reached is an error, but for scripts, which are decided by their end.
+the module allows. What fails wherever it is reached is an error, but for scripts, which are decided by
+their end.
 """
 
 from __future__ import annotations
@@ -65,17 +66,27 @@ _LITERALS = {
 }  # fmt: skip
 _MODULES = frozenset(
     {
-        "abc", "argparse", "asyncio", "base64", "binascii", "bisect", "calendar", "collections", "contextlib", "copy",
-        "csv", "dataclasses", "datetime", "decimal", "difflib", "enum", "fnmatch", "fractions", "functools", "glob",
-        "gzip", "hashlib", "heapq", "hmac", "html", "inspect", "io", "ipaddress", "itertools", "json", "logging", "math",
-        "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "pprint", "queue", "random", "re", "secrets",
-        "shlex", "shutil", "sqlite3", "statistics", "string", "struct", "subprocess", "sys", "tempfile", "textwrap",
-        "threading", "time", "traceback", "types", "typing", "unicodedata", "unittest", "uuid", "warnings", "weakref",
+        "abc", "argparse", "asyncio", "base64", "binascii", "bisect", "calendar", "collections",
+        "contextlib", "copy",
+        "csv", "dataclasses", "datetime", "decimal", "difflib", "enum", "fnmatch", "fractions", "functools",
+        "glob",
+        "gzip", "hashlib", "heapq", "hmac", "html", "inspect", "io", "ipaddress", "itertools", "json",
+        "logging", "math",
+        "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "pprint", "queue", "random", "re",
+        "secrets",
+        "shlex", "shutil", "sqlite3", "statistics", "string", "struct", "subprocess", "sys", "tempfile",
+        "textwrap",
+        "threading", "time", "traceback", "types", "typing", "unicodedata", "unittest", "uuid", "warnings",
+        "weakref",
         "zipfile", "zlib", "zoneinfo",
     }
 )  # fmt: skip
 """Modules that are harmless to import here, to see what they have."""
-_SUBMODULES = {"urllib": ("urllib.parse",), "xml": ("xml.etree.ElementTree",), "concurrent": ("concurrent.futures",)}
+_SUBMODULES = {
+    "urllib": ("urllib.parse",),
+    "xml": ("xml.etree.ElementTree",),
+    "concurrent": ("concurrent.futures",),
+}
 """Packages of which one module is meant."""
 _OTHERS = frozenset({"aiohttp", "httpx", "pydantic", "pytest", "requests"})
 """What the image of adapters has, whose names are not looked up."""
@@ -94,8 +105,8 @@ _FROM = {
     "heapq": "heapify heappop heappush nlargest nsmallest",
     "http": "HTTPStatus",
     "io": "BytesIO StringIO",
-    "itertools": "accumulate chain combinations dropwhile groupby islice permutations starmap takewhile zip_longest"
-    " pairwise compress combinations_with_replacement filterfalse",
+    "itertools": "accumulate chain combinations dropwhile groupby islice permutations starmap takewhile"
+    " zip_longest pairwise compress combinations_with_replacement filterfalse",
     "json": "JSONDecodeError",
     "logging": "getLogger",
     "math": "sqrt ceil floor isclose hypot",
@@ -109,8 +120,8 @@ _FROM = {
     "textwrap": "dedent",
     "time": "perf_counter sleep",
     "types": "MappingProxyType SimpleNamespace",
-    "typing": "Any Callable ClassVar Dict Final Generic Iterable Iterator List Literal Mapping NamedTuple Optional"
-    " Protocol Sequence Set Tuple Type TypeVar TypedDict Union cast",
+    "typing": "Any Callable ClassVar Dict Final Generic Iterable Iterator List Literal Mapping NamedTuple"
+    " Optional Protocol Sequence Set Tuple Type TypeVar TypedDict Union cast",
     "unittest": "TestCase",
     "unittest.mock": "AsyncMock MagicMock Mock patch",
     "urllib.parse": "parse_qs parse_qsl quote_plus unquote urlencode urljoin urlparse urlsplit urlunparse",
@@ -259,18 +270,21 @@ def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
         return next((f"import {one}" for one in _SUBMODULES[name] if _reaches(one, asked, allows)), None)
     if name == "datetime":
         return _datetime(asked.attributes, allows)
-    if name == "os" and asked.attributes <= _PATH_NAMES and not allows("os", None):
+    return _plain_import(name, asked.attributes, allows)
+
+
+def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
+    """Import a module whose attributes are all there, and allowed."""
+    if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
     module = importlib.import_module(name)
-    had = allows(name, None) and all(
-        hasattr(module, each) and allows(name, each) for each in asked.attributes
-    )
+    had = allows(name, None) and all(hasattr(module, each) and allows(name, each) for each in attributes)
     return f"import {name}" if had else None
 
 
 def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
     """Tell whether a module of a package is what all uses of the package lead to."""
-    return asked.attributes == {dotted.split(".")[1]} and allows(dotted, None)
+    return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:

@@ -98,7 +98,8 @@ OPERATOR_METHODS = frozenset(f"__{name}__" for name in _OPERATORS.split())
 
 READABLE_DUNDERS = frozenset(
     {
-        "__annotations__", "__args__", "__class__", "__dataclass_fields__", "__debug__", "__doc__", "__match_args__",
+        "__annotations__", "__args__", "__class__", "__dataclass_fields__", "__debug__", "__doc__",
+        "__match_args__",
         "__members__", "__module__", "__name__", "__origin__", "__parameters__", "__qualname__",
     }
 )  # fmt: skip
@@ -109,15 +110,18 @@ SETTABLE_THROUGH_SUPER = frozenset({"__setattr__", "__delattr__"})
 
 NOT_DEFINED = frozenset(
     {
-        "__builtins__", "__class__", "__closure__", "__code__", "__debug__", "__dict__", "__file__", "__getattribute__",
-        "__globals__", "__import__", "__loader__", "__module__", "__mro__", "__name__", "__package__", "__path__",
+        "__builtins__", "__class__", "__closure__", "__code__", "__debug__", "__dict__", "__file__",
+        "__getattribute__",
+        "__globals__", "__import__", "__loader__", "__module__", "__mro__", "__name__", "__package__",
+        "__path__",
         "__qualname__", "__spec__", "__subclasses__", "__weakref__",
     }
 )  # fmt: skip
 """Special names that belong to the interpreter; all others may be defined by a module or a class."""
 
 _OF_THE_LANGUAGE = (
-    BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType, TracebackType,
+    BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType,
+    TracebackType,
     classmethod, object, property, type,
 )  # fmt: skip
 _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))

@@ -1,8 +1,8 @@
-"""What a text says of itself that the security scan has to know: own attributes, paths, code for type checkers.
+"""What a text says of itself: own attributes, names of paths, code for type checkers.
 
-    class A: def exists(self): …          an own attribute `exists`
-    here = Path(path)                     `here` is given a path
-    if TYPE_CHECKING: import os           never runs, and is not looked at
+class A: def exists(self): …          an own attribute `exists`
+here = Path(path)                     `here` is given a path
+if TYPE_CHECKING: import os           never runs, and is not looked at
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ _MOST_BASES = 20
 
 
 def names_its_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
-    """Return whether the text shows which fields a class gives to patterns: its own, a builtin, an imported one.
+    """Return whether the text shows which fields a class gives to patterns.
 
     A class that is made by a call may name any attribute; namedtuple lets only plain names pass.
     """
@@ -141,7 +141,9 @@ def names_its_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
         match [site.node for site in binding]:
             case [] | [ast.Import() | ast.ImportFrom()]:
                 continue
-            case [ast.ClassDef(bases=bases, decorator_list=decorators)] if all(map(_makes_fields, decorators)):
+            case [ast.ClassDef(bases=bases, decorator_list=decorators)] if all(
+                map(_makes_fields, decorators)
+            ):
                 pending.extend(bases)
             case [ast.Name() as target] if _is_namedtuple(tree.parent(target), scope):
                 continue

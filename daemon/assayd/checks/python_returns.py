@@ -28,7 +28,8 @@ NO_VALUE_RULE = Rule(
 
 _Function = ast.FunctionDef
 _IDLE = (
-    ast.BinOp, ast.BoolOp, ast.Compare, ast.Dict, ast.DictComp, ast.JoinedStr, ast.List, ast.ListComp, ast.Name,
+    ast.BinOp, ast.BoolOp, ast.Compare, ast.Dict, ast.DictComp, ast.JoinedStr, ast.List, ast.ListComp,
+    ast.Name,
     ast.IfExp, ast.Set, ast.SetComp, ast.Subscript, ast.Tuple, ast.UnaryOp,
 )  # fmt: skip
 _MOST = 20
@@ -125,7 +126,7 @@ def _finding(function: _Function, line: int, source: PythonSource, severity: Sev
     return Finding(
         rule=NO_VALUE_RULE.id,
         category="function",
-        message=f"{name}() ends without return (line {at}), and its value is used in line {line}: it is None.",
+        message=f"{name}() ends without return (line {at}), and its value, None, is used in line {line}.",
         severity=severity if idle else Severity.WARNING,
         line=at,
         snippet=snippet(source.text, at),
@@ -144,7 +145,11 @@ def _given(function: _Function) -> str | None:
                 return name
             case _:
                 pass
-    made = [s.targets[0].id for s in function.body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)]
+    made = [
+        s.targets[0].id
+        for s in function.body
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+    ]
     return made[-1] if made else None
 
 

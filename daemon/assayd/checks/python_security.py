@@ -36,8 +36,8 @@ from assayd.checks.python_attributes import (
     check_module_value,
 )
 from assayd.checks.python_builtins import check_name, check_type_call
-from assayd.checks.python_imports import check_imports, said_once
 from assayd.checks.python_careful import check_careful
+from assayd.checks.python_imports import check_imports, said_once
 from assayd.checks.python_names import NOT_DEFINED, is_dunder
 from assayd.checks.python_scopes import ScopeKind, Site
 from assayd.checks.python_source import PythonSource

@@ -3,7 +3,8 @@
     dfe f(x):          Did you mean 'def'?
     f(a b)             A comma, or an operator, is missing (no edit: it may be f(a, b), f(a.b) or f(a + b))
 
-What is found is tried out on the whole text, and the compiler judges; an edit comes of it where one keyword only
+What is found is tried out on the whole text, and the compiler judges; an edit comes of it where one keyword
+only
 makes it Python. Decides nothing where the line is something else.
 """
 
@@ -25,7 +26,7 @@ _MOST_PLACES = 40
 
 
 def spelling(error: SyntaxError, text: str) -> tuple[str, Edit | None] | None:
-    """Return what to do about a line that is no Python, and the edit where it is certain; None when unknown."""
+    """Return what to do about a line that is no Python, and the edit where it is certain."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None

@@ -54,7 +54,9 @@ from assayd.checks.source_text import line_at, snippet
 from assayd.model.finding import Finding, Rule, Severity
 
 CATEGORY = "syntax"
-_SPELLING = frozenset({"syntax.invalid", "syntax.missing_comma", "syntax.missing_colon", "syntax.indentation"})
+_SPELLING = frozenset(
+    {"syntax.invalid", "syntax.missing_comma", "syntax.missing_colon", "syntax.indentation"}
+)
 """Rules of lines that may only hold a misspelt keyword, or lack a comma."""
 
 

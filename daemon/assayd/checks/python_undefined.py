@@ -2,7 +2,8 @@
 
     parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
 
-Nothing is said after a star import, where a text reaches its namespace by itself, where NameError is caught, or
+Nothing is said after a star import, where a text reaches its namespace by itself, where NameError is
+caught, or
 under a condition that asks for another version of Python. What annotations name that are never evaluated is
 left alone. Decision: docs/decisions/0038.
 """
@@ -30,17 +31,28 @@ UNDEFINED_RULE = Rule(
     help="Bad: prats[1], with parts = path.split('/'). Good: parts[1].",
 )
 
-_BUILTINS = frozenset(vars(builtins)) | {"exit", "quit", "copyright", "credits", "license", "help", "WindowsError"}
+_BUILTINS = frozenset(vars(builtins)) | {
+    "exit",
+    "quit",
+    "copyright",
+    "credits",
+    "license",
+    "help",
+    "WindowsError",
+}
 _OF_MODULES = frozenset(
     {
-        "__annotations__", "__builtins__", "__cached__", "__class__", "__dict__", "__doc__", "__file__", "__loader__",
+        "__annotations__", "__builtins__", "__cached__", "__class__", "__dict__", "__doc__", "__file__",
+        "__loader__",
         "__module__", "__name__", "__package__", "__path__", "__qualname__", "__spec__",
     }
 )  # fmt: skip
 _NAMESPACES = frozenset({"exec", "globals", "locals", "vars", "execfile", "__builtins__", "builtins", "eval"})
 """Who reaches for these may bind names that are nowhere to be seen."""
 _CATCHING = frozenset({"NameError", "Exception", "BaseException", "UnboundLocalError"})
-_OLDER = re.compile(r"version|PY_?[23]|py_?[23]|python_?[23]|six|IS_PY|unicode_type|TYPE_CHECKING|MYPY", re.ASCII)
+_OLDER = re.compile(
+    r"version|PY_?[23]|py_?[23]|python_?[23]|six|IS_PY|unicode_type|TYPE_CHECKING|MYPY", re.ASCII
+)
 _MOST = 50
 
 
@@ -83,13 +95,19 @@ def check_undefined(
         yield _finding(one, source, tree, severity)
 
 
-def _undefined(tree: ScopedTree, unknown: Collection[str], passed: Collection[ast.AST]) -> Iterator[_Undefined]:
+def _undefined(
+    tree: ScopedTree, unknown: Collection[str], passed: Collection[ast.AST]
+) -> Iterator[_Undefined]:
     found: dict[str, list[Site]] = {}
     skipped: set[ast.AST] = set(passed)
     for site in tree.sites:  # parents come before children
         if site.node in skipped or site.parent in skipped:
             skipped.add(site.node)
-        elif isinstance(site.node, ast.Name) and site.node.id in unknown and isinstance(site.node.ctx, ast.Load):
+        elif (
+            isinstance(site.node, ast.Name)
+            and site.node.id in unknown
+            and isinstance(site.node.ctx, ast.Load)
+        ):
             found.setdefault(site.node.id, []).append(site)
     for name, sites in found.items():
         yield _Undefined(name=name, sites=tuple(sites))

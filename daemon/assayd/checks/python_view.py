@@ -19,7 +19,8 @@ from assayd.model.policy import ImportPolicy
 class View:
     """One text under one policy.
 
-    `uses_paths` tells whether pathlib is imported anywhere, `uses_streams` whether a module with streams is; `constants` are names that are bound once in
+    `uses_paths` tells whether pathlib is imported anywhere, `uses_streams` whether a module with streams
+    is; `constants` are names that are bound once in
     the whole text, and to a string literal; `own` are the attributes that its classes define or assign, and
     `paths` the names that are given paths somewhere.
     """

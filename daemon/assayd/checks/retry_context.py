@@ -1,6 +1,7 @@
 """Words the findings of a failed stage for a model that tries again.
 
-Decides form and size only: a headline, all findings, those that say the same in one with their lines, how many
+Decides form and size only: a headline, all findings, those that say the same in one with their lines, how
+many
 more there are beyond twenty, and what to keep in mind. Source: seed 000, sections 3.3 and 6.1.
 """
 

@@ -31,14 +31,16 @@ _getattr, _hasattr, _setattr, _delattr = getattr, hasattr, setattr, delattr
 _vars = builtins.vars
 _SPECIAL = frozenset(
     {
-        "__annotations__", "__args__", "__class__", "__doc__", "__match_args__", "__module__", "__name__", "__origin__",
+        "__annotations__", "__args__", "__class__", "__doc__", "__match_args__", "__module__", "__name__",
+        "__origin__",
         "__parameters__", "__qualname__",
     }
 )  # fmt: skip
 """Special names that may be read, and not changed: plain text and types."""
 _OF_RUNNING_CODE = (CodeType, CoroutineType, FrameType, GeneratorType, TracebackType)
 _OF_THE_LANGUAGE = (
-    *_OF_RUNNING_CODE, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType, classmethod, object,
+    *_OF_RUNNING_CODE, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType,
+    classmethod, object,
     property, staticmethod, super, type,
 )  # fmt: skip
 _OPERATOR = type(object.__init__)
@@ -47,8 +49,16 @@ _LEADING_ON = frozenset(
     for kind in _OF_THE_LANGUAGE
     for name, value in vars(kind).items()
     if name.startswith("__") and type(value) is not _OPERATOR
-) | {"__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__builtins__", "__loader__", "__spec__"}
-"""Special names that lead from an object to code, namespaces or other classes; methods of operators do not."""
+) | {
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__delattr__",
+    "__builtins__",
+    "__loader__",
+    "__spec__",
+}
+"""Special names that lead from an object to code or namespaces; methods of operators do not."""
 _INTERNALS = frozenset(
     name for kind in _OF_RUNNING_CODE for name in dir(kind) if "_" in name and not name.startswith("__")
 ) | {"mro", "_convert_", "_module"}
@@ -82,7 +92,13 @@ class AttributeGuard:
         def delattr(value: object, name: str, /) -> None:  # noqa: A001
             _delattr(value, self._changed(value, name))
 
-        return {"getattr": getattr, "hasattr": hasattr, "setattr": setattr, "delattr": delattr, "vars": _fields}
+        return {
+            "getattr": getattr,
+            "hasattr": hasattr,
+            "setattr": setattr,
+            "delattr": delattr,
+            "vars": _fields,
+        }
 
     def guard_formatter(self) -> None:
         """Let ``string.Formatter`` follow no attribute that `getattr` would not give."""

@@ -7,11 +7,12 @@ from types import CodeType, TracebackType
 from . import private
 from .misspelt import meant_by
 from .reporter import Record
-from .shown import Shown as Shown
-from .shown import Texts as Texts
+from .shown import Shown, Texts
 from .values import type_name
 
 private.isolate(globals())
+
+__all__ = ["Shown", "Texts", "clean", "message_of", "not_compiled", "raised", "told"]
 
 _MAX_MESSAGE = 4096
 _MAX_FRAMES = 20

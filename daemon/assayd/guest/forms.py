@@ -1,4 +1,4 @@
-"""What JSON has no form for and has a usual one: dates, times, paths, UUIDs, bytes, decimals, enum members, dataclasses.
+"""What JSON has no form for and has a usual one: dates, paths, UUIDs, bytes, enum members, dataclasses, ….
 
 Each goes as an object with its kind beside the form: ``{"$py": "date", "value": "2024-03-01"}``. Modules that
 nobody has loaded are not loaded for this: there are no instances of their classes.
@@ -26,14 +26,16 @@ class Form:
 
     __slots__ = ("kind", "nested", "of", "tag", "value")
 
-    def __init__(self, tag: str, value: object, kind: type, *, of: str | None = None, nested: bool = False) -> None:
+    def __init__(
+        self, tag: str, value: object, kind: type, *, of: str | None = None, nested: bool = False
+    ) -> None:
         self.tag, self.value, self.kind, self.of, self.nested = tag, value, kind, of, nested
 
 
 def form_of(value: object) -> Form | None:
     """Return the form of a value; None when it has none.
 
-    Raises whatever code of the value's class raises: a time zone is asked for its offset, and may be guest code.
+    Raises whatever code of the value's class raises: a time zone may be guest code.
     """
     kind = type(value)
     for base, tag, write in _WRITERS:

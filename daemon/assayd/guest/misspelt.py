@@ -1,6 +1,7 @@
 """Finds what a misspelt attribute, key or imported name was meant to be: the objects are there to be asked.
 
-Reads names of attributes and keys that are plain text, with the built-in types' own methods. What it finds goes
+Reads names of attributes and keys that are plain text, with the built-in types' own methods. What it finds
+goes
 into the record of the exception, which is the guest's word.
 """
 
@@ -37,7 +38,9 @@ def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
         if is_a(problem, ImportError):
             found = _CANNOT_IMPORT.match(str(problem))
             module = sys.modules.get(found[2]) if found is not None else None
-            return nearest(found[1], _attributes(module)) if found is not None and module is not None else None
+            return (
+                nearest(found[1], _attributes(module)) if found is not None and module is not None else None
+            )
     except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
         return None
     return None
@@ -50,7 +53,13 @@ def _attributes(value: object) -> Iterator[str]:
     kinds = value if is_a(value, type) else type(value)
     for kind in type.__dict__["__mro__"].__get__(kinds):
         yield from (name for name in _namespace(kind) if type(name) is str and name[:2] != "__")
-    fields = None if is_a(value, type) else object.__getattribute__(value, "__dict__") if _has_fields(value) else None
+    fields = (
+        None
+        if is_a(value, type)
+        else object.__getattribute__(value, "__dict__")
+        if _has_fields(value)
+        else None
+    )
     if type(fields) is dict:
         yield from (name for name in dict.keys(fields) if type(name) is str)
 
@@ -90,7 +99,7 @@ def _dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
     if is_a(value, dict):
         yield value
         inner = list(dict.values(value))[:_MOST_DICTS] if dict.__len__(value) <= _MOST_KEYS else []
-    elif is_a(value, list | tuple):
+    elif is_a(value, list) or is_a(value, tuple):
         inner = list(value)[:3] if type(value) in (list, tuple) else []
     else:
         fields = object.__getattribute__(value, "__dict__") if _has_fields(value) and depth == 0 else None

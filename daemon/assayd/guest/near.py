@@ -1,4 +1,4 @@
-"""How far two names are apart, and which of several is nearest: to say what a misspelt name was meant to be."""
+"""How far two names are apart, and which of several is nearest: to say what was meant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_COMPARED = 2000
 
 
 def steps_between(one: str, other: str) -> int:
-    """Count the letters to change, add, leave out or swap to make one name of another; case counts one in all."""
+    """Count the letters to change, add, leave out or swap to make one name of another; case is one."""
     if one.lower() == other.lower():
         return 1
     before: list[int] = []
@@ -34,7 +34,7 @@ def most_steps(name: str) -> int:
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
-    """Return the nearest name, and whether it is one step away with no other as near; None when all are far."""
+    """Return the nearest name, and whether it is one step away and alone; None when all are far."""
     most, found = most_steps(name), dict[str, int]()
     if len(name) > MOST_CHARS:
         return None

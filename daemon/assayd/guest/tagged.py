@@ -1,7 +1,8 @@
 """Values that JSON has no form for, as objects with a tag, both ways: ``{"$py": "set", "value": [1, 2]}``.
 
 What goes out comes back in as an equal value of the same type. Plain JSON stays as it is; an object that
-holds the tag itself, or a key that JSON has no form for, goes as a list of pairs. Members of enums and dataclasses
+holds the tag itself, or a key that JSON has no form for, goes as a list of pairs. Members of enums and
+dataclasses
 go out with the name of their class, and never come in; nor does what has no tag at all (instances of other
 classes), which goes out as ``object`` with the name of its type.
 """
@@ -14,8 +15,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
 from . import private
-from .forms import TAG as TAG
-from .forms import VALUE as VALUE
+from .forms import TAG, VALUE
 from .values import MAX_KEY, Pairs, Rendered, Renderer, type_name
 
 private.isolate(globals())
@@ -23,6 +23,7 @@ private.isolate(globals())
 FLOATS = ("nan", "inf", "-inf")
 
 Json = object
+__all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "Rendered", "render_tagged", "restore"]
 
 
 def render_tagged(value: object) -> Rendered:

@@ -1,6 +1,7 @@
 """Any value of guest code as JSON, with a note for each place where that loses something.
 
-What JSON has no form for, and what has a usual one, goes with its kind beside it (`forms`). No code of the value's own class is run: no ``__repr__``, no ``__iter__``, no ``__len__``. Instances of
+What JSON has no form for, and what has a usual one, goes with its kind beside it (`forms`). No code of the
+value's own class is run: no ``__repr__``, no ``__iter__``, no ``__len__``. Instances of
 subclasses of the built-in containers are read with the built-in's own methods.
 """
 

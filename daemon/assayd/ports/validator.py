@@ -130,7 +130,8 @@ class Validator(Protocol):
     ) -> str:
         """Say, for a model that tries again, what stage failed, on what, and what is allowed.
 
-        `findings` are those of every stage that failed, in order; `stage` is the first of them. What is allowed
+        `findings` are those of every stage that failed, in order; `stage` is the first of them. What is
+        allowed
         is what the effective policy says; without one, nothing is said of it.
         """
         ...

@@ -2,7 +2,8 @@
 
 Pure. Evidence is asked in this order, and the first that speaks decides:
 
-    1. what we did ourselves     our own kills: deadline, cap, cancel; a deadline after a limit was met is that
+    1. what we did ourselves     our own kills: deadline, cap, cancel; a deadline after a limit was met is
+    that
                                  limit's consequence
     2. the kernel's counters     cgroup out-of-memory kills, refused forks, a full work directory
     3. the engine's flags        its word on an out-of-memory kill of the whole container
@@ -88,7 +89,7 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
 def _first_limit(unit: UnitResult) -> Cause | None:
     """Give the limit that was met before the deadline, and of which the deadline is the consequence.
 
-    Code that waits for workers that were refused uses little processor time; a loop that was refused some uses all.
+    Code that waits for workers that were refused uses little processor time; a loop uses all.
     """
     counted = _counted(unit)
     busy = unit.usage.cpu_s > _WAITING_SHARE * unit.usage.wall_s

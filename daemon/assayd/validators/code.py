@@ -24,8 +24,8 @@ from assayd.checks import (
     python_source,
     run_findings,
 )
-from assayd.checks.call_unit import Tried
 from assayd.checks.allowances import allowances
+from assayd.checks.call_unit import Tried
 from assayd.checks.caps import FINDINGS
 from assayd.checks.code_annotations import RESULT, check_annotations, declarations
 from assayd.checks.code_inputs import awaited, check_inputs

@@ -56,9 +56,12 @@ EXPECTED = Expected(
 )
 
 _PRELOAD = (
-    "abc", "base64", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "enum",
-    "fnmatch", "functools", "hashlib", "io", "itertools", "json", "json.decoder", "logging", "math", "operator",
-    "os.path", "pathlib", "re", "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse", "uuid", "warnings",
+    "abc", "base64", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses",
+    "datetime", "enum",
+    "fnmatch", "functools", "hashlib", "io", "itertools", "json", "json.decoder", "logging", "math",
+    "operator",
+    "os.path", "pathlib", "re", "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse",
+    "uuid", "warnings",
 )  # fmt: skip
 """What most code uses of the default policy. Never what a request names: the runner itself imports this."""
 
@@ -322,7 +325,7 @@ def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     if not any(function in text for function in _BY_NAME):
         return {}
     return {
-        _GIVEN_NAMES.get(module, module): sorted(names)
+        _GIVEN_NAMES.get(module, module): list[JsonValue](sorted(names))
         for module, names in imports.names.items()
         if imports.allows(module) and module.rpartition(".")[2] in text
     }

@@ -65,7 +65,7 @@ _HEADLINES = {
 _REMINDERS = (
     "A module has a manifest, adapter.py and tests (test_*.py); files import one another by name.",
     "The adapter's class has @register_adapter above it, and defines fetch_raw, transform and get_schema.",
-    "Tests run with pytest: give the adapter made-up answers, e.g. by httpx.MockTransport or unittest.mock.patch.",
+    "Tests run with pytest: give the adapter made-up answers, by httpx.MockTransport or mock.patch.",
 )
 
 _TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."

@@ -25,8 +25,8 @@ from assayd.checks import (
     run_findings,
     work_paths,
 )
-from assayd.checks.call_unit import Tried
 from assayd.checks.allowances import allowances
+from assayd.checks.call_unit import Tried
 from assayd.checks.caps import shorten
 from assayd.checks.exec_unit import judge_exec
 from assayd.checks.python_failures import IMAGE_MODULES, Surroundings
@@ -231,7 +231,9 @@ class Script:
         """Word a failed stage for a model."""
         headline = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
         said = allowances(policy, offer="Python's standard library")
-        return retry_context(findings, headline=headline.get(stage, "It failed:"), reminders=(*_REMINDERS, *said))
+        return retry_context(
+            findings, headline=headline.get(stage, "It failed:"), reminders=(*_REMINDERS, *said)
+        )
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the code again, or for the file that is run, with what the report says."""

@@ -47,7 +47,8 @@ def mended(text: str, findings: Sequence[Finding]) -> str:
         ("x = datetime.date(1, 2, 3) - datetime.timedelta(1)\n", "name.not_imported",
          "import datetime\nx = datetime.date(1, 2, 3) - datetime.timedelta(1)\n"),
         ("x = os.sep\n", "name.not_imported", "import os\nx = os.sep\n"),
-        ("x = urllib.parse.quote('a')\n", "name.not_imported", "import urllib.parse\nx = urllib.parse.quote('a')\n"),
+        ("x = urllib.parse.quote('a')\n", "name.not_imported",
+         "import urllib.parse\nx = urllib.parse.quote('a')\n"),
         ("total = 1\nx = totla\n", "name.undefined", "total = 1\nx = total\n"),
     ],
 )  # fmt: skip
@@ -67,7 +68,14 @@ def test_an_import_that_fails_and_is_not_used_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x = re.matches('a', 'b')\n", "x = f(re)\n", "x = datetime.time\n", "x = numpy.array([])\n", "x = nothing\n"]
+    "text",
+    [
+        "x = re.matches('a', 'b')\n",
+        "x = f(re)\n",
+        "x = datetime.time\n",
+        "x = numpy.array([])\n",
+        "x = nothing\n",
+    ],
 )
 def test_a_name_that_may_be_had_in_more_ways_is_an_error_without_an_edit(text: str) -> None:
     findings = found(text)

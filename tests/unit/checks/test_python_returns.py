@@ -13,7 +13,7 @@ def test_an_idle_last_statement_is_an_error_with_its_edit() -> None:
     text = "def rotate(rows):\n    turned = list(zip(*rows))\n    turned\ngrid = rotate([[1]])\nprint(grid)\n"
     [finding] = check_returns(parse(text))
     assert (finding.rule, finding.severity, finding.line) == ("function.no_value", Severity.ERROR, 3)
-    assert finding.message == "rotate() ends without return (line 3), and its value is used in line 4: it is None."
+    assert finding.message == "rotate() ends without return (line 3), and its value, None, is used in line 4."
     assert finding.edit is not None
     assert finding.edit.replacement == "    return turned"
 

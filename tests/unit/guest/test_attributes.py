@@ -99,9 +99,7 @@ def test_ordinary_attributes_are_given(
         (io.TextIOWrapper(io.BytesIO()), "detach"),
     ],
 )
-def test_what_leads_on_is_refused(
-    functions: dict[str, Callable[..., Any]], value: object, name: str
-) -> None:
+def test_what_leads_on_is_refused(functions: dict[str, Callable[..., Any]], value: object, name: str) -> None:
     for function in ("getattr", "hasattr"):
         with pytest.raises(PermissionError):
             functions[function](value, name)

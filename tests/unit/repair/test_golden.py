@@ -16,8 +16,8 @@ import pytest
 from assayd import validators
 from assayd.model.finding import Finding, Layer
 from assayd.model.repair import Strategy
-from assayd.ports.repairable import Repairable
 from assayd.policies import load_policies
+from assayd.ports.repairable import Repairable
 from assayd.repair.prompt import PASSAGE_CHARS, build_prompt
 from assayd.share import share
 
@@ -208,7 +208,9 @@ def prompt_of(case: Case) -> str:
     payload = validator.payload.model_validate_json(json.dumps(case.payload))
     report = {
         "stage_reached": case.stage,
-        "retry_context": validator.retry_context(case.findings, case.stage, POLICIES.get(validator.default_policy)),
+        "retry_context": validator.retry_context(
+            case.findings, case.stage, POLICIES.get(validator.default_policy)
+        ),
         "findings": [
             {"severity": "error", "rule": one.rule, "message": one.message, "file": one.file}
             for one in case.findings
