@@ -170,6 +170,9 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
         near, remedy = None, f"Put at the top: import {one.name}"
     elif near:
         remedy = f"Did you mean '{near.name}'?"
+    foreign = near is None and one.name not in sys.stdlib_module_names
+    if foreign and all(site.scope.kind is not ScopeKind.MODULE for site in one.sites):
+        severity = Severity.WARNING  # nothing was misspelt: it fails when it is reached, and runs tell that
     return Finding(
         rule=UNDEFINED_RULE.id,
         category="name",

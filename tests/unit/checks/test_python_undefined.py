@@ -76,6 +76,19 @@ def test_nothing_is_said_of_names_that_may_be_bound(text: str) -> None:
     assert found(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("def f(x):\n    if x: return revcomp(x)\n", Severity.WARNING),
+        ("print(revcomp)\n", Severity.ERROR),
+        ("def f(x):\n    if x: return json.loads(x)\n", Severity.ERROR),
+    ],
+)
+def test_a_foreign_name_inside_a_function_is_left_to_the_run(text: str, severity: Severity) -> None:
+    [finding] = found(text)
+    assert finding.severity is severity
+
+
 def test_names_that_are_given_are_bound() -> None:
     assert found("print(data)\n", given={"data"}) == []
     assert len(found("print(data)\n")) == 1
