@@ -160,7 +160,7 @@ def _scopes(scope: Scope) -> Iterator[Scope]:
 
 def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: Severity) -> Finding:
     first = min(one.sites, key=lambda site: (_line(site), _offset(site)))
-    near = _meant(first, tree)
+    near = _meant(first, tree) if len(one.name) > 2 else None
     line = _line(first)
     shown = line_at(source.text, line) or ""
     others = sorted({_line(site) for site in one.sites} - {line})
