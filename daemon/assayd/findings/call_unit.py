@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.runs import (
     cause_finding,
+    details_of,
     event_findings,
     no_function_finding,
     not_compiled_finding,
@@ -85,10 +86,8 @@ def _failure(unit: UnitResult, record: Record | None, text: str, function: str) 
             return no_function_finding(function)
         case _ if unit.outcome.completed:
             return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
-        case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return cause_finding(Cause.TIMEOUT, "The code", f"after {unit.usage.wall_s:.0f} s")
         case _:
-            return cause_finding(unit.outcome.cause, "The code")
+            return cause_finding(unit.outcome.cause, "The code", details_of(unit))
 
 
 def _failed(unit: UnitResult, record: Record | None, message: str) -> Case:

@@ -2,7 +2,9 @@
 
 Pure. Evidence is asked in this order, and the first that speaks decides:
 
-    1. what we did ourselves     our own kills: deadline, cap, cancel
+    1. what we did ourselves     our own kills: deadline, cap, cancel; a deadline after a limit was met is
+    that
+                                 limit's consequence
     2. the kernel's counters     cgroup out-of-memory kills, refused forks, a full work directory
     3. the engine's flags        its word on an out-of-memory kill of the whole container
     4. the signal                that the child died of, as wait saw it
@@ -24,6 +26,7 @@ from dataclasses import replace
 from assayd.model.run import (
     Cause,
     ContainerFacts,
+    Limits,
     Outcome,
     Program,
     RunEnd,
@@ -53,9 +56,9 @@ RUNNER_FAULT = 70
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
     """Return the same result with the outcome of every unit and of the run filled in."""
-    ended = _run_end(result)
+    ended = _run_end(result, spec.limits)
     units = tuple(
-        replace(unit, outcome=_outcome_of(unit, planned, ended))
+        replace(unit, outcome=_with_limit(_outcome_of(unit, planned, ended), spec.limits))
         for unit, planned in zip(result.units, spec.units, strict=False)
     )
     return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
@@ -69,7 +72,8 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     """Decide how a unit ended that the runner saw to its end."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
-        return _outcome(cause, unit, killed_by=by)
+        first = _first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
+        return _outcome(first or cause, unit, killed_by=by)
     failed = unit.wait_status != 0
     counted = _counted(unit)
     if failed and counted is not None and counted is not Cause.DISK_LIMIT:
@@ -80,6 +84,20 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     if failed and counted is not None:
         return _outcome(counted, unit)
     return _by_wait(unit, planned)
+
+
+def _first_limit(unit: UnitResult) -> Cause | None:
+    """Return the limit that was met before the deadline, and of which the deadline is the consequence.
+
+    Code that waits for workers that were refused uses little processor time; a loop uses all.
+    """
+    counted = _counted(unit)
+    busy = unit.usage.cpu_s > _WAITING_SHARE * unit.usage.wall_s
+    return None if counted is Cause.PROCESS_LIMIT and busy else counted
+
+
+_WAITING_SHARE = 0.5
+"""A unit that used less processor time than this share of its wall time was waiting."""
 
 
 def _counted(unit: UnitResult) -> Cause | None:
@@ -136,7 +154,15 @@ def _traces(unit: UnitResult) -> dict[str, object]:
     return {key: value for key, value in traces.items() if value or key == "exit_code"}
 
 
-def _run_end(result: RunResult) -> Outcome | None:
+def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
+    """Add to the evidence how much there was of what ran out."""
+    most = {Cause.OUT_OF_MEMORY: limits.memory_bytes, Cause.DISK_LIMIT: limits.work_bytes}
+    if outcome.cause not in most:
+        return outcome
+    return replace(outcome, evidence={**outcome.evidence, "limit_bytes": most[outcome.cause]})
+
+
+def _run_end(result: RunResult, limits: Limits) -> Outcome | None:
     """Decide for the run as a whole when it did not end as it should; None when it did."""
     if result.end is RunEnd.FINISHED:
         return None
@@ -145,6 +171,8 @@ def _run_end(result: RunResult) -> Outcome | None:
         evidence["detail"] = result.detail
     if result.end is RunEnd.LOST:
         return _lost(result.container, evidence)
+    if result.end is RunEnd.DEADLINE:
+        evidence["timeout_s"] = limits.timeout_s
     return Outcome(cause=_RUN_ENDS[result.end], evidence=evidence)
 
 

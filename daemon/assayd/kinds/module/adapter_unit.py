@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, hint_for
+from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events
 from assayd.findings.source_text import snippet
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
@@ -21,6 +21,7 @@ from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import AdapterContract
 from assayd.model.run import Cause, UnitResult
 from assayd.model.text_limits import shorten
+from assayd.static.exception_hints import exception_hint, misspelling_edit
 
 RULES = (
     Rule(id="contract.import_failed", title="The adapter cannot be imported"),
@@ -112,7 +113,8 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
         file=record.file if place is not None else file,
         line=record.line if place is not None else None,
         snippet=place,
-        suggestion=hint_for(record.error_type),
+        suggestion=exception_hint(record),
+        edit=misspelling_edit(record, texts.get(record.file or "", "")),
     )
 
 

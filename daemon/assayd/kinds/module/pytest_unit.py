@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assayd.findings.network_errors import network_hint
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
     file_events,
     grouped,
-    hint_for,
 )
 from assayd.findings.source_text import snippet
 from assayd.guest_results.json_reader import GuestJsonError
@@ -26,6 +26,7 @@ from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
 from assayd.model.text_limits import shorten
+from assayd.static.exception_hints import exception_hint, misspelling_edit
 
 RULES = (
     Rule(id="tests.failed", title="A test failed", help="Bad: assert transform(raw) == wrong."),
@@ -211,7 +212,7 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
         return replace(
             found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
         )
-    if raised.error_type == "ImportError":
+    if raised.error_type == "ImportError" and raised.meant is None:
         return replace(
             found, suggestion="Define the name where it is imported from, or import one that is there."
         )
@@ -230,16 +231,17 @@ def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, re
         file=raised.file if place is not None else file,
         line=raised.line if place is not None else None,
         snippet=place,
-        suggestion=_advice(rule, raised),
+        suggestion=_advice(rule, raised, text),
+        edit=misspelling_edit(raised, text) if rule != "tests.exited" else None,
     )
 
 
-def _advice(rule: str, raised: Raised) -> str:
+def _advice(rule: str, raised: Raised, text: str) -> str:
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
         return "Make the code give what the test expects."
-    return hint_for(raised.error_type)
+    return network_hint(raised.error_type, raised.message, text) or exception_hint(raised)
 
 
 def _compared(file: str, told: Told, expected: Expected) -> Iterator[Finding]:

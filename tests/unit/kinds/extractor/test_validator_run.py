@@ -98,9 +98,22 @@ def test_the_plan_calls_the_cleaned_code_once_per_path(extractor_policy: Executi
         "kwargs": {},
         "builtins": "safe",
     }
-    assert (spec.image, spec.limits, spec.imports) == ("python", LIMITS, extractor_policy.imports)
-    assert spec.preload == tuple(sorted(extractor_policy.imports.allowed))
+    assert (spec.image, spec.limits) == ("python", LIMITS)
+    assert spec.imports == replace(
+        extractor_policy.imports, allowed=extractor_policy.imports.allowed | {"os"}
+    )
+    assert set(spec.preload) <= extractor_policy.imports.allowed
     assert (dict(spec.files), spec.collect, spec.allow_exec) == ({}, (), False)
+
+
+def test_names_of_modules_go_along_where_some_are_computed(extractor_policy: ExecutionPolicy) -> None:
+    code = "import math\ndef extract(path): return {'x': getattr(math, path)(4)}\n"
+    spec = validator.plan(ExtractorPayload(code=code, sample_paths=PATHS), extractor_policy, LIMITS)
+    assert spec is not None
+    names = spec.units[0].arguments["names"]
+    assert isinstance(names, dict)
+    assert set(names["math"]) == extractor_policy.imports.names["math"]
+    assert "json" not in names
 
 
 def test_the_same_path_twice_is_tried_twice() -> None:
@@ -162,8 +175,8 @@ def test_a_line_that_is_not_in_the_text_is_not_believed(line: int | None) -> Non
 @pytest.mark.parametrize(
     ("error_type", "word"),
     [
-        ("AttributeError", "None"),
-        ("IndexError", "how many parts"),
+        ("AttributeError", "of the type"),
+        ("IndexError", "check the length"),
         ("KeyError", ".get()"),
         ("SystemExit", "Return"),
         ("json.decoder.JSONDecodeError", "JSON"),
@@ -384,4 +397,5 @@ def test_a_request_does_not_choose_what_the_runner_itself_imports(extractor_poli
         ExtractorPayload(code=CODE, sample_paths=PATHS), replace(extractor_policy, imports=asked), LIMITS
     )
     assert spec is not None
-    assert spec.preload == tuple(sorted(extractor_policy.imports.allowed))
+    assert "unittest.__main__" not in spec.preload
+    assert set(spec.preload) <= extractor_policy.imports.allowed
