@@ -17,7 +17,7 @@ WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair bench-slips requirements deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ check: setup ## format, lint, types, import directions, unit tests
 bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: a shorter run, about five minutes here)
 	@$(WITH_ENGINE) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.chart
+
+bench-slips: images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
+	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
 bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.repair.run $(PROVIDERS)

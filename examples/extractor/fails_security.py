@@ -6,4 +6,4 @@ def extract(path: str) -> dict:
     size = os.stat(path).st_size
     with open(path) as file:
         head = file.readline()
-    return {"size": size, "head": head, "user": fnmatch.os.environ["USER"], "kind": path.__class__}
+    return {"size": size, "head": head, "user": fnmatch.os.environ["USER"], "kind": path.__dict__}

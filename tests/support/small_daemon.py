@@ -79,7 +79,9 @@ class SmallValidator:
     def judge(self, payload: Payload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         return Judgement(stage_findings={"sandbox": ()})
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         return "worse " * 100_000 if "long" in stage else f"{stage} failed"
 
 

@@ -168,7 +168,7 @@ def _report(
     if report.verdict is Verdict.FAILED:
         failed = [stage for stage in stages if stage.status is StageStatus.FAILED]
         found = [finding for stage in failed for finding in stage.findings]
-        context = job.validator.retry_context(found, failed[0].name)
+        context = job.validator.retry_context(found, failed[0].name, job.policy)
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
     return _rated(job, report)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NoReturn, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
@@ -19,7 +19,11 @@ MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+_FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
+_NAMING = frozenset({"category", "platform"})
+"""Labels that name the bundle's folder, so that they are plain."""
 LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
+FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
 
@@ -64,13 +68,21 @@ class SubmissionBody(BaseModel):
     payload: dict[str, object] = Field(description="The code and its inputs, as the kind's schema says.")
     policy: str | None = Field(None, description="Profile name; null takes the kind's own.")
     overrides: Overrides = Field(default_factory=Overrides, description="Limits that tighten the profile.")
-    labels: dict[LabelText, LabelText] = Field(
+    labels: dict[LabelText, FreeLabelText] = Field(
         default_factory=dict,
         max_length=32,
         description="Free marks; `category` and `platform` name the bundle's folder.",
     )
     repair: RepairRequest | None = Field(None, description="A repair loop to start when the attempt fails.")
     parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
+
+    @field_validator("labels")
+    @classmethod
+    def _name_folders_plainly(cls, labels: dict[str, str]) -> dict[str, str]:
+        for name in sorted(_NAMING & labels.keys()):
+            if re.fullmatch(_LABEL, labels[name]) is None:
+                raise ValueError(f"{name} names a folder: it has to match {_LABEL}")
+        return labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.runs import (
     cause_finding,
+    details_of,
     event_findings,
     no_function_finding,
     not_compiled_finding,
@@ -89,7 +90,7 @@ def _failure(unit: UnitResult, record: Record | None, text: str, function: str) 
         case _ if unit.outcome.cause is Cause.TIMEOUT:
             return timeout_finding(unit, "The code")
         case _:
-            return cause_finding(unit.outcome.cause, "The code")
+            return cause_finding(unit.outcome.cause, "The code", details_of(unit))
 
 
 def _failed(unit: UnitResult, record: Record | None, message: str) -> Case:

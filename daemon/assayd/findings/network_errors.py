@@ -36,12 +36,30 @@ _HINT = (
 )
 
 
-def network_hint(error_type: str, message: str) -> str | None:
-    """Return what to do about an exception of the network's; None for any other."""
+_IN_TESTS = {
+    "httpx": "httpx.Client(transport=httpx.MockTransport(handler))",
+    "aiohttp": "unittest.mock.AsyncMock in the place of the session",
+    "requests": 'unittest.mock.patch("requests.get"), or of the session\'s method',
+}
+"""How each client is given made-up answers."""
+
+
+def network_hint(error_type: str, message: str, text: str = "") -> str | None:
+    """Return what to do about an exception of the network's; None for any other.
+
+    Args:
+        error_type: the exception's class.
+        message: its text.
+        text: the code that it came from; in tests a client can be given made-up answers.
+    """
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
     place = _place(message)
-    return f"{_REACHES}{f' ({place})' if place else ''}. {_HINT}"
+    reaches = f"{_REACHES}{f' ({place})' if place else ''}."
+    client = next((name for name in _IN_TESTS if name in text), None)
+    if client is not None and "def test_" in text:
+        return f"{reaches} In a test give the client made-up answers: {_IN_TESTS[client]}."
+    return f"{reaches} {_HINT}"
 
 
 def reaches_for_network(suggestion: str | None) -> bool:

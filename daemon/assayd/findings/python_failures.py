@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from assayd.findings.near_names import nearest_name
 from assayd.findings.runs import RAISED_RULE, raised_finding
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Finding, Rule
@@ -57,12 +58,13 @@ _NOT_IN_THE_IMAGE = frozenset(
 IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
 """What the image `python` offers, by top name."""
 
+_NO_CLIENT = "data that is given as an input; there is no network"
 _INSTEAD: Mapping[str, str] = {
-    "aiohttp": "there is no network; pass the data in",
+    "aiohttp": _NO_CLIENT,
     "arrow": "datetime and zoneinfo",
     "bs4": "html.parser",
     "dateutil": "datetime.fromisoformat and zoneinfo",
-    "httpx": "there is no network; pass the data in",
+    "httpx": _NO_CLIENT,
     "lxml": "xml.etree.ElementTree",
     "numpy": "statistics, math and lists",
     "openpyxl": "csv",
@@ -71,7 +73,7 @@ _INSTEAD: Mapping[str, str] = {
     "pydantic": "dataclasses",
     "pytz": "zoneinfo",
     "regex": "re",
-    "requests": "there is no network; pass the data in",
+    "requests": _NO_CLIENT,
     "scipy": "statistics and math",
     "simplejson": "json",
     "ujson": "json",
@@ -89,8 +91,6 @@ _MODULES: Mapping[str, str] = {
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
-_COMPARED = 100
-_COMPARED_CHARS = 40
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
@@ -116,6 +116,8 @@ def failure_finding(record: Raised, around: Surroundings) -> Finding:
         found = pattern.fullmatch(record.message) if record.error_type == error_type else None
         if found is not None:
             rule, message, suggestion = explain(found, around)
+            if record.meant is not None:
+                suggestion = f"Did you mean '{record.meant}'?"
             return replace(plain, rule=rule, message=shorten(message), suggestion=shorten(suggestion))
     return plain
 
@@ -140,20 +142,10 @@ def _definition_of(name: str, text: str) -> str:
         return f"Put at the top: from typing import {name}"
     if name in _USUAL_ALIASES:
         return f"The image has no {_USUAL_ALIASES[name]}; use {instead_of(_USUAL_ALIASES[name])}."
-    close = _close_to(name, text)
+    close = nearest_name(name, [dict.fromkeys(_IDENTIFIER.findall(text[:_SCANNED_CHARS])), _BUILTINS])
     if close is not None:
-        return f"Did you mean '{close}'? Otherwise define '{name}' before it is used."
+        return f"Did you mean '{close.name}'? Otherwise define '{name}' before it is used."
     return f"Define or import '{name}' before it is used."
-
-
-def _close_to(name: str, text: str) -> str | None:
-    """Find a name in the text that may have been meant. Comparing takes time, so only a few are compared."""
-    near = range(len(name) - 3, len(name) + 4)
-    found = dict.fromkeys((*_IDENTIFIER.findall(text[:_SCANNED_CHARS]), *sorted(_BUILTINS)))
-    like = [other for other in found if len(other) in near and other[0].lower() == name[0].lower()]
-    compared = [other for other in like if other != name][:_COMPARED]
-    close = get_close_matches(name, compared, n=1, cutoff=0.75) if len(name) <= _COMPARED_CHARS else []
-    return close[0] if close else None
 
 
 def _unbound(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:

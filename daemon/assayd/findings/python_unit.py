@@ -11,7 +11,7 @@ from dataclasses import replace
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
 from assayd.findings.python_failures import Surroundings, failure_finding
-from assayd.findings.runs import cause_finding, event_findings, not_compiled_finding
+from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
@@ -77,7 +77,7 @@ def _failure(unit: UnitResult, record: Record | None, around: Surroundings, what
         case _ if cause is Cause.TIMEOUT:
             return timeout_finding(unit, what)
         case _:
-            return cause_finding(cause, what, str(unit.outcome.evidence.get("signal", "")))
+            return cause_finding(cause, what, details_of(unit))
 
 
 def _explained(case: Case, record: Record | None) -> Case:

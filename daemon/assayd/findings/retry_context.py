@@ -1,8 +1,8 @@
 """Words the findings of a failed stage for a model that tries again.
 
-Decides form and size only: a headline, the first findings in full, how many more there are, and what to
-keep in mind. What a guest may have worded stands in quotation marks, each field on one line.
-Source: seed 000, sections 3.3 and 6.1.
+Decides form and size only: a headline, all findings, those that say the same in one with their lines, how
+many more there are beyond twenty, and what to keep in mind. What a guest may have worded stands in quotation
+marks, each field on one line.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorte
 _FIELD_CHARS = 1500
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
+_MOST_LINES = 20
 
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
     """Return the text for another try: errors in order, or warnings when there is no error."""
     told = [f for f in findings if f.is_error] or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
-    for number, finding in enumerate(told[:RETRY_FINDINGS], 1):
-        lines.extend(_describe(number, finding))
-    more = len(told) - RETRY_FINDINGS
+    groups = _grouped(told)
+    for number, group in enumerate(groups[:RETRY_FINDINGS], 1):
+        lines.extend(_describe(number, group))
+    more = len(groups) - RETRY_FINDINGS
     if more > 0:
         lines.append(f"… and {more} more.")
     if reminders:
@@ -31,8 +33,28 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
     return _cut("\n".join(lines).rstrip() + "\n")
 
 
-def _describe(number: int, finding: Finding) -> Iterator[str]:
-    parts = (finding.file, None if finding.line is None else f"line {finding.line}")
+def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Put those together that say the same of several lines."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for f in findings:
+        alone = f.line is None or f.edit is not None
+        key = (f.file, f.rule, f.message, f.suggestion, f.context, id(f) if alone else None)
+        groups.setdefault(key, []).append(f)
+    return list(groups.values())
+
+
+def _lines(group: Sequence[Finding]) -> str | None:
+    lines = sorted({f.line for f in group if f.line is not None})
+    if len(lines) < 2:
+        return f"line {lines[0]}" if lines else None
+    shown = ", ".join(map(str, lines[:_MOST_LINES]))
+    more = len(lines) - _MOST_LINES
+    return f"lines {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _describe(number: int, group: Sequence[Finding]) -> Iterator[str]:
+    finding = group[0]
+    parts = (finding.file, _lines(group))
     place = _line(", ".join(part for part in parts if part is not None))
     message = _said(finding.message) if finding.layer is Layer.RUNTIME else _line(finding.message)
     yield f"{number}. {place}{': ' * bool(place)}{message} [{finding.rule}]"

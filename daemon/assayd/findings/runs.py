@@ -6,15 +6,16 @@ exception) is shown, cut to size, and never believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from assayd.findings.exception_hints import exception_hint, misspelling_edit
 from assayd.findings.network_errors import network_hint
 from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.findings.source_text import snippet
 from assayd.guest_results.record import NotCompiled, Raised
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.run import Cause, PolicyEvent
+from assayd.model.run import Cause, PolicyEvent, UnitResult
 from assayd.model.text_limits import shorten
 
 _CAUSES: Mapping[Cause, tuple[str, str]] = {
@@ -54,32 +55,9 @@ NOT_COMPILED_RULE = Rule(
 
 NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The function was not there when the file had run")
 
-_HINTS: Mapping[str, str] = {
-    "AttributeError": "Check that the value is what it is taken for; a match that fails is None.",
-    "EOFError": "There is nothing to read; take the value as an input, or check for the end.",
-    "Error": "The text is not what the decoder expects: check it before, or handle the error.",
-    "ImportError": "Use only the modules that the policy allows.",
-    "IndexError": "Check how many parts there are before taking one.",
-    "JSONDecodeError": "The text is not JSON: check it before, or handle the error.",
-    "KeyError": "Use .get() or check that the key is there.",
-    "MemoryError": "Build less at once.",
-    "ModuleNotFoundError": "Use only the modules that the policy allows.",
-    "NameError": "Define or import the name before it is used.",
-    "PermissionError": "The policy refuses this operation; do without it.",
-    "RecursionError": "Replace the recursion by a loop, or give it an end.",
-    "SystemExit": "Return a value instead of ending the process.",
-    "TypeError": "Check the types of the values: None, or text where a number is expected.",
-    "UnboundLocalError": "Give the variable a value on every way to its use.",
-    "UnicodeDecodeError": "Decode with errors='replace', or check the bytes before.",
-    "UnicodeEncodeError": "Encode with errors='replace'.",
-    "ValueError": "Check the text before converting it: match a pattern and use its group.",
-    "ZeroDivisionError": "Check the divisor.",
-    "error": "Check the pattern, or escape what is taken from data with re.escape().",
-}
 _EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
 LEAVING = "os._exit"
 """The event of an attempt to end the process at once."""
-_NO_HINT = "Handle this case in the code."
 
 
 def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
@@ -97,6 +75,15 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
     )
 
 
+def details_of(unit: UnitResult) -> str:
+    """Say how much there was of what a unit ran out of; what it did with its time is worded in `timeout`."""
+    evidence = unit.outcome.evidence
+    limit = evidence.get("limit_bytes")
+    if isinstance(limit, int):
+        return f"it may have {limit / 2**20:.0f} MiB"
+    return str(evidence.get("signal", ""))
+
+
 def raised_finding(record: Raised, text: str) -> Finding:
     """Return the finding for an exception, with the submitted line that it came from."""
     message = f"{record.error_type}: {record.message}".removesuffix(": ")
@@ -107,7 +94,8 @@ def raised_finding(record: Raised, text: str) -> Finding:
         layer=Layer.RUNTIME,
         line=record.line if snippet(text, record.line) is not None else None,
         snippet=snippet(text, record.line),
-        suggestion=network_hint(record.error_type, record.message) or hint_for(record.error_type),
+        suggestion=network_hint(record.error_type, record.message, text) or exception_hint(record),
+        edit=misspelling_edit(record, text),
     )
 
 
@@ -136,11 +124,6 @@ def no_function_finding(function: str) -> Finding:
     )
 
 
-def hint_for(error_type: str) -> str:
-    """Say what helps against an exception of this type."""
-    return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
-
-
 def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
     """Return a finding for every refused event; one that was only observed is for information.
 
@@ -148,8 +131,12 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         events: what the runtime policy saw.
         texts: the one submitted text, or the texts of several files by their names.
     """
+    observed: list[str] = []
     for event in events:
         if event.allowed:
+            continue
+        if event.kind == "import" and not event.enforced:
+            observed.append(event.detail)
             continue
         file = None if isinstance(texts, str) else event.file
         text = texts if isinstance(texts, str) else texts.get(event.file or "", "")
@@ -165,6 +152,15 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
             line=event.line if place is not None else None,
             snippet=place,
             suggestion=_instead(event),
+        )
+    if observed:
+        modules = ", ".join(dict.fromkeys(observed))
+        yield Finding(
+            rule="policy.import",
+            category="policy",
+            message=shorten(f"Recorded only: import of {modules}; the policy does not list that.", 400),
+            severity=Severity.INFO,
+            layer=Layer.RUNTIME,
         )
 
 
@@ -195,10 +191,11 @@ def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
         key = (finding.rule, finding.file, finding.line, finding.message.partition(":")[0])
         first.setdefault(key, finding)
         names.setdefault(key, []).append(name)
-    return tuple(replace(finding, context=_among(names[key])) for key, finding in first.items())
+    return tuple(replace(finding, context=among(names[key])) for key, finding in first.items())
 
 
-def _among(cases: list[str]) -> str:
+def among(cases: Sequence[str]) -> str:
+    """Name the first of several cases, and count the others."""
     distinct = list(dict.fromkeys(cases))
     more = len(distinct) - 1
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")

@@ -54,10 +54,10 @@ def time_hint(unit: UnitResult) -> str:
 
 
 def _limit(unit: UnitResult) -> str:
-    if unit.end is UnitEnd.INTERRUPTED:
-        return "limit of the whole attempt"
-    limit_s = unit.outcome.evidence.get("limit_s")
-    return f"limit {limit_s:.3g} s" if isinstance(limit_s, float | int) else "limit of the unit"
+    whole = unit.end is UnitEnd.INTERRUPTED
+    limit_s = unit.outcome.evidence.get("timeout_s" if whole else "limit_s")
+    said = f" {limit_s:.3g} s" if isinstance(limit_s, float | int) else " of the unit" * (not whole)
+    return f"limit of the whole attempt{',' * bool(said)}{said}" if whole else f"limit{said}"
 
 
 def _spent(unit: UnitResult) -> Iterator[Spent]:

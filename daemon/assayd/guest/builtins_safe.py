@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 _T = TypeVar("_T")
 
-_UNSAFE = frozenset({"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit"})
+_UNSAFE = frozenset(
+    {"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit", "globals", "locals"}
+)
 _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
 
 
-def guest_builtins(kind: str, guarded_import: Callable[..., object]) -> dict[str, object]:
+def guest_builtins(
+    kind: str, guarded_import: Callable[..., object], guarded: Mapping[str, Callable[..., object]]
+) -> dict[str, object]:
     """Return a fresh set of built-in names with a guarded importer.
 
     Args:
         kind: ``safe`` or ``full``.
         guarded_import: what an import statement calls.
+        guarded: what stands in the place of some of the safe ones, by name.
 
     Raises: ValueError for another kind.
     """
@@ -31,6 +36,8 @@ def guest_builtins(kind: str, guarded_import: Callable[..., object]) -> dict[str
     left_out = _HIDDEN | _UNSAFE if kind == "safe" else _HIDDEN
     names = {name: value for name, value in vars(builtins).items() if name not in left_out}
     names["__import__"] = opaque(guarded_import)
+    if kind == "safe":
+        names.update((name, opaque(function)) for name, function in guarded.items())
     return names
 
 

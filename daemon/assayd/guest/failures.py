@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from types import CodeType, TracebackType
 
 from . import private
+from .misspelt import meant_by
 from .reporter import Record
+from .shown import Shown, Texts
 from .values import type_name
 
 private.isolate(globals())
 
+__all__ = ["Shown", "Texts", "clean", "message_of", "not_compiled", "raised", "told"]
+
 _MAX_MESSAGE = 4096
 _MAX_FRAMES = 20
 _MAX_LINE = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A submitted text, and the name that it is shown by."""
-
-    name: str
-    text: str
-
-
-Texts = Mapping[str, Shown]
-"""Submitted texts by the file name that they were compiled under; only their frames are shown."""
 
 
 def raised(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
@@ -45,7 +35,9 @@ def told(problem: BaseException, texts: Texts) -> Record:
     """Tell of an exception: type, message, and where in submitted texts it came through."""
     places = _places(problem.__traceback__, texts)
     line, code = places[-1] if places else (None, None)
+    meant = meant_by(problem, texts)
     return {
+        **({} if meant is None else {"meant": meant[0], "certain": meant[1]}),
         "error_type": type_name(problem),
         "message": message_of(problem),
         "file": None if code is None else texts[code.co_filename].name,

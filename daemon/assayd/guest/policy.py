@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from . import private
+from .attributes import AttributeGuard
 from .builtins_safe import guest_builtins, opaque
 from .field_names import check_field_names
 from .frames_above import Places
@@ -38,7 +39,11 @@ class RuntimePolicy:
             allow_native=self._imports.allows("ctypes"),
         )
         self._hook = AuditHook(rules, self._places, reporter)
-        self._builtins = {kind: guest_builtins(kind, self._imports.guarded) for kind in ("safe", "full")}
+        self.attributes = AttributeGuard()
+        guarded = self.attributes.functions()
+        self._builtins = {
+            kind: guest_builtins(kind, self._imports.guarded, guarded) for kind in ("safe", "full")
+        }
 
     def install(self) -> None:
         """Put the audit hook in place; it cannot be removed."""

@@ -1,27 +1,29 @@
 """Values that JSON has no form for, as objects with a tag, both ways: ``{"$py": "set", "value": [1, 2]}``.
 
 What goes out comes back in as an equal value of the same type. Plain JSON stays as it is; an object that
-holds the tag itself, or a key that JSON has no form for, goes as a list of pairs. What has no tag at all
-(instances of other classes) goes out as ``object`` with the name of its type, and never comes in.
+holds the tag itself, or a key that JSON has no form for, goes as a list of pairs. Members of enums and
+dataclasses
+go out with the name of their class, and never come in; nor does what has no tag at all (instances of other
+classes), which goes out as ``object`` with the name of its type.
 """
 
 from __future__ import annotations
 
-from binascii import a2b_base64, b2a_base64
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
 from . import private
-from .values import MAX_KEY, MAX_STRING, Pairs, Rendered, Renderer, is_a, type_name
+from .forms import TAG, VALUE
+from .values import MAX_KEY, Pairs, Rendered, Renderer, type_name
 
 private.isolate(globals())
 
-TAG = "$py"
-VALUE = "value"
 FLOATS = ("nan", "inf", "-inf")
 
 Json = object
+__all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "Rendered", "render_tagged", "restore"]
 
 
 def render_tagged(value: object) -> Rendered:
@@ -105,6 +107,18 @@ def _timedelta(value: Json) -> timedelta:
     return timedelta(*parts)
 
 
+def _uuid(value: Json) -> object:
+    from uuid import UUID  # only where one is given
+
+    return UUID(_text(value))
+
+
+def _path(value: Json) -> object:
+    from pathlib import Path  # only where one is given
+
+    return Path(_text(value))
+
+
 _NESTED = frozenset({list, dict})
 _READERS: Mapping[str, Callable[[Json], object]] = {
     "tuple": lambda value: tuple(_elements(value)),
@@ -118,29 +132,10 @@ _READERS: Mapping[str, Callable[[Json], object]] = {
     "date": lambda value: date.fromisoformat(_text(value)),
     "time": lambda value: time.fromisoformat(_text(value)),
     "timedelta": _timedelta,
+    "uuid": _uuid,
+    "path": _path,
 }
 TAGS = tuple(_READERS)
-
-
-def _base64(value: bytes | bytearray) -> str:
-    return b2a_base64(value, newline=False).decode()
-
-
-def _parts(value: timedelta) -> list[int]:
-    parts = (timedelta.__dict__[name] for name in ("days", "seconds", "microseconds"))
-    return [part.__get__(value) for part in parts]
-
-
-# A datetime is a date, so it comes first.
-_WRITERS: tuple[tuple[type, str, Callable[..., Json]], ...] = (
-    (bytes, "bytes", _base64),
-    (bytearray, "bytes", _base64),
-    (Decimal, "decimal", Decimal.__str__),
-    (datetime, "datetime", datetime.isoformat),
-    (date, "date", date.isoformat),
-    (time, "time", time.isoformat),
-    (timedelta, "timedelta", _parts),
-)
 
 
 class _Tagging(Renderer):
@@ -149,25 +144,7 @@ class _Tagging(Renderer):
     def _odd_float(self, value: float, path: str) -> object:
         return self._tagged("float", float.__repr__(value))
 
-    def _other(self, value: object, path: str) -> object:
-        for kind, tag, write in _WRITERS:
-            if is_a(value, kind):
-                return self._scalar(value, kind, tag, write, path)
-        return self._replace(value, path, "has no form here")
-
-    def _scalar(self, value: object, kind: type, tag: str, write: Callable[..., Json], path: str) -> object:
-        try:
-            form = write(value)
-        except BaseException:  # noqa: BLE001 - a time zone is asked for its offset, and may be guest code
-            return self._replace(value, path, "cannot be read")
-        if kind is bytearray:
-            self._note(path, "a bytearray, shown as bytes")
-        else:
-            self._note_subclass(value, kind, path)
-        if is_a(form, str) and len(form) > MAX_STRING:
-            self._cut(path, f"a {tag} of {len(form)} characters, left out")
-            form = ""
-        return self._tagged(tag, form)
+    _NO_FORM = "has no form here"
 
     def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
         if all(_is_plain_key(key) for key, _ in pairs):
@@ -183,11 +160,6 @@ class _Tagging(Renderer):
             # Sets have no order; ours makes equal sets equal texts.
             rendered.sort(key=repr)
         return self._tagged(base.__name__, rendered)
-
-    def _tagged(self, tag: str, form: Json) -> Json:
-        self._items_left -= 2
-        self._containers_left -= 1
-        return {TAG: tag, VALUE: form}
 
     def _note_container(self, value: object, base: type, path: str) -> None:
         self._note_subclass(value, base, path)

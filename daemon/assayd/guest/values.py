@@ -1,17 +1,20 @@
-"""Any value of guest code as plain JSON, with a note for each place where that loses something.
+"""Any value of guest code as JSON, with a note for each place where that loses something.
 
-No code of the value's own class is run: no ``__repr__``, no ``__iter__``, no ``__len__``. Instances of
+What JSON has no form for, and what has a usual one, goes with its kind beside it (`forms`). No code of the
+value's own class is run: no ``__repr__``, no ``__iter__``, no ``__len__``. Instances of
 subclasses of the built-in containers are read with the built-in's own methods.
 """
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import TypeGuard, TypeVar, cast
 
 from . import private
+from .forms import TAG, TYPE, VALUE, Form, form_of
 
 private.isolate(globals())
 
@@ -33,6 +36,8 @@ _CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
     set,
     frozenset,
 )
+_DICTS = frozenset({OrderedDict, defaultdict, Counter})
+"""Types that are dicts in all that JSON can hold."""
 _T = TypeVar("_T")
 
 
@@ -81,7 +86,7 @@ class Renderer:
     def rendered(self, value: object) -> Rendered:
         """Return the form of a whole value."""
         plain = self.render(value, "$", 0)
-        name = type_name(value)
+        name = "dict" if type(value) in _DICTS else type_name(value)
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
@@ -129,7 +134,7 @@ class Renderer:
     def _container(self, value: object, path: str, depth: int) -> object:
         base = next((base for base in _CONTAINERS if is_a(value, base)), None)
         if base is None:
-            return self._other(value, path)
+            return self._other(value, path, depth)
         if id(value) in self._above:
             return self._replace(value, path, "contains itself")
         self._containers_left -= 1
@@ -146,8 +151,43 @@ class Renderer:
         self._above.discard(id(value))
         return rendered
 
-    def _other(self, value: object, path: str) -> object:
-        return self._replace(value, path, "is not a JSON value")
+    def _other(self, value: object, path: str, depth: int) -> object:
+        try:
+            form = form_of(value)
+        except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
+            return self._replace(value, path, "cannot be read")
+        if form is None:
+            return self._replace(value, path, self._NO_FORM)
+        if form.nested:
+            return self._nested(value, form, path, depth)
+        if form.kind is bytearray:
+            self._note(path, "a bytearray, shown as bytes")
+        else:
+            self._note_subclass(value, form.kind, path)
+        text = form.value
+        if is_a(text, str) and len(text) > MAX_STRING:
+            self._cut(path, f"a {form.tag} of {len(text)} characters, left out")
+            text = ""
+        return self._tagged(form.tag, text)
+
+    def _nested(self, value: object, form: Form, path: str, depth: int) -> object:
+        """Render a member of an enum, or a dataclass, with the name of its class beside."""
+        self._containers_left -= 1
+        if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:
+            self.complete = False
+            return self._replace(value, path, f"is nested more than {MAX_DEPTH} deep, or contains itself")
+        self._above.add(id(value))
+        inner = self.render(form.value, path, depth + 1)
+        self._above.discard(id(value))
+        of = (form.of or "").encode("utf-8", "backslashreplace").decode()
+        return {TAG: form.tag, VALUE: inner, TYPE: of}
+
+    def _tagged(self, tag: str, form: object) -> object:
+        self._items_left -= 2
+        self._containers_left -= 1
+        return {TAG: tag, VALUE: form}
+
+    _NO_FORM = "is not a JSON value"
 
     def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
         return self._object(pairs, path, depth)
@@ -210,7 +250,7 @@ class Renderer:
             self._note(path, f"a {type_name(value)}, shown as an array")
 
     def _note_subclass(self, value: object, base: type, path: str) -> None:
-        if type(value) is not base:
+        if type(value) is not base and type(value) not in _DICTS:
             self._note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
 
     def _note(self, path: str, problem: str) -> None:

@@ -15,6 +15,7 @@ from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
 
 MAX_LINE = 10**7
 _NAME_CHARS = 200
+_MEANT_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which."""
+    """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which.
+
+    `meant` is the attribute, key or name that is nearest to the one that is not there; `certain` when no
+    other is
+    as near.
+    """
 
     error_type: str
     message: str
@@ -64,6 +70,8 @@ class Raised:
     where: str | None
     phase: str
     file: str | None = None
+    meant: str | None = None
+    certain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +139,7 @@ def _bound(fields: Mapping[str, JsonValue]) -> Bound:
 
 def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
     """Read what the guest tells of an exception. Raises: GuestJsonError."""
-    where, file = fields.get("where"), fields.get("file")
+    where, file, meant = fields.get("where"), fields.get("file"), fields.get("meant")
     return Raised(
         error_type=_text(fields, "error_type", _NAME_CHARS),
         message=_text(fields, "message"),
@@ -140,6 +148,10 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
         where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
         phase=phase,
         file=shorten(file, _NAME_CHARS) if isinstance(file, str) else None,
+        meant=meant
+        if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable()
+        else None,
+        certain=fields.get("certain") is True,
     )
 
 

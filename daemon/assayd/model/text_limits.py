@@ -12,8 +12,8 @@ SAMPLE_PATH_CHARS = 4096
 
 FINDINGS = 500
 """Findings of one check."""
-RETRY_FINDINGS = 5
-"""Findings that a retry context spells out; the rest is counted."""
+RETRY_FINDINGS = 20
+"""Distinct findings that a retry context spells out; the rest is counted."""
 RETRY_CONTEXT_BYTES = 32 * 2**10
 
 SNIPPET_CHARS = 200

@@ -125,10 +125,13 @@ class Validator(Protocol):
         """Turn the raw record of the run into findings and cases. Pure; all guest bytes are hostile."""
         ...
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Say, for a model that tries again, what stage failed, on what, and what is allowed.
 
-        `findings` are those of every stage that failed, in order; `stage` is the first of them.
+        `findings` are those of every stage that failed, in order; `stage` is the first of them. What is
+        allowed is what the effective policy says; without one, nothing is said of it.
         """
         ...
 

@@ -2,7 +2,9 @@
 
 Pure. Evidence is asked in this order, and the first that speaks decides:
 
-    1. what we did ourselves     our own kills: deadline, cap, cancel
+    1. what we did ourselves     our own kills: deadline, cap, cancel; a deadline after a limit was met is
+    that
+                                 limit's consequence
     2. the kernel's counters     cgroup out-of-memory kills, refused forks, a full work directory
     3. the engine's flags        its word on an out-of-memory kill of the whole container
     4. the signal                that the child died of, as wait saw it
@@ -24,6 +26,7 @@ from dataclasses import replace
 from assayd.model.run import (
     Cause,
     ContainerFacts,
+    Limits,
     Outcome,
     Program,
     RunEnd,
@@ -54,8 +57,10 @@ RUNNER_FAULT = 70
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
     """Return the same result with its outcome, decided by its units unless the run itself ended badly."""
-    ended = _run_end(result)
-    units = tuple(replace(unit, outcome=_outcome_of(unit, ended)) for unit in result.units)
+    ended = _run_end(result, spec.limits)
+    units = tuple(
+        replace(unit, outcome=_with_limit(_outcome_of(unit, ended), spec.limits)) for unit in result.units
+    )
     return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
 
 
@@ -67,8 +72,9 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     """Decide how a unit ended that the runner saw to its end."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
-        spent = _spent(unit, planned.deadline_s) if cause is Cause.TIMEOUT else {}
-        return _outcome(cause, unit, killed_by=by, **spent)
+        first = _first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
+        spent = _spent(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
+        return _outcome(first or cause, unit, killed_by=by, **spent)
     failed = unit.wait_status != 0
     counted = _counted(unit)
     if failed and counted is not None and counted is not Cause.DISK_LIMIT:
@@ -86,6 +92,21 @@ def _spent(unit: UnitResult, limit_s: float) -> dict[str, object]:
     usage = unit.usage
     spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
     return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
+
+
+def _first_limit(unit: UnitResult) -> Cause | None:
+    """Return the limit that was met before the deadline, and of which the deadline is the consequence.
+
+    Code that waits for workers that were refused uses little processor time; a loop uses all.
+    """
+    counted = _counted(unit)
+    counted_s = unit.usage.cpu_s + unit.usage.waited_s
+    busy = unit.usage.cpu_s > _WAITING_SHARE * counted_s
+    return None if counted is Cause.PROCESS_LIMIT and busy else counted
+
+
+_WAITING_SHARE = 0.5
+"""A unit that used less processor time than this share of its wall time was waiting."""
 
 
 def _counted(unit: UnitResult) -> Cause | None:
@@ -142,7 +163,15 @@ def _traces(unit: UnitResult) -> dict[str, object]:
     return {key: value for key, value in traces.items() if value or key == "exit_code"}
 
 
-def _run_end(result: RunResult) -> Outcome | None:
+def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
+    """Add to the evidence how much there was of what ran out."""
+    most = {Cause.OUT_OF_MEMORY: limits.memory_bytes, Cause.DISK_LIMIT: limits.work_bytes}
+    if outcome.cause not in most:
+        return outcome
+    return replace(outcome, evidence={**outcome.evidence, "limit_bytes": most[outcome.cause]})
+
+
+def _run_end(result: RunResult, limits: Limits) -> Outcome | None:
     """Decide for the run as a whole when it did not end as it should; None when it did."""
     if result.end is RunEnd.FINISHED:
         return None
@@ -151,6 +180,8 @@ def _run_end(result: RunResult) -> Outcome | None:
         evidence["detail"] = result.detail
     if result.end is RunEnd.LOST:
         return _lost(result.container, evidence)
+    if result.end is RunEnd.DEADLINE:
+        evidence["timeout_s"] = limits.timeout_s
     return Outcome(cause=_RUN_ENDS[result.end], evidence=evidence)
 
 

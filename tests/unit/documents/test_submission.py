@@ -80,7 +80,11 @@ def test_the_input_digest_depends_on_kind_and_payload_only() -> None:
         ({"labels": {"a": "Has Space"}}, "invalid", "labels.a"),
         ({"labels": {"a": "../up"}}, "invalid", "labels.a"),
         ({"labels": {"a": "line\n"}}, "invalid", "labels.a"),
-        ({"labels": {"a": "x" * 65}}, "invalid", "labels.a"),
+        ({"labels": {"a": "x" * 129}}, "invalid", "labels.a"),
+        ({"labels": {"a": "-x"}}, "invalid", "labels.a"),
+        ({"labels": {"category": "Reports"}}, "invalid", "labels"),
+        ({"labels": {"platform": "a/b"}}, "invalid", "labels"),
+        ({"labels": {"platform": "x" * 65}}, "invalid", "labels"),
         ({"labels": {f"k{n}": "v" for n in range(33)}}, "invalid", "labels"),
         ({"overrides": {"resources": {"timeout_s": "5"}}}, "invalid", "overrides.resources.timeout_s"),
         ({"overrides": {"resources": {"timeout_s": True}}}, "invalid", "overrides.resources.timeout_s"),
@@ -173,3 +177,8 @@ def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(
     changes: dict[str, object], message: str
 ) -> None:
     assert refusal(body(**changes)).message.partition(": ")[2] == message
+
+
+def test_labels_that_name_no_folder_are_free() -> None:
+    labels = {"category": "reports", "ticket": "Team-A/2024.03/X_1", "run": "x" * 128}
+    assert read_submission(body(labels=labels), KINDS).labels == labels

@@ -19,19 +19,32 @@ def finding(number: int, severity: Severity = Severity.ERROR) -> Finding:
     )
 
 
-def test_five_findings_are_told_and_the_others_counted() -> None:
+def test_twenty_findings_are_told_and_the_others_counted() -> None:
     text = retry_context(
-        [finding(n) for n in range(1, 13)], headline="It failed:", reminders=["One.", "Two."]
+        [finding(n) for n in range(1, 28)], headline="It failed:", reminders=["One.", "Two."]
     )
-    assert [n for n in range(1, 13) if f"message {n} " in text] == [1, 2, 3, 4, 5]
+    assert [n for n in range(1, 28) if f"message {n} " in text] == list(range(1, 21))
     assert "… and 7 more." in text
     assert text.index("message 1 ") < text.index("message 5 ")
     assert text.startswith("It failed:\n")
     assert text.endswith("Keep in mind:\n- One.\n- Two.\n")
 
 
-def test_exactly_five_findings_have_no_more() -> None:
-    assert "more." not in retry_context([finding(n) for n in range(1, 6)], headline="It failed:")
+def test_exactly_twenty_findings_have_no_more() -> None:
+    assert "more." not in retry_context([finding(n) for n in range(1, 21)], headline="It failed:")
+
+
+def test_findings_that_say_the_same_are_one_with_their_lines() -> None:
+    same = [replace(finding(n), message="same", suggestion="fix", context=None) for n in (3, 9, 4, 9)]
+    text = retry_context([finding(1), *same], headline="It failed:")
+    assert "2. lines 3, 4, 9: same [import.not_allowed]" in text
+    assert "3. " not in text
+
+
+def test_lines_of_one_finding_are_counted_beyond_twenty() -> None:
+    same = [replace(finding(n), message="same", suggestion="fix", context=None) for n in range(1, 31)]
+    text = retry_context(same, headline="It failed:")
+    assert "19, 20 and 10 more: same" in text
 
 
 def test_a_finding_shows_place_code_context_and_fix() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, OrderedDict, namedtuple
+from collections import namedtuple
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -90,8 +92,6 @@ Point = namedtuple("Point", "x y")
 @pytest.mark.parametrize(
     ("value", "form", "problem"),
     [
-        (Counter("aab"), {"a": 2, "b": 1}, "a Counter, shown as its base type dict"),
-        (OrderedDict(a=1), {"a": 1}, "a OrderedDict, shown as its base type dict"),
         (Point(1, 2), {TAG: "tuple", "value": [1, 2]}, "a Point, shown as its base type tuple"),
         (bytearray(b"a"), {TAG: "bytes", "value": "YQ=="}, "a bytearray, shown as bytes"),
         (Fraction(1, 3), {TAG: "object", "value": "Fraction"}, "Fraction has no form here"),
@@ -190,5 +190,5 @@ def test_forms_that_are_none_are_refused(form: object) -> None:
 
 def test_every_tag_is_read_and_written() -> None:
     written = [(), set(), frozenset(), {1: 1}, b"", float("nan"), Decimal(1)]
-    written += [datetime.now(UTC), date(2024, 1, 1), time(1), timedelta(1)]
+    written += [datetime.now(UTC), date(2024, 1, 1), time(1), timedelta(1), UUID(int=1), Path("/a")]
     assert sorted(render_tagged(value).value[TAG] for value in written) == sorted(TAGS)  # type: ignore[index]

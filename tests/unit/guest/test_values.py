@@ -5,14 +5,22 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections import OrderedDict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import ClassVar
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.guest import values
-from assayd.guest.values import Renderer, render
+from assayd.guest.tagged import render_tagged
+from assayd.guest.values import Rendered, Renderer, render
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]))
 NUMBER = st.integers(-(2**64), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
@@ -67,7 +75,6 @@ def test_json_values_are_kept_exactly_and_without_notes(value: object) -> None:
     [
         (math.nan, "NaN", "NaN is not a JSON number"),
         (-math.inf, "-Infinity", "-Infinity is not a JSON number"),
-        (b"bytes", "<bytes>", "bytes is not a JSON value"),
         (1j, "<complex>", "complex is not a JSON value"),
         (object(), "<object>", "object is not a JSON value"),
         (print, "<builtin_function_or_method>", "builtin_function_or_method is not a JSON value"),
@@ -75,7 +82,7 @@ def test_json_values_are_kept_exactly_and_without_notes(value: object) -> None:
         (frozenset({1}), [1], "a frozenset, shown as an array"),
         (Point(1, 2), [1, 2], "a Point, shown as an array"),
         (Level.LOW, 1, "a Level, shown as its base type int"),
-        (OrderedDict(a=1), {"a": 1}, "a OrderedDict, shown as its base type dict"),
+        (bytearray(b"a"), {"$py": "bytes", "value": "YQ=="}, "a bytearray, shown as bytes"),
         (10**1000, "<int>", "int has 3322 bits"),
         ("\ud800x", "\\ud800x", "a string with lone surrogates"),
         ({1: 2}, {"1": 2}, "a key of type int"),
@@ -87,6 +94,75 @@ def test_json_values_are_kept_exactly_and_without_notes(value: object) -> None:
 def test_what_json_cannot_hold_is_shown_and_noted(value: object, rendered: object, problem: str) -> None:
     assert render(value).value == rendered
     assert problems(value) == [("$", problem)]
+
+
+class Colour(enum.Enum):
+    RED = "#f00"
+
+
+@dataclass
+class Client:
+    """A dataclass of the guest's."""
+
+    name: str
+    since: date
+    kinds: ClassVar[list[str]] = []
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (b"bytes", {"$py": "bytes", "value": "Ynl0ZXM="}),
+        (date(2024, 3, 1), {"$py": "date", "value": "2024-03-01"}),
+        (datetime(2024, 3, 1, 12, tzinfo=UTC), {"$py": "datetime", "value": "2024-03-01T12:00:00+00:00"}),
+        (timedelta(days=1, seconds=2), {"$py": "timedelta", "value": [1, 2, 0]}),
+        (Decimal("0.10"), {"$py": "decimal", "value": "0.10"}),
+        (PurePosixPath("/a/b"), {"$py": "path", "value": "/a/b"}),
+        (UUID(int=1), {"$py": "uuid", "value": "00000000-0000-0000-0000-000000000001"}),
+        (Colour.RED, {"$py": "enum", "value": "#f00", "type": "Colour.RED"}),
+        (
+            Client("ABC", date(2024, 3, 1)),
+            {
+                "$py": "dataclass",
+                "value": {"name": "ABC", "since": {"$py": "date", "value": "2024-03-01"}},
+                "type": "Client",
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("way", [render, render_tagged])
+def test_what_has_a_usual_form_keeps_its_kind_beside_it(
+    way: Callable[[object], Rendered], value: object, form: object
+) -> None:
+    rendered = way({"x": [value]})
+    assert rendered.value == {"x": [form]}
+    assert (rendered.notes, rendered.complete) == ([], True)
+
+
+@pytest.mark.parametrize("value", [OrderedDict(a=1), defaultdict(int, a=1), Counter("a")])
+def test_dicts_of_the_standard_library_are_dicts(value: object) -> None:
+    for way in (render, render_tagged):
+        rendered = way(value)
+        assert (rendered.value, rendered.value_type, rendered.notes) == ({"a": 1}, "dict", [])
+        assert way([value]).notes == []
+
+
+def test_a_dataclass_that_contains_itself_is_cut_there() -> None:
+    client = Client("ABC", date(2024, 3, 1))
+    client.name = client  # type: ignore[assignment]
+    rendered = render(client)
+    assert isinstance(rendered.value, dict)
+    assert rendered.value["value"]["name"] == "<Client>"
+    assert not rendered.complete
+
+
+def test_a_field_that_cannot_be_read_leaves_the_name_of_the_class() -> None:
+    @dataclass
+    class Sly:
+        year: int = 1
+
+    Sly.year = property(touch)  # type: ignore[assignment]
+    assert render(object.__new__(Sly)).value.endswith("Sly>")  # type: ignore[attr-defined]
 
 
 def test_notes_show_the_path() -> None:

@@ -16,9 +16,12 @@ import pytest
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding, Layer
 from assayd.model.repair import Strategy
+from assayd.package_data import share
+from assayd.policies import load_policies
 from assayd.ports.repairable import Repairable
 from assayd.repairs.prompt import PASSAGE_CHARS, build_prompt
 
+POLICIES = load_policies([share("policies")])
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = os.environ.get("ASSAYD_REWRITE_GOLDEN") == "1"
 
@@ -205,7 +208,9 @@ def prompt_of(case: Case) -> str:
     payload = validator.payload.model_validate_json(json.dumps(case.payload))
     report = {
         "stage_reached": case.stage,
-        "retry_context": validator.retry_context(case.findings, case.stage),
+        "retry_context": validator.retry_context(
+            case.findings, case.stage, POLICIES.get(validator.default_policy)
+        ),
         "findings": [
             {"severity": "error", "rule": one.rule, "message": one.message, "file": one.file}
             for one in case.findings

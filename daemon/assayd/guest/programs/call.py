@@ -1,6 +1,7 @@
 """`call`: compile a text, run it as a module, call one function of it, give back its value.
 
-Arguments: source, filename, function, args, kwargs, builtins. Record: see docs/guest-protocol.md.
+Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
+taken by a computed name, where built-ins are safe. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     text = read_text(arguments)
     name = argument(arguments, "function", str)
     args, kwargs = argument(arguments, "args", list), argument(arguments, "kwargs", dict)
+    if text.builtins == "safe":
+        listed = argument(arguments, "names", dict) if "names" in arguments else {}
+        context.policy.attributes.allow({name: frozenset(names) for name, names in listed.items()})
+        if "Formatter" in text.source:
+            context.policy.attributes.guard_formatter()
     module = text.module(_MODULE, context.policy, {})
     try:
         code = text.compile()

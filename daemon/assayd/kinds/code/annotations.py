@@ -85,8 +85,9 @@ def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object])
     if RESULT not in known:
         yield _missing_result(text, tree)
     yield from check_names(tree, text)
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for declaration in wanted:
-        yield from _check_meaning(declaration, text)
+        yield from _check_meaning(declaration, text, own)
     yield from _conflicts(wanted, text)
 
 
@@ -181,9 +182,10 @@ def _annotated(node: ast.stmt, kind: str, text: str) -> Edit | None:
     return Edit(start_line=node.lineno, end_line=node.lineno, replacement=replaced)
 
 
-def _check_meaning(declaration: Declaration, text: str) -> Iterator[Finding]:
+def _check_meaning(declaration: Declaration, text: str, own: Collection[str]) -> Iterator[Finding]:
     odd = [name for name in code_types.unknown(declaration.names) if not name.isidentifier()]
-    other = [name for name in code_types.unknown(declaration.names) if name.isidentifier() and name != "any"]
+    known = {"any", *own}
+    other = [n for n in code_types.unknown(declaration.names) if n.isidentifier() and n not in known]
     if odd:
         message = f"The annotation of '{declaration.name}' is no type: {declaration.shown(text)}"
         remedy = f"Write a type, e.g. {declaration.name}: list[int], or T | None for one that may be None."

@@ -24,6 +24,8 @@ _BY_NAME: Mapping[str, frozenset[str]] = {
         )
     },
     "datetime": frozenset({"datetime"}),
+    "UUID": frozenset({"UUID"}),
+    **dict.fromkeys(("Path", "PosixPath", "PurePath", "PurePosixPath"), frozenset({"Path"})),
     "NoneType": frozenset({"None"}),
     "Text": frozenset({"str"}),
     "List": frozenset({"list"}),
@@ -49,7 +51,7 @@ _OF_JSON: Mapping[type, str] = {
     list: "list",
     dict: "dict",
 }
-_OF_TAG: Mapping[str, str] = {"decimal": "Decimal"}
+_OF_TAG: Mapping[str, str] = {"decimal": "Decimal", "path": "Path", "uuid": "UUID"}
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "bool": ("int", "float"),
     "int": ("float",),
@@ -99,7 +101,7 @@ _CALLS: Mapping[str, frozenset[str]] = {
     "tuple": frozenset({"list", "set", "frozenset"}),
     "int": frozenset({"str", "float", "Decimal"}),
     "float": frozenset({"str", "Decimal"}),
-    "str": frozenset({"int", "float", "Decimal", "date", "datetime", "time"}),
+    "str": frozenset({"int", "float", "Decimal", "Path", "UUID", "date", "datetime", "time"}),
     "Decimal": frozenset({"str", "int"}),
     "bool": frozenset({"int", "str", "list", "dict"}),
 }

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from assayd.errors import RequestError
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
+from assayd.findings.allowances import allowances
 from assayd.findings.call_unit import Tried
 from assayd.findings.python_failures import IMAGE_MODULES, Surroundings
 from assayd.findings.python_unit import judge_end, never_started, read
@@ -68,7 +69,6 @@ _REMINDERS = (
     "Declare every input on a line of its own at the top, without a value: data: list",
     "Assign the result with its type, at module level: result: dict = {…}",
     "Types are checked by their outer part: list[dict] asks for a list; T | None is fine.",
-    "The image has Python's standard library; there is no network.",
 )
 _RULES = (
     *model_answer.RULES,
@@ -276,10 +276,13 @@ class Code:
             case = replace(case, status=CaseStatus.FAILED, message=found[0].message)
         return Judgement(stage_findings={"sandbox": tried.findings, "result": found}, cases=(case,))
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The code was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        said = allowances(policy, offer="Python's standard library")
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *said))
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the code again, with what its report says and the inputs that it gets."""
@@ -331,7 +334,9 @@ def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Findi
     """``result: list = [1, 2`` -> syntax.unclosed_bracket."""
     source = _parsed(payload)
     # Names of typing are looked at where they matter, in annotations.
-    meant = check_meant(source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"})
+    meant = check_meant(
+        source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"}, given=_inputs(payload)
+    )
     return (*model_answer.clean(_code(payload).code).findings, *source.findings, *meant)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from assayd.findings.call_unit import Tried
+from assayd.findings.runs import among
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.text_limits import shorten
 
@@ -29,23 +30,32 @@ def judge_quality(tries: Sequence[Tried]) -> Iterator[Finding]:
     if len(empty) == len(tries):
         message = f"All {len(tries)} paths gave an empty dict."
         hint = "Check the pattern against the sample paths; nothing of them was recognised."
-        yield _quality("all_empty", Severity.ERROR, message, hint)
+        yield _quality("all_empty", Severity.ERROR, message, hint, context=among(empty))
         return
     if empty:
         message = f"{len(empty)} of {len(tries)} paths gave an empty dict."
-        yield _quality("some_empty", Severity.WARNING, message, "This may be meant.", context=empty[0])
-    for key in list(_odd_keys(tries))[:_MAX_EACH]:
+        yield _quality("some_empty", Severity.WARNING, message, "This may be meant.", context=among(empty))
+    for key, paths in list(_odd_keys(tries).items())[:_MAX_EACH]:
         message = f"The field name {shorten(key, 60)!r} is not an identifier."
-        yield _quality("key", Severity.WARNING, message, "Use letters, digits and _ only.")
-    notes = dict.fromkeys((note.path, note.problem) for one in tries if one.value for note in one.value.notes)
-    for path, problem in list(notes)[:_MAX_EACH]:
-        message = f"The value at {shorten(path, 60)} is not plain JSON: {shorten(problem, 200)}."
-        yield _quality("not_json", _weight(problem), message, "Return text, numbers, lists and dicts.")
+        yield _quality("key", Severity.WARNING, message, "Use letters, digits and _ only.", among(paths))
+    notes: dict[tuple[str, str], list[str]] = {}
+    for one in tries:
+        for note in one.value.notes if one.value else ():
+            notes.setdefault((note.path, note.problem), []).append(one.case.name)
+    for (place, problem), paths in list(notes.items())[:_MAX_EACH]:
+        message = f"The value at {shorten(place, 60)} is not plain JSON: {shorten(problem, 200)}."
+        hint = "Return text, numbers, lists and dicts."
+        yield _quality("not_json", _weight(problem), message, hint, among(paths))
 
 
-def _odd_keys(tries: Sequence[Tried]) -> dict[str, None]:
-    results = (one.case.result for one in tries)
-    return {key: None for r in results if isinstance(r, dict) for key in r if not key.isidentifier()}
+def _odd_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
+    """Return the field names that are none, each with the paths that gave it."""
+    found: dict[str, list[str]] = {}
+    for one in tries:
+        for key in one.case.result if isinstance(one.case.result, dict) else ():
+            if not key.isidentifier():
+                found.setdefault(key, []).append(one.case.name)
+    return found
 
 
 def _weight(problem: str) -> Severity:

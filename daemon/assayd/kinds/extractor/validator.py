@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import RequestError
 from assayd.findings import runs as run_findings
+from assayd.findings.allowances import allowances
 from assayd.findings.call_unit import Tried, judge_call
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
@@ -22,10 +23,10 @@ from assayd.kinds.extractor import quality as extraction_quality
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.kinds.extractor.taken_fields import taken_fields
 from assayd.model.finding import Finding, Layer, Rule, has_errors
-from assayd.model.policy import ExecutionPolicy
+from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.model.submission import Sample
+from assayd.model.submission import JsonValue, Sample
 from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
 from assayd.ports.validator import FileOptions, OnFail, Stage
@@ -35,8 +36,9 @@ from assayd.static.python import normal_form as python_normal
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
-from assayd.static.python.import_edits import with_import_edits
+from assayd.static.python.import_edits import PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.names import PACKAGE_NAMES
 from assayd.static.python.signature import Expected, check_signature
 from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
@@ -52,10 +54,14 @@ EXPECTED = Expected(
 )
 
 _PRELOAD = (
-    "base64", "collections", "collections.abc", "dataclasses", "datetime", "enum", "fnmatch", "hashlib",
-    "json", "math", "os.path", "pathlib", "re", "string", "time", "typing", "urllib.parse", "uuid",
+    "abc", "base64", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses",
+    "datetime", "enum",
+    "fnmatch", "functools", "hashlib", "io", "itertools", "json", "json.decoder", "logging", "math",
+    "operator",
+    "os.path", "pathlib", "re", "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse",
+    "uuid", "warnings",
 )  # fmt: skip
-"""What the default policy allows. Never what a request names: the runner itself imports this."""
+"""What most code uses of the default policy. Never what a request names: the runner itself imports this."""
 
 _PATHS_TOLD = 20
 """How many sample paths a request for a fix shows."""
@@ -71,8 +77,6 @@ _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
     "Its argument is the path as text; there is no file to open.",
     "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
-    "Import only: pathlib, os.path, re, string, fnmatch, datetime, time, typing, collections, "
-    "collections.abc, dataclasses, enum, json, math, uuid, base64, urllib.parse, hashlib.",
 )
 
 _RULES = (
@@ -80,6 +84,7 @@ _RULES = (
     *python_source.RULES,
     *python_meant.NAME_RULES,
     *python_security.RULES,
+    PACKAGE_RULE,
     *python_signature.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -208,13 +213,14 @@ class Extractor:
         """Plan one call per sample path."""
         submitted = _extractor(payload)
         text = submitted.code
-        units = (_unit(path, text, limits) for path in submitted.sample_paths)
+        names = _names_asked(text, policy.imports)
+        units = (_unit(path, text, limits, names) for path in submitted.sample_paths)
         return RunSpec(
             image=self.image,
             limits=limits,
             units=tuple(units),
             network=policy.network,
-            imports=policy.imports,
+            imports=_with_packages(policy.imports),
             preload=_PRELOAD,
         )
 
@@ -235,10 +241,12 @@ class Extractor:
         quality = tuple(judge_quality(tries))
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The extractor was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
@@ -299,7 +307,29 @@ def _check_signature(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding
     return check_signature(_parsed(payload), EXPECTED)
 
 
-def _unit(path: str, text: str, limits: Limits) -> Unit:
+def _with_packages(imports: ImportPolicy) -> ImportPolicy:
+    """Let ``import os`` run where ``import os.path`` may: it binds the same name, whose uses were judged."""
+    packages = {name for name in PACKAGE_NAMES if imports.allows(f"{name}.path")} - imports.denied
+    return replace(imports, allowed=imports.allowed | packages)
+
+
+_BY_NAME = ("getattr", "hasattr")
+_GIVEN_NAMES = {"os.path": "posixpath"}
+"""What modules call themselves, where that differs."""
+
+
+def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
+    """Return the names of modules that may be taken by a computed name, where the text takes any."""
+    if not any(function in text for function in _BY_NAME):
+        return {}
+    return {
+        _GIVEN_NAMES.get(module, module): list[JsonValue](sorted(names))
+        for module, names in imports.names.items()
+        if imports.allows(module) and module.rpartition(".")[2] in text
+    }
+
+
+def _unit(path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) -> Unit:
     return Unit(
         name=path,
         program=Program.CALL,
@@ -310,6 +340,7 @@ def _unit(path: str, text: str, limits: Limits) -> Unit:
             "args": [path],
             "kwargs": {},
             "builtins": "safe",
+            **({"names": dict(names)} if names else {}),
         },
         deadline_s=limits.unit_timeout_s,
     )

@@ -213,7 +213,9 @@ class Fifth:
         case = replace(tried.case, error_type=said.rule, message=said.message, line=said.line)
         return Judgement(stage_findings={"sandbox": (said,)}, cases=(case,))
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word all that was found for a model that tries again."""
         stressed = advice.feedback(findings, language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, hint_for
+from assayd.findings.exception_hints import exception_hint, misspelling_edit
+from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
@@ -116,7 +117,8 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
         file=record.file if place is not None else file,
         line=record.line if place is not None else None,
         snippet=place,
-        suggestion=hint_for(record.error_type),
+        suggestion=exception_hint(record),
+        edit=misspelling_edit(record, texts.get(record.file or "", "")),
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assayd.findings.exception_hints import exception_hint, misspelling_edit
+from assayd.findings.network_errors import network_hint
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
     file_events,
     grouped,
-    hint_for,
 )
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import time_hint, time_words
@@ -212,7 +213,7 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
         return replace(
             found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
         )
-    if raised.error_type == "ImportError":
+    if raised.error_type == "ImportError" and raised.meant is None:
         return replace(
             found, suggestion="Define the name where it is imported from, or import one that is there."
         )
@@ -231,16 +232,17 @@ def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, re
         file=raised.file if place is not None else file,
         line=raised.line if place is not None else None,
         snippet=place,
-        suggestion=_advice(rule, raised),
+        suggestion=_advice(rule, raised, text),
+        edit=misspelling_edit(raised, text) if rule != "tests.exited" else None,
     )
 
 
-def _advice(rule: str, raised: Raised) -> str:
+def _advice(rule: str, raised: Raised, text: str) -> str:
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
         return "Make the code give what the test expects."
-    return hint_for(raised.error_type)
+    return network_hint(raised.error_type, raised.message, text) or exception_hint(raised)
 
 
 def _compared(file: str, told: Told, expected: Expected) -> Iterator[Finding]:

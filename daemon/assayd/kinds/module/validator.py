@@ -15,6 +15,7 @@ from itertools import islice
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings import runs as run_findings
+from assayd.findings.allowances import allowances
 from assayd.findings.repair_context import context_of, errors_of
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.module import adapter_unit, pytest_unit
@@ -38,6 +39,7 @@ from assayd.model.text_limits import FINDINGS
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import FileOptions, OnFail, Stage
 from assayd.static.python import imports as python_imports
+from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.scopes import scoped
@@ -60,13 +62,14 @@ _HEADLINES = {
 _REMINDERS = (
     "A module has a manifest, adapter.py and tests (test_*.py); files import one another by name.",
     "The adapter's class has @register_adapter above it, and defines fetch_raw, transform and get_schema.",
-    "Tests run with pytest, without network: give the adapter made-up answers.",
+    "Tests run with pytest: give the adapter made-up answers, by httpx.MockTransport or mock.patch.",
 )
 
 _TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
 
 _RULES = (
     *python_source.RULES,
+    *python_meant.NAME_RULES,
     run_findings.NOT_COMPILED_RULE,
     *module_contract.RULES,
     *(rule for rule in python_imports.RULES if rule.id.startswith("import.")),
@@ -199,10 +202,12 @@ class Module:
             cases=cases,
         )
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The module was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
@@ -266,10 +271,11 @@ def _capped(check: Check) -> Callable[[BaseModel, ExecutionPolicy], Sequence[Fin
     return lambda payload, policy: tuple(islice(check(payload, policy), FINDINGS))
 
 
-def _check_syntax(payload: BaseModel, _: ExecutionPolicy) -> Iterator[Finding]:
-    """``class Weather`` -> syntax.missing_colon."""
+def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+    """``class Weather`` -> syntax.missing_colon; ``re.match(…)`` without an import -> name.not_imported."""
     for name, text in _texts(_module(payload)).items():
-        for finding in python_source.parse(text).findings:
+        source = python_source.parse(text)
+        for finding in (*source.findings, *python_meant.check_meant(source, policy.imports)):
             if finding.rule == "source.empty" and name.rpartition("/")[2] == "__init__.py":
                 continue
             yield replace(finding, file=name)

@@ -202,7 +202,9 @@ class Pipeline:
             found.append(cause_finding(cause, "The run", "steps have no result"))
         return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases)
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)

@@ -18,13 +18,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
 from assayd.findings import runs as run_findings
+from assayd.findings.allowances import allowances
 from assayd.findings.call_unit import Tried
 from assayd.findings.exec_unit import judge_exec
 from assayd.findings.python_failures import IMAGE_MODULES, Surroundings
 from assayd.findings.python_unit import judge_end, never_started
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
-from assayd.model.finding import Finding, Layer, Rule, has_errors
+from assayd.model.finding import Finding, Layer, Rule, Severity, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
@@ -52,7 +53,6 @@ _OPTIONS = frozenset({"argv", "stdin", "collect"})
 
 _REMINDERS = (
     "Write one file of Python; it ends well when it ends by itself with exit code 0.",
-    "The image has Python's standard library; there is no network.",
     "The directory that it starts in is the only place to write; end every process that is started.",
 )
 
@@ -222,10 +222,15 @@ class Script:
                 tried = Tried(case=case, findings=(*tried.findings, *missing))
         return Judgement(stage_findings={"sandbox": tried.findings}, cases=(tried.case,))
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         headline = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
-        return retry_context(findings, headline=headline.get(stage, "It failed:"), reminders=_REMINDERS)
+        said = allowances(policy, offer="Python's standard library")
+        return retry_context(
+            findings, headline=headline.get(stage, "It failed:"), reminders=(*_REMINDERS, *said)
+        )
 
     def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
         """Ask for the code again, or for the file that is run, with what the report says."""
@@ -295,7 +300,7 @@ def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Findi
         return paths
     answer = model_answer.clean(submitted.code)
     source = python_source.parse(answer.text)
-    meant = check_meant(source, policy.imports, offered=IMAGE_MODULES)
+    meant = check_meant(source, policy.imports, offered=IMAGE_MODULES, severity=Severity.WARNING)
     return (*answer.findings, *source.findings, *meant, *paths)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Iterator
+from dataclasses import replace
 
-from assayd.model.finding import Finding, Severity
+from assayd.findings.source_text import line_at
+from assayd.guest.near import nearest
+from assayd.model.finding import Edit, Finding, Severity
 from assayd.static.python import format as python_format
 from assayd.static.python.imports import finding_at, name_suggestion
 from assayd.static.python.names import (
@@ -14,18 +18,45 @@ from assayd.static.python.names import (
     INTERNALS,
     OPERATOR_METHODS,
     READABLE_DUNDERS,
+    SETTABLE_THROUGH_SUPER,
+    STREAM_PARTS,
     is_dunder,
+    may_read_own,
     normal,
 )
+from assayd.static.python.own import is_path, names_its_fields
 from assayd.static.python.scopes import Site
 from assayd.static.python.view import View
 
+_KEPT = frozenset({"__class__", "__match_args__"})
+"""Special attributes that may be read, and not changed."""
+_INSTEAD_OF_DUNDER = {
+    "__dict__": "Write vars(x) for the fields of an object.",
+    "__bases__": "Write isinstance(x, Class), or issubclass(A, B).",
+    "__mro__": "Write isinstance(x, Class), or issubclass(A, B).",
+    "__getattribute__": 'Write getattr(x, "name").',
+    "__getattr__": 'Write getattr(x, "name").',
+    "__setattr__": 'Write setattr(x, "name", value).',
+    "__delattr__": 'Write delattr(x, "name").',
+    "__wrapped__": "Keep the function under a name of its own before it is wrapped.",
+}
 
-def refused_attribute(name: str, uses_paths: bool) -> tuple[str, str, str] | None:
-    """Say why an attribute of an unknown value may not be used: rule, message, suggestion."""
+
+def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> tuple[str, str, str] | None:
+    """Say why an attribute of an unknown value may not be used: rule, message, suggestion.
+
+    Args:
+        name: the attribute.
+        uses_paths: whether the value may be a path.
+        own: attributes that the text itself defines.
+    """
     name = normal(name)
     if is_dunder(name) and name not in OPERATOR_METHODS | READABLE_DUNDERS:
-        suggestion = "Write type(x)." if name == "__class__" else "Do without special attributes."
+        if name in own and may_read_own(name):
+            return None
+        near = nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
+        meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
+        suggestion = _INSTEAD_OF_DUNDER.get(name, meant or "Do without special attributes.")
         return "attribute.dunder", f"The special attribute {name!r} may not be used.", suggestion
     if INTERNALS.fullmatch(name):
         message = f"{name!r} leads to the internals of running code."
@@ -38,7 +69,7 @@ def refused_attribute(name: str, uses_paths: bool) -> tuple[str, str, str] | Non
 
 
 def check_attribute(view: View, site: Site) -> Iterator[Finding]:
-    """``fnmatch.os`` -> attribute.not_allowed; ``x.__class__`` -> attribute.dunder."""
+    """``fnmatch.os`` -> attribute.not_allowed; ``x.__globals__`` -> attribute.dunder."""
     node = site.node
     if not isinstance(node, ast.Attribute):
         return
@@ -47,10 +78,19 @@ def check_attribute(view: View, site: Site) -> Iterator[Finding]:
         yield from _module_attribute(view, node, module)
     if any(view.restricts(module) for module in owners):
         return
-    of_path = view.uses_paths and not owners
-    refused = None if _sets_in_frozen(view, node, site) else refused_attribute(node.attr, of_path)
+    own_method = node.attr in view.own and not is_path(node.value, view.paths)
+    of_path = view.uses_paths and not owners and not own_method
+    fine = _sets_in_frozen(view, node, site) or _of_super(view, node, site)
+    refused = None if fine else refused_attribute(node.attr, of_path, view.own)
+    if refused is None and node.attr in _KEPT and not isinstance(node.ctx, ast.Load):
+        message = f"{node.attr!r} of an object is exchanged."
+        refused = ("attribute.dunder", message, "Make an object of another class.")
+    if refused is None and node.attr in STREAM_PARTS - view.own and view.uses_streams and not owners:
+        message = f"{node.attr!r} leads from a stream to the open file below it."
+        refused = ("attribute.file_access", message, "Write to the stream itself.")
     if refused is not None:
-        yield view.error(node, *refused)
+        found = view.error(node, *refused)
+        yield replace(found, edit=_vars_edit(view, node)) if node.attr == "__dict__" else found
     elif owners:
         return
     elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
@@ -76,7 +116,7 @@ def check_module_value(view: View, site: Site) -> Iterator[Finding]:
     node = site.node
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return
-    if isinstance(site.parent, ast.Attribute):
+    if isinstance(site.parent, ast.Attribute) or _is_asked_by_name(view, site):
         return
     for module in sorted(view.modules_of(node, site.scope)):
         if view.restricts(module) and view.governs(module):
@@ -86,33 +126,67 @@ def check_module_value(view: View, site: Site) -> Iterator[Finding]:
 
 
 def check_by_name(view: View, site: Site) -> Iterator[Finding]:
-    """``getattr(x, name)`` -> attribute.dynamic."""
+    """``getattr(x, "__globals__")`` -> attribute.dunder; a name that is computed is judged when it runs."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return
     function = node.func.id
     if function not in BY_NAME or not view.is_builtin(node.func, function, site.scope):
         return
-    plain = len(node.args) >= 2 and not any(isinstance(a, ast.Starred) for a in node.args[:2])
-    name = node.args[1] if plain else None
-    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-        message = f"{function} with a computed name."
-        suggestion = f'Give the name in plain text: {function}(x, "name", …).'
-        yield view.error(node, "attribute.dynamic", message, suggestion)
-        return
-    yield from _named(view, node, name.value)
+    match node.args:
+        case [value, ast.Constant(value=str(name)), *_]:
+            owners = [m for m in view.modules_of(value, site.scope) if view.governs(m)]
+            for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
+                message, instead = f"{module}.{name} may not be used.", name_suggestion(module, view.modules)
+                yield view.error(node, "attribute.not_allowed", message, instead)
+            if not owners:
+                yield from _named(view, node, name)
+        case _:
+            return
 
 
 def check_match_class(view: View, site: Site) -> Iterator[Finding]:
-    """``case object(__class__=c)`` -> attribute.dunder."""
-    if isinstance(site.node, ast.MatchClass):
-        for name in site.node.kwd_attrs:
-            yield from _named(view, site.node, name)
+    """``case object(__dict__=c)`` -> attribute.dunder; ``case C(x)``, C computed -> attribute.dynamic."""
+    if not isinstance(site.node, ast.MatchClass):
+        return
+    for name in site.node.kwd_attrs:
+        yield from _named(view, site.node, name)
+    if site.node.patterns and not names_its_fields(site.node.cls, site.scope, view.tree):
+        message = "The class of a pattern is computed, so that the fields it takes are not known."
+        yield view.error(site.node, "attribute.dynamic", message, "Name the fields: case Point(x=x, y=y).")
+
+
+def check_match_args(view: View, site: Site) -> Iterator[Finding]:
+    """``__match_args__ = ("__globals__",)`` -> attribute.dunder."""
+    match site.node:
+        case ast.Assign(targets=[ast.Name(id="__match_args__")], value=value):
+            pass
+        case ast.AnnAssign(target=ast.Name(id="__match_args__"), value=ast.expr() as value):
+            pass
+        case ast.Name(id="__match_args__", ctx=ast.Store()) as node:
+            if not isinstance(site.parent, ast.Assign | ast.AnnAssign):
+                yield view.error(node, "attribute.dynamic", _COMPUTED_FIELDS, _PLAIN_FIELDS)
+            return
+        case _:
+            return
+    names = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    for name in names:
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield from _named(view, site.node, name.value)
+        else:
+            yield view.error(site.node, "attribute.dynamic", _COMPUTED_FIELDS, _PLAIN_FIELDS)
+
+
+_COMPUTED_FIELDS = "'__match_args__' is computed."
+_PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
 def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
     """Judge an attribute that is taken by name, where its use cannot be seen."""
-    refused = refused_attribute(name, view.uses_paths)
+    refused = refused_attribute(name, view.uses_paths, view.own)
+    if refused is None and normal(name) in _KEPT and _changes(node):
+        message = f"{name!r} of an object is exchanged."
+        refused = ("attribute.dunder", message, "Make an object of another class.")
     if refused is not None:
         yield view.error(node, *refused)
     elif view.uses_paths and normal(name) == "replace":
@@ -121,6 +195,50 @@ def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
     elif normal(name) in python_format.METHODS:
         message = f"{name!r} of a text follows the attributes that the text names."
         yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
+
+
+def _changes(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="setattr" | "delattr")):
+            return True
+        case _:
+            return False
+
+
+def _is_asked_by_name(view: View, site: Site) -> bool:
+    """Return whether a module is what ``getattr(module, "name")`` asks; setting is not asking."""
+    match site.parent:
+        case ast.Call(func=ast.Name(id="getattr" | "hasattr" as name) as func, args=[first, _, *_]):
+            return first is site.node and view.is_builtin(func, name, site.scope)
+        case _:
+            return False
+
+
+def _of_super(view: View, node: ast.Attribute, site: Site) -> bool:
+    """Return whether this is ``super().__setattr__(…)`` of a class that watches its own fields."""
+    match node:
+        case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
+            called = isinstance(site.parent, ast.Call) and site.parent.func is node
+            return attr in SETTABLE_THROUGH_SUPER and called and view.is_builtin(func, "super", site.scope)
+        case _:
+            return False
+
+
+def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
+    """Write ``vars(x)`` for ``x.__dict__``, where that is one line and x a plain name."""
+    line = line_at(view.text, node.lineno)
+    if line is None or node.lineno != node.end_lineno or not isinstance(node.value, ast.Name):
+        return None
+    if not isinstance(node.ctx, ast.Load) or not line.isascii():
+        return None
+    asked = f"{node.value.id}.__dict__"
+    if line.count(asked) != line.count("__dict__"):
+        return None
+    changed = re.sub(rf"(?<![\w.]){re.escape(asked)}(?!\w)", f"vars({node.value.id})", line)
+    return Edit(start_line=node.lineno, end_line=node.lineno, replacement=changed)
+
+
+_PLAIN_TEMPLATE = "Keep the template in a literal or a constant, and its fields plain: {0}, {name}, {0[key]}."
 
 
 def _format(view: View, node: ast.Attribute, site: Site) -> Iterator[Finding]:
@@ -133,14 +251,16 @@ def _format(view: View, node: ast.Attribute, site: Site) -> Iterator[Finding]:
             view.text,
             "format.dynamic_template",
             message,
-            suggestion='Use an f-string: f"{value}".',
+            suggestion=_PLAIN_TEMPLATE,
             severity=Severity.WARNING,
         )
         return
     for name in python_format.attributes(template):
         if refused_attribute(name, view.uses_paths) is not None:
             message = f"The format text follows the attribute {name!r}."
-            yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
+            literal = isinstance(node.value, ast.Constant)
+            suggestion = 'Use an f-string: f"{value}".' if literal else _PLAIN_TEMPLATE
+            yield view.error(node, "format.attribute", message, suggestion)
 
 
 def _sets_in_frozen(view: View, node: ast.Attribute, site: Site) -> bool:
@@ -150,7 +270,7 @@ def _sets_in_frozen(view: View, node: ast.Attribute, site: Site) -> bool:
         return False
     match call:
         case ast.Call(func=func, args=[_, ast.Constant(value=str(name)), _], keywords=[]) if func is node:
-            return refused_attribute(name, view.uses_paths) is None
+            return name != "__class__" and refused_attribute(name, view.uses_paths) is None
         case _:
             return False
 
@@ -162,8 +282,7 @@ def _replaces_file(view: View, node: ast.Attribute, site: Site) -> bool:
     call = site.parent
     if not isinstance(call, ast.Call) or call.func is not node:
         return True
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(
-        k.arg in (None, "target") for k in call.keywords
-    ):
+    if any(k.arg in (None, "target") for k in call.keywords):
         return True
-    return len(call.args) == 1 and not call.keywords
+    spread = any(isinstance(a, ast.Starred) for a in call.args)
+    return len(call.args) == 1 and not call.keywords and (not spread or is_path(node.value, view.paths))

@@ -6,8 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from assayd.model.finding import Finding
-from assayd.static.python.names import ASSIGNABLE_DUNDERS, BUILTINS, BY_NAME, READABLE_DUNDERS, is_dunder
-from assayd.static.python.scopes import Site, resolve
+from assayd.static.python.names import (
+    BUILTINS,
+    INTERNALS,
+    READABLE_DUNDERS,
+    is_dunder,
+    may_bind,
+    may_read_own,
+)
+from assayd.static.python.scopes import ScopeKind, Site, resolve
 from assayd.static.python.view import View
 
 
@@ -17,17 +24,21 @@ def check_name(view: View, site: Site) -> Iterator[Finding]:
     if not isinstance(node, ast.Name):
         return
     loaded = isinstance(node.ctx, ast.Load)
-    allowed = READABLE_DUNDERS | ASSIGNABLE_DUNDERS if loaded else ASSIGNABLE_DUNDERS
-    if is_dunder(node.id) and node.id not in allowed and node.id not in BUILTINS:
+    if is_dunder(node.id) and node.id not in BUILTINS and not _may_be(node.id, loaded):
         yield view.dunder_name(node, node.id)
-    if not loaded or not resolve(node.id, site.scope).may_be_builtin:
+    if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS.fullmatch(node.id):
+        # As a field of a class it could be taken by a pattern without being named.
+        message = f"{node.id!r} leads to the internals of running code."
+        yield view.error(node, "attribute.internal", message, "Choose another name.")
+    found = resolve(node.id, site.scope)
+    if not loaded or not found.may_be_builtin or (found.shadowed and not is_dunder(node.id)):
         return
     if node.id in BUILTINS:
         message = f"{node.id!r} may not be used: {BUILTINS[node.id]}."
         yield view.error(node, "builtin.not_allowed", message, _instead_of(node.id))
-    elif node.id in BY_NAME and not _is_called(view, node):
-        message = f"{node.id!r} may only be called, with the attribute's name in plain text."
-        yield view.error(node, "builtin.not_allowed", message, f'Write {node.id}(x, "name", …).')
+    elif node.id == "vars" and not _asks_for_one(view, node):
+        message = "'vars' may only be asked for the fields of one object."
+        yield view.error(node, "builtin.not_allowed", message, "Write vars(x), or build the dict itself.")
     elif node.id == "type" and not _type_asks(view, node):
         message = "'type' may only be asked for the type of one value; it makes classes, too."
         yield view.error(node, "builtin.not_allowed", message, "Write type(x), or a class statement.")
@@ -35,11 +46,14 @@ def check_name(view: View, site: Site) -> Iterator[Finding]:
 
 def check_type_call(view: View, site: Site) -> Iterator[Finding]:
     """``type(x)("T", (), {})`` -> builtin.not_allowed."""
-    node = site.node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Call):
-        if view.is_builtin(node.func.func, "type", site.scope) and _spreads(node, 3):
-            message = "A class is made by calling a type."
-            yield view.error(node, "builtin.not_allowed", message, "Write a class statement.")
+    match site.node:
+        case ast.Call(func=ast.Call(func=ast.Name() as maker), args=[_, ast.Tuple(), ast.Dict()]) as node:
+            makes = view.is_builtin(maker, "type", site.scope)
+        case _:
+            return
+    if makes:
+        message = "A class is made by calling a type."
+        yield view.error(node, "builtin.not_allowed", message, "Write a class statement.")
 
 
 def _instead_of(builtin: str) -> str:
@@ -47,12 +61,23 @@ def _instead_of(builtin: str) -> str:
         return "The code gets its input as arguments; there are no files to open."
     if builtin == "compile":
         return "For patterns write re.compile(…); do without it otherwise."
+    if builtin in {"globals", "locals"}:
+        return "Build a dict of your own with what is needed."
     return f"Do without it; for a variable choose another name than {builtin}."
 
 
-def _is_called(view: View, node: ast.AST) -> bool:
-    parent = view.tree.parent(node)
-    return isinstance(parent, ast.Call) and parent.func is node
+def _may_be(name: str, loaded: bool) -> bool:
+    """Return whether a special name may be read, or bound."""
+    readable = name in READABLE_DUNDERS or may_read_own(name)
+    return readable if loaded else may_bind(name)
+
+
+def _asks_for_one(view: View, node: ast.AST) -> bool:
+    match view.tree.parent(node):
+        case ast.Call(func=func, args=[argument], keywords=[]) if func is node:
+            return not isinstance(argument, ast.Starred)
+        case _:
+            return False
 
 
 def _type_asks(view: View, node: ast.Name) -> bool:

@@ -1,20 +1,30 @@
 """Gives the edits for imports that are refused, or fail, where nothing depends on them.
 
-    import logging, never used                the line is taken out
-    import os, used as os.path.… only         import os.path
+    import socket, never used                 the line is taken out
+    import os, used as os.path.… only         import os.path   (a warning: it binds the same name)
 
-Only a statement of a line of its own that imports one module is touched.
+Only a statement of a line of its own that imports one module is taken out.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from assayd.findings.source_text import line_at
-from assayd.model.finding import Edit, Finding
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.names import PACKAGE_NAMES
+
+PACKAGE_RULE = Rule(
+    id="import.package",
+    title="A package is imported of which only path names are used",
+    severity=Severity.WARNING,
+    help="Bad: import os. Good: import os.path, which binds the same name.",
+)
+_PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
 
 Import = ast.Import | ast.ImportFrom
 
@@ -22,7 +32,7 @@ Import = ast.Import | ast.ImportFrom
 def with_import_edits(
     found: Iterable[Finding], tree: ast.Module, text: str, *, paths: bool
 ) -> Iterator[Finding]:
-    """Add the edits to findings that refuse an import.
+    """Add the edits to findings that refuse an import; one of `os` for its path names is but a warning.
 
     Args:
         found: findings of one text.
@@ -37,12 +47,11 @@ def with_import_edits(
             continue
         imports = _by_line(tree) if imports is None else imports
         node = imports.get(finding.line or 0)
-        edit = (
-            None
-            if node is None
-            else _unused(node, tree, text) or (_paths(node, tree, text) if paths else None)
-        )
-        yield replace(finding, edit=edit)
+        unused = None if node is None else _unused(node, tree, text)
+        if paths and _is_of_os(finding) and _asks_for_paths(tree):
+            yield _as_warning(finding, unused or _paths(finding, text))
+        else:
+            yield replace(finding, edit=unused)
 
 
 def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
@@ -74,23 +83,50 @@ def _unused(node: Import, tree: ast.Module, text: str) -> Edit | None:
     return None if name in _used(tree) else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
 
 
-def _paths(node: Import, tree: ast.Module, text: str) -> Edit | None:
-    """``import os`` -> ``import os.path``, which binds the same name."""
-    if not isinstance(node, ast.Import) or node.names[0].name != "os" or node.names[0].asname:
-        return None
-    if not _stands_alone(node, text):
-        return None
-    uses = sum(isinstance(other, ast.Name) and other.id == "os" for other in ast.walk(tree))
-    of_path = sum(
-        isinstance(other, ast.Attribute)
-        and other.attr == "path"
-        and isinstance(other.value, ast.Name)
-        and other.value.id == "os"
-        for other in ast.walk(tree)
+def _is_of_os(finding: Finding) -> bool:
+    return finding.message.startswith("Import of 'os' ")
+
+
+def _asks_for_paths(tree: ast.Module) -> bool:
+    """Return whether all that a text asks of `os` are its path names, and nothing else has that name."""
+    asked = 0
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr=attr, ctx=ast.Load()) if attr in _PATH_NAMES:
+                asked += 1
+            case ast.Name(id="os"):
+                asked -= 1
+            case ast.alias(name="os", asname=str()):
+                return False
+            case _:
+                pass
+    return asked == 0
+
+
+def _as_warning(finding: Finding, edit: Edit | None) -> Finding:
+    return replace(
+        finding,
+        rule=PACKAGE_RULE.id,
+        severity=Severity.WARNING,
+        message="The whole of 'os' is imported, and only its path names may be used.",
+        suggestion="Write: import os.path, which binds the same name."
+        if edit is None or edit.replacement
+        else "Leave the line out; nothing uses it.",
+        edit=edit,
     )
-    if not uses or uses != of_path:
+
+
+def _paths(finding: Finding, text: str) -> Edit | None:
+    """``import os`` -> ``import os.path``, which binds the same name."""
+    line = line_at(text, finding.line)
+    found = (
+        None
+        if line is None
+        else re.fullmatch(r"(\s*import\b[^#'\"]*?\b)os(\s*(?:,[^.#'\"]*)?(?:#.*)?)", line)
+    )
+    if found is None or finding.line is None:
         return None
-    return Edit(start_line=node.lineno, end_line=node.lineno, replacement="import os.path")
+    return Edit(start_line=finding.line, end_line=finding.line, replacement=f"{found[1]}os.path{found[2]}")
 
 
 def _stands_alone(node: Import, text: str) -> bool:

@@ -12,8 +12,9 @@ findings are for information.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Finding, Rule, Severity
@@ -154,7 +155,7 @@ def _from(node: ast.ImportFrom, modules: Modules) -> Iterator[Problem]:
     elif module == "__future__":
         return
     elif not modules.policy.allows(module) and not _names_submodules(node, modules):
-        yield _not_allowed(module, modules)
+        yield _not_allowed(module, modules, taking=[alias.name for alias in node.names])
     elif any(alias.name == "*" for alias in node.names):
         yield (
             "import.star",
@@ -169,19 +170,79 @@ def _from(node: ast.ImportFrom, modules: Modules) -> Iterator[Problem]:
 
 
 def _names_submodules(node: ast.ImportFrom, modules: Modules) -> bool:
-    """Return whether every name is an allowed module, as in ``from os import path``."""
+    """Return whether every name is an allowed module or its package's: ``from os import path, sep``."""
+    plain = PACKAGE_NAMES.get(node.module or "", frozenset()) if modules.submodules(node.module or "") else ()
     return all(
-        modules.is_module(f"{node.module}.{alias.name}")
-        and modules.policy.allows(f"{node.module}.{alias.name}")
+        alias.name in plain
+        or (
+            modules.is_module(f"{node.module}.{alias.name}")
+            and modules.policy.allows(f"{node.module}.{alias.name}")
+        )
         for alias in node.names
     )
 
 
-def _not_allowed(module: str, modules: Modules) -> Problem:
+def _not_allowed(module: str, modules: Modules, taking: Sequence[str] = ()) -> Problem:
     reason = reason_for(module)
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
+    if inside and taking and module in PACKAGE_NAMES:
+        return "import.not_allowed", message, name_suggestion(module, modules)
     if inside:
         return "import.not_allowed", message, f"Import {' or '.join(inside)} instead."
-    allowed = shorten(", ".join(sorted(modules.policy.allowed)), 600)
-    return "import.not_allowed", message, f"Allowed imports: {allowed or 'none'}."
+    return "import.not_allowed", message, instead_of_import(module, modules)
+
+
+_INSTEAD: Mapping[str, Sequence[str]] = {
+    "aiohttp": ("httpx", "requests"),
+    "arrow": ("datetime",),
+    "async_timeout": ("asyncio",),
+    "attr": ("dataclasses",),
+    "attrs": ("dataclasses",),
+    "dateutil": ("datetime",),
+    "glob": ("fnmatch",),
+    "inflection": ("re",),
+    "numpy": ("math", "statistics"),
+    "pandas": ("csv", "statistics"),
+    "parse": ("re",),
+    "posixpath": ("os.path",),
+    "ntpath": ("pathlib",),
+    "pydantic": ("dataclasses",),
+    "pytz": ("zoneinfo",),
+    "regex": ("re",),
+    "simplejson": ("json",),
+    "six": ("str",),
+    "typing_extensions": ("typing",),
+    "ujson": ("json",),
+    "yaml": ("json",),
+}
+"""What does the same, or most of it, where the policy allows that."""
+WHITELIST = "Allowed imports: "
+
+
+def instead_of_import(module: str, modules: Modules) -> str:
+    """Say what to import in place of a module, and else what may be imported at all."""
+    top = module.partition(".")[0]
+    others = [one for one in _INSTEAD.get(top, ()) if modules.policy.allows(one)]
+    if others:
+        return f"Use {' or '.join(others)} instead."
+    allowed = sorted(modules.policy.allowed - modules.policy.denied)
+    close = get_close_matches(module, allowed, n=1, cutoff=0.8)
+    if close:
+        return f"Did you mean {close[0]}? That may be imported."
+    return f"{WHITELIST}{shorten(', '.join(allowed), 600) or 'none'}."
+
+
+def said_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Leave the list of what may be imported to the first finding that has it."""
+    first: int | None = None
+    for finding in findings:
+        if finding.suggestion is not None and finding.suggestion.startswith(WHITELIST):
+            if first is not None:
+                place = f" of line {first}" if first else ""
+                yield replace(
+                    finding, suggestion=f"Do without it; what may be imported is said with the import{place}."
+                )
+                continue
+            first = finding.line or 0
+        yield finding

@@ -7,7 +7,8 @@
     import pandas, never used         import.needless        edit: the line is taken out
 
 A name that the text binds anywhere, however late, is left alone; so is one that is used in another way than
-the module allows. What is not reached fails nothing, so these are warnings.
+the module allows. What fails wherever it is reached is an error, but for scripts, which are decided by
+their end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import ast
 import datetime
 import importlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import column_of, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
@@ -24,22 +25,25 @@ from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.static.python.import_edits import unused_imports
 from assayd.static.python.imports import Modules
 from assayd.static.python.module_scope import bound_names, insertion_line
+from assayd.static.python.names import PACKAGE_NAMES
+from assayd.static.python.returns import NO_VALUE_RULE, check_returns
 from assayd.static.python.safe_fixes import edit_between
 from assayd.static.python.source import PythonSource
+from assayd.static.python.undefined import UNDEFINED_RULE, check_undefined
 
 NAME_RULES = (
     Rule(
         id="name.other_language",
         title="A literal of another language",
-        severity=Severity.WARNING,
         help="Bad: null, true, false. Good: None, True, False.",
     ),
     Rule(
         id="name.not_imported",
         title="A well-known name that is used and not imported",
-        severity=Severity.WARNING,
         help="Bad: re.match(…) alone. Good: import re, and then re.match(…).",
     ),
+    UNDEFINED_RULE,
+    NO_VALUE_RULE,
 )
 RULES = (
     *NAME_RULES,
@@ -55,26 +59,76 @@ RULES = (
 Allows = Callable[[str, str | None], bool]
 """Tells whether a module, or a name of it, may be imported."""
 
+_PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
 _LITERALS = {
     "true": "True", "TRUE": "True", "false": "False", "FALSE": "False",
     "null": "None", "NULL": "None", "none": "None", "nil": "None",
 }  # fmt: skip
 _MODULES = frozenset(
     {
-        "base64", "bisect", "calendar", "collections", "copy", "csv", "datetime", "decimal", "fnmatch",
-        "fractions", "functools", "hashlib", "heapq", "html", "io", "itertools", "json", "math", "operator",
-        "os", "pathlib", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "uuid",
+        "abc", "argparse", "asyncio", "base64", "binascii", "bisect", "calendar", "collections",
+        "contextlib", "copy",
+        "csv", "dataclasses", "datetime", "decimal", "difflib", "enum", "fnmatch", "fractions", "functools",
+        "glob",
+        "gzip", "hashlib", "heapq", "hmac", "html", "inspect", "io", "ipaddress", "itertools", "json",
+        "logging", "math",
+        "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "pprint", "queue", "random", "re",
+        "secrets",
+        "shlex", "shutil", "sqlite3", "statistics", "string", "struct", "subprocess", "sys", "tempfile",
+        "textwrap",
+        "threading", "time", "traceback", "types", "typing", "unicodedata", "unittest", "uuid", "warnings",
+        "weakref",
+        "zipfile", "zlib", "zoneinfo",
     }
 )  # fmt: skip
 """Modules that are harmless to import here, to see what they have."""
-_HOMES = {
-    "Any": "typing", "Callable": "typing", "Counter": "collections", "Decimal": "decimal", "Dict": "typing",
-    "Enum": "enum", "Fraction": "fractions", "Iterable": "typing", "List": "typing", "Optional": "typing",
-    "OrderedDict": "collections", "Path": "pathlib", "PurePath": "pathlib", "PurePosixPath": "pathlib",
-    "StringIO": "io", "Tuple": "typing", "Union": "typing", "dataclass": "dataclasses",
-    "defaultdict": "collections", "deque": "collections", "lru_cache": "functools",
-    "namedtuple": "collections", "timedelta": "datetime", "timezone": "datetime", "urlparse": "urllib.parse",
-}  # fmt: skip
+_SUBMODULES = {
+    "urllib": ("urllib.parse",),
+    "xml": ("xml.etree.ElementTree",),
+    "concurrent": ("concurrent.futures",),
+}
+"""Packages of which one module is meant."""
+_OTHERS = frozenset({"aiohttp", "httpx", "pydantic", "pytest", "requests"})
+"""What the image of adapters has, whose names are not looked up."""
+_FROM = {
+    "abc": "ABC ABCMeta abstractmethod",
+    "bisect": "bisect_left bisect_right insort",
+    "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
+    "contextlib": "ExitStack asynccontextmanager closing contextmanager nullcontext redirect_stdout suppress",
+    "copy": "deepcopy",
+    "dataclasses": "asdict astuple dataclass is_dataclass",
+    "datetime": "timedelta timezone",
+    "decimal": "Decimal InvalidOperation ROUND_HALF_EVEN ROUND_HALF_UP",
+    "enum": "Enum Flag IntEnum IntFlag StrEnum",
+    "fractions": "Fraction",
+    "functools": "cached_property lru_cache partial reduce singledispatch total_ordering wraps cmp_to_key",
+    "heapq": "heapify heappop heappush nlargest nsmallest",
+    "http": "HTTPStatus",
+    "io": "BytesIO StringIO",
+    "itertools": "accumulate chain combinations dropwhile groupby islice permutations starmap takewhile"
+    " zip_longest pairwise compress combinations_with_replacement filterfalse",
+    "json": "JSONDecodeError",
+    "logging": "getLogger",
+    "math": "sqrt ceil floor isclose hypot",
+    "operator": "attrgetter itemgetter methodcaller",
+    "pathlib": "Path PurePath PurePosixPath PureWindowsPath",
+    "pprint": "pprint",
+    "random": "randint shuffle",
+    "statistics": "fmean mean median pstdev stdev",
+    "string": "ascii_letters ascii_lowercase ascii_uppercase punctuation",
+    "tempfile": "NamedTemporaryFile TemporaryDirectory",
+    "textwrap": "dedent",
+    "time": "perf_counter sleep",
+    "types": "MappingProxyType SimpleNamespace",
+    "typing": "Any Callable ClassVar Dict Final Generic Iterable Iterator List Literal Mapping NamedTuple"
+    " Optional Protocol Sequence Set Tuple Type TypeVar TypedDict Union cast",
+    "unittest": "TestCase",
+    "unittest.mock": "AsyncMock MagicMock Mock patch",
+    "urllib.parse": "parse_qs parse_qsl quote_plus unquote urlencode urljoin urlparse urlsplit urlunparse",
+    "uuid": "UUID uuid4 uuid5",
+    "zoneinfo": "ZoneInfo",
+}
+_HOMES = {name: module for module, names in _FROM.items() for name in names.split()}
 """Where a name comes from that has one well-known home."""
 
 
@@ -84,21 +138,32 @@ def check_meant(
     *,
     offered: Collection[str] | None = None,
     leaving_out: Collection[str] = (),
+    given: Collection[str] = (),
+    severity: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
-    """Look for such names in a text that parses.
+    """Look for such names in a text that parses, and for all others that nothing binds.
 
     Args:
         source: the text.
         policy: which imports it may have; one that only observes allows all that is offered.
         offered: the modules of the image by top name, where the code may have all of them.
         leaving_out: modules whose names somebody else looks at.
+        given: names that the text finds bound.
+        severity: what a name weighs that nothing binds.
     """
     bound = bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
         return
-    uses = _Uses(source.tree, bound)
-    yield from _literals(uses, source.text)
-    yield from _missing(uses, source, _allowing(policy, offered or (), leaving_out))
+    uses = _Uses(source.tree, bound | frozenset(given))
+    known = [
+        *_literals(uses, source.text),
+        *_missing(uses, source, _allowing(policy, offered or (), leaving_out)),
+    ]
+    yield from (replace(finding, severity=severity) for finding in known)
+    named = {name for name in uses.names if any(f.message.startswith(f"{name!r} ") for f in known)}
+    others = {name for module in leaving_out for name in dir(importlib.import_module(module))}
+    yield from check_returns(source, severity=severity)
+    yield from check_undefined(source, given=given, severity=severity, leaving_out=named | others)
     for module, edit in unused_imports(source.tree, source.text) if offered is not None else ():
         if module.partition(".")[0] not in (offered or ()):
             message = f"{module!r} is imported, the image does not have it, and nothing uses it."
@@ -125,6 +190,7 @@ class _Asked:
 
     line: int
     attributes: frozenset[str] | None
+    known: frozenset[str] = frozenset()
 
 
 class _Uses:
@@ -148,7 +214,9 @@ class _Uses:
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)
         return _Asked(
-            line=min(node.lineno for node in found), attributes=None if None in attributes else known
+            line=min(node.lineno for node in found),
+            attributes=None if None in attributes else known,
+            known=known,
         )
 
 
@@ -174,7 +242,7 @@ def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Find
     """``re.match(…)`` -> name.not_imported; one edit imports all that is missing."""
     statements = {}
     for name in uses.names:
-        if name in _HOMES or name in _MODULES:
+        if name in _HOMES or name in _MODULES or name in _SUBMODULES or name in _OTHERS:
             statement = _import_of(name, uses.asked(name), allows)
             if statement is not None:
                 statements[name] = statement
@@ -194,16 +262,29 @@ def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
-        return None
+        named = name == "datetime" and asked.known and all(hasattr(datetime.datetime, n) for n in asked.known)
+        return "from datetime import datetime" if named and allows(name, name) else None
+    if name in _OTHERS:
+        return f"import {name}" if allows(name, None) else None
+    if name in _SUBMODULES:
+        return next((f"import {one}" for one in _SUBMODULES[name] if _reaches(one, asked, allows)), None)
     if name == "datetime":
         return _datetime(asked.attributes, allows)
-    if name == "os" and asked.attributes == {"path"} and not allows("os", None):
+    return _plain_import(name, asked.attributes, allows)
+
+
+def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
+    """Import a module whose attributes are all there, and allowed."""
+    if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
     module = importlib.import_module(name)
-    had = allows(name, None) and all(
-        hasattr(module, each) and allows(name, each) for each in asked.attributes
-    )
+    had = allows(name, None) and all(hasattr(module, each) and allows(name, each) for each in attributes)
     return f"import {name}" if had else None
+
+
+def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
+    """Return whether a module of a package is what all uses of the package lead to."""
+    return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
 
 BUILTINS = {
     "exec": "running text as code",
@@ -15,7 +25,6 @@ BUILTINS = {
     "breakpoint": "debugging",
     "globals": "reaching the namespace",
     "locals": "reaching the namespace",
-    "vars": "reaching the namespace",
     "dir": "looking into objects",
     "help": "asking for input",
     "exit": "ending the process",
@@ -27,7 +36,7 @@ BUILTINS = {
 """Builtins that are refused, with what they would do."""
 
 BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
-"""Builtins that take an attribute's name as text."""
+"""Builtins that take an attribute's name as text; a name that is computed is judged when the code runs."""
 
 MODULE_REASONS = {
     "os": "operating system access; os.path is for paths",
@@ -50,8 +59,9 @@ MODULE_REASONS = {
     "http": "network access",
     "ftplib": "network access",
     "smtplib": "network access",
-    "urllib.request": "network access; urllib.parse is for URLs",
-    "urllib": "network access; urllib.parse is for URLs",
+    "urllib.request": "network access",
+    "urllib.error": "network access",
+    "urllib.robotparser": "network access",
     "requests": "network access",
     "httpx": "network access",
     "aiohttp": "network access",
@@ -71,7 +81,7 @@ MODULE_REASONS = {
 """Why a module is not for submitted code; asked for the module, then for its packages."""
 
 PACKAGE_NAMES = {
-    "os": frozenset({"altsep", "curdir", "extsep", "fspath", "pardir", "pathsep", "sep"}),
+    "os": frozenset({"PathLike", "altsep", "curdir", "extsep", "fspath", "pardir", "pathsep", "sep"}),
 }
 """What may be used of a package that an allowed submodule binds: ``import os.path`` binds ``os``."""
 
@@ -87,21 +97,55 @@ OPERATOR_METHODS = frozenset(f"__{name}__" for name in _OPERATORS.split())
 """Special methods that a class may define and code may call."""
 
 READABLE_DUNDERS = frozenset(
-    {"__name__", "__qualname__", "__doc__", "__module__", "__members__", "__debug__"}
-)
-"""Special names that may be read: plain text, and an enum's members."""
+    {
+        "__annotations__", "__args__", "__class__", "__dataclass_fields__", "__debug__", "__doc__",
+        "__match_args__",
+        "__members__", "__module__", "__name__", "__origin__", "__parameters__", "__qualname__",
+    }
+)  # fmt: skip
+"""Special names that may be read: plain text, types, an enum's members."""
 
-ASSIGNABLE_DUNDERS = frozenset(
-    {"__all__", "__author__", "__date__", "__doc__", "__hash__", "__license__", "__slots__", "__version__"}
-)
-"""Special names that a module or a class may set."""
+SETTABLE_THROUGH_SUPER = frozenset({"__setattr__", "__delattr__"})
+"""Special methods that may be called of ``super()``, as a class does that watches its own fields."""
+
+NOT_DEFINED = frozenset(
+    {
+        "__builtins__", "__class__", "__closure__", "__code__", "__debug__", "__dict__", "__file__",
+        "__getattribute__",
+        "__globals__", "__import__", "__loader__", "__module__", "__mro__", "__name__", "__package__",
+        "__path__",
+        "__qualname__", "__spec__", "__subclasses__", "__weakref__",
+    }
+)  # fmt: skip
+"""Special names that belong to the interpreter; all others may be defined by a module or a class."""
+
+_OF_THE_LANGUAGE = (
+    BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType,
+    TracebackType,
+    classmethod, object, property, type,
+)  # fmt: skip
+_LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
+
+
+def may_bind(name: str) -> bool:
+    """Return whether a text may bind a special name: its fields are read by patterns, under that name."""
+    known = OPERATOR_METHODS | READABLE_DUNDERS
+    return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
+
+
+def may_read_own(name: str) -> bool:
+    """Return whether a special name that the text itself defines may be read: nothing else has it."""
+    return name not in _LEADING_ON | NOT_DEFINED
+
 
 INTERNALS = re.compile(
     r"(?:gi|cr|ag)_(?:frame|code|running|yieldfrom|await|origin|suspended)"
     r"|tb_(?:frame|next|lasti|lineno)"
     r"|f_(?:back|builtins|code|globals|locals|trace\w*|lasti|lineno)"
-    r"|co_\w+|func_(?:globals|code|closure|defaults|dict)"
-    r"|mro|_convert_?"
+    r"|co_(?:argcount|cellvars|code|consts|exceptiontable|filename|firstlineno|flags|freevars|kwonlyargcount|lines"
+    r"|linetable|lnotab|name|names|nlocals|positions|posonlyargcount|qualname|stacksize|varnames)"
+    r"|func_(?:globals|code|closure|defaults|dict)"
+    r"|mro|_convert_"
 )
 """Attributes that lead from an object to frames, code, namespaces or other classes."""
 
@@ -111,6 +155,10 @@ _FILE_METHODS = """
     read_text readlink rename resolve rglob rmdir samefile stat symlink_to touch unlink walk write_bytes
     write_text
 """
+STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
+"""What leads from a text stream (``logging.StreamHandler().stream``) to the open file below it."""
+STREAM_MODULES = frozenset({"contextlib", "io", "logging"})
+
 FILE_METHODS = frozenset(_FILE_METHODS.split())
 """Methods of pathlib paths that touch files; `replace` is among them but shares its name with text's."""
 

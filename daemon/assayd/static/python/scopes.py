@@ -62,10 +62,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What a name may stand for. `origins` are those bindings that come from imports."""
+    """What a name may stand for. `origins` are those bindings that come from imports.
+
+    `shadowed`: the text binds it at module level as well, so that the builtin is hardly what is meant.
+    """
 
     origins: frozenset[Origin]
     may_be_builtin: bool
+    shadowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +115,13 @@ def resolve(name: str, scope: Scope) -> Resolution:
     """Return everything that a name may stand for when it is read in a scope."""
     name = scope.mangle(name)
     origins: set[Origin] = set()
+    shadowed = False
     for place in _lookup(name, scope):
         origins |= place.imports.get(name, set())
+        shadowed = place.kind is ScopeKind.MODULE and name in place.bound
         if name in place.bound and place.kind in (ScopeKind.FUNCTION, ScopeKind.COMPREHENSION):
             return Resolution(origins=frozenset(origins), may_be_builtin=False)
-    return Resolution(origins=frozenset(origins), may_be_builtin=True)
+    return Resolution(origins=frozenset(origins), may_be_builtin=True, shadowed=shadowed)
 
 
 def _lookup(name: str, scope: Scope) -> Iterator[Scope]:

@@ -10,8 +10,8 @@ given at once, in source order. One bad line for each rule:
     os.path.join = print              module.modified
     run = eval                        builtin.not_allowed
     type("T", (), {})                 builtin.not_allowed
-    getattr(x, name)                  attribute.dynamic
-    x.__class__                       attribute.dunder
+    operator.attrgetter(name)         attribute.dynamic
+    x.__globals__                     attribute.dunder
     __builtins__                      name.dunder
     g.gi_frame                        attribute.internal
     Path(p).read_text()               attribute.file_access
@@ -33,12 +33,14 @@ from assayd.static.python import imports as python_imports
 from assayd.static.python.attributes import (
     check_attribute,
     check_by_name,
+    check_match_args,
     check_match_class,
     check_module_value,
 )
 from assayd.static.python.builtins import check_name, check_type_call
-from assayd.static.python.imports import check_imports
-from assayd.static.python.names import OPERATOR_METHODS, is_dunder
+from assayd.static.python.careful import check_careful
+from assayd.static.python.imports import check_imports, said_once
+from assayd.static.python.names import NOT_DEFINED, is_dunder
 from assayd.static.python.scopes import ScopeKind, Site
 from assayd.static.python.source import PythonSource
 from assayd.static.python.view import Check, View
@@ -58,12 +60,12 @@ RULES = (
     Rule(
         id="attribute.dynamic",
         title="An attribute whose name is computed",
-        help='Bad: getattr(x, name). Good: getattr(x, "year", None).',
+        help='Bad: operator.attrgetter(name). Good: operator.attrgetter("year").',
     ),
     Rule(
         id="attribute.dunder",
         title="A special attribute",
-        help="Bad: x.__class__. Good: type(x).",
+        help="Bad: x.__dict__. Good: vars(x).",
     ),
     Rule(id="attribute.internal", title="An attribute that leads to frames or code"),
     Rule(
@@ -102,7 +104,7 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
     view = View.of(source.text, source.tree, policy)
     every = (finding for site in view.tree.sites for finding in _check(view, site))
     found = set(islice(every, FINDINGS))
-    return tuple(sorted(found, key=lambda f: (f.line or 0, f.column or 0, f.rule, f.message)))
+    return tuple(said_once(sorted(found, key=lambda f: (f.line or 0, f.column or 0, f.rule, f.message))))
 
 
 def _check(view: View, site: Site) -> Iterator[Finding]:
@@ -127,10 +129,10 @@ def _imports(view: View, site: Site) -> Iterator[Finding]:
 
 
 def _method(view: View, site: Site) -> Iterator[Finding]:
-    """``def __getattribute__(self, name)`` -> name.dunder."""
+    """``def __getattribute__(self, name)`` -> name.dunder; all others may be defined."""
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
-        defines = site.scope.kind is ScopeKind.CLASS and name in OPERATOR_METHODS
+        defines = site.scope.kind is ScopeKind.CLASS and name not in NOT_DEFINED
         if is_dunder(name) and not defines:
             yield view.dunder_name(site.node, name)
 
@@ -138,8 +140,10 @@ def _method(view: View, site: Site) -> Iterator[Finding]:
 _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
     ast.Import: (_imports,),
     ast.ImportFrom: (_imports,),
-    ast.Name: (check_name, check_module_value),
-    ast.Attribute: (check_attribute, check_module_value),
+    ast.Name: (check_name, check_module_value, check_careful, check_match_args),
+    ast.Assign: (check_match_args,),
+    ast.AnnAssign: (check_match_args,),
+    ast.Attribute: (check_attribute, check_module_value, check_careful),
     ast.Call: (check_by_name, check_type_call),
     ast.MatchClass: (check_match_class,),
     ast.FunctionDef: (_method,),

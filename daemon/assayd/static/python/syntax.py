@@ -51,8 +51,13 @@ from assayd.static.python.safe_fixes import (
     plain_characters,
     without_fences,
 )
+from assayd.static.python.spelling import spelling
 
 CATEGORY = "syntax"
+_SPELLING = frozenset(
+    {"syntax.invalid", "syntax.missing_comma", "syntax.missing_colon", "syntax.indentation"}
+)
+"""Rules of lines that may only hold a misspelt keyword, or lack a comma."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,11 @@ def explain(error: SyntaxError, text: str) -> Finding:
     """Turn the compiler's refusal into one finding."""
     line, column = _place(error, text)
     row, groups = _match(error, text, line)
+    suggestion = row.suggestion.format(*groups, line=line or 1)
+    edit = certain_edit(error, text, row.proposals) if line else None
+    spelt = spelling(error, text) if edit is None and row.rule in _SPELLING else None
+    if spelt is not None:
+        suggestion, edit = spelt
     return Finding(
         rule=row.rule,
         category=CATEGORY,
@@ -80,8 +90,8 @@ def explain(error: SyntaxError, text: str) -> Finding:
         column=column,
         end_line=error.end_lineno if error.end_lineno and line and error.end_lineno >= line else line,
         snippet=snippet(text, line),
-        suggestion=row.suggestion.format(*groups, line=line or 1),
-        edit=certain_edit(error, text, row.proposals) if line else None,
+        suggestion=suggestion,
+        edit=edit,
     )
 
 

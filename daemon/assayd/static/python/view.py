@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from assayd.model.finding import Finding
 from assayd.model.policy import ImportPolicy
 from assayd.static.python.imports import Modules, finding_at
+from assayd.static.python.names import STREAM_MODULES
+from assayd.static.python.own import own_attributes, paths_by_name, without_type_checking
 from assayd.static.python.scopes import Resolution, Scope, ScopedTree, Site, resolve, scoped
 
 
@@ -17,26 +19,35 @@ from assayd.static.python.scopes import Resolution, Scope, ScopedTree, Site, res
 class View:
     """One text under one policy.
 
-    `uses_paths` tells whether pathlib is imported anywhere; `constants` are names that are bound once in
-    the whole text, and to a string literal.
+    `uses_paths` tells whether pathlib is imported anywhere, `uses_streams` whether a module with streams
+    is; `constants` are names that are bound once in
+    the whole text, and to a string literal; `own` are the attributes that its classes define or assign, and
+    `paths` the names that are given paths somewhere.
     """
 
     text: str
     tree: ScopedTree
     modules: Modules
     uses_paths: bool
+    uses_streams: bool
     constants: Mapping[str, str]
+    own: frozenset[str]
+    paths: frozenset[str]
 
     @classmethod
     def of(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> View:
         """Look at a text."""
-        walked = scoped(tree)
+        whole = scoped(tree)
+        walked = replace(whole, sites=without_type_checking(whole))
         return cls(
             text=text,
             tree=walked,
             modules=Modules.of(policy),
-            uses_paths=any(_imports_paths(site.node) for site in walked.sites),
+            uses_paths=any(_imports(site.node, {"pathlib"}) for site in walked.sites),
+            uses_streams=any(_imports(site.node, STREAM_MODULES) for site in walked.sites),
             constants=_constant_texts(walked),
+            own=own_attributes(walked),
+            paths=paths_by_name(walked),
         )
 
     def error(self, node: ast.AST, rule: str, message: str, suggestion: str) -> Finding:
@@ -59,6 +70,17 @@ class View:
     def restricts(self, module: str) -> bool:
         """Return whether a module is less than free to use: by its names, or refused as a whole."""
         return self.modules.names(module) is not None or not self.governs(module)
+
+    def dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
+        """Return the dotted names of what an expression may stand for, where modules lead there."""
+        match node:
+            case ast.Attribute(value=value, attr=attr):
+                return frozenset(f"{module}.{attr}" for module in self.modules_of(value, scope))
+            case ast.Name(id=name):
+                origins = resolve(name, scope).origins
+                return frozenset(f"{o.module}.{o.name}" for o in origins if o.name is not None)
+            case _:
+                return frozenset()
 
     def modules_of(self, node: ast.AST, scope: Scope) -> frozenset[str]:
         """Return the modules that an expression may stand for."""
@@ -83,10 +105,10 @@ class View:
 Check = Callable[[View, Site], Iterator[Finding]]
 
 
-def _imports_paths(node: ast.AST) -> bool:
+def _imports(node: ast.AST, modules: Container[str]) -> bool:
     if isinstance(node, ast.Import):
-        return any(alias.name == "pathlib" for alias in node.names)
-    return isinstance(node, ast.ImportFrom) and node.module == "pathlib"
+        return any(alias.name in modules for alias in node.names)
+    return isinstance(node, ast.ImportFrom) and node.module in modules
 
 
 def _constant_texts(tree: ScopedTree) -> dict[str, str]:

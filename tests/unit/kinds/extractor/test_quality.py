@@ -24,7 +24,11 @@ def test_all_empty_is_an_error_and_the_only_finding() -> None:
 
 def test_some_empty_is_a_warning_that_names_the_first() -> None:
     [finding] = judge_quality([tried({"a": 1}), tried({}, name="/b"), tried({}, name="/c")])
-    assert (finding.rule, finding.severity, finding.context) == ("quality.some_empty", Severity.WARNING, "/b")
+    assert (finding.rule, finding.severity, finding.context) == (
+        "quality.some_empty",
+        Severity.WARNING,
+        "/b and 1 more",
+    )
     assert "2 of 3" in finding.message
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from assayd.analysis.worker import run_stages
 from assayd.errors import RequestError
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
-from assayd.model.policy import ExecutionPolicy
+from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
 from assayd.model.report import StageReport, StageStatus
 from assayd.model.submission import Sample
 from assayd.policies import PolicySet
@@ -82,7 +83,7 @@ def test_every_example_file_is_listed() -> None:
 
 
 def test_a_failed_stage_skips_the_ones_after_it(extractor_policy: ExecutionPolicy) -> None:
-    reports = stages({"code": "import os\ndef f(): pass\n", "sample_paths": PATHS}, extractor_policy)
+    reports = stages({"code": "import sys\ndef f(): pass\n", "sample_paths": PATHS}, extractor_policy)
     assert [r.status for r in reports] == [StageStatus.PASSED, StageStatus.FAILED, StageStatus.SKIPPED]
 
 
@@ -109,12 +110,28 @@ def test_rules_are_unique_and_have_titles() -> None:
 
 
 def test_the_retry_context_names_every_allowed_module(extractor_policy: ExecutionPolicy) -> None:
-    [finding] = stages({"code": "import csv", "sample_paths": PATHS}, extractor_policy)[1].findings
-    text = validator.retry_context([finding], "security")
+    [finding] = stages({"code": "import sched", "sample_paths": PATHS}, extractor_policy)[1].findings
+    text = validator.retry_context([finding], "security", extractor_policy)
     line = next(line for line in text.splitlines() if line.startswith("- Import only: "))
     named = line.removeprefix("- Import only: ").rstrip(".").split(", ")
     assert set(named) == extractor_policy.imports.allowed
     assert "def extract(path: str) -> dict" in text
+
+
+def test_the_retry_context_leaves_out_what_is_denied(extractor_policy: ExecutionPolicy) -> None:
+    imports = replace(extractor_policy.imports, denied=frozenset({"json"}))
+    text = validator.retry_context([], "security", replace(extractor_policy, imports=imports))
+    line = next(line for line in text.splitlines() if line.startswith("- Import only: "))
+    assert " re" in line
+    assert "json" not in line
+    assert "There is no network." in text
+
+
+def test_the_retry_context_names_the_hosts_that_can_be_reached(extractor_policy: ExecutionPolicy) -> None:
+    network = NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset({"api.example.com"}))
+    text = validator.retry_context([], "sandbox", replace(extractor_policy, network=network))
+    assert "these hosts only: api.example.com (port 443)" in text
+    assert "There is no network." not in text
 
 
 @pytest.mark.parametrize("stage", ["syntax", "security", "signature", "sandbox", "quality", "new"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assayd.model.finding import Severity
+from assayd.model.finding import Edit, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
 from assayd.static.python.security import RULES, scan
 from assayd.static.python.source import PythonSource, parse
@@ -61,14 +61,14 @@ def test_every_rule_of_the_table_is_declared() -> None:
 
 
 def test_all_violations_come_at_once_and_in_order(policy: ExecutionPolicy) -> None:
-    code = "import os\nx = eval('1')\nimport sys\ny = x.__class__; z = open('a')\n"
+    code = "import os\nx = eval('1')\nimport sys\ny = x.__globals__; z = open('a')\n"
     findings = scan(parse(code), policy.imports)
     assert [(f.rule, f.line, f.column) for f in findings] == [
         ("import.not_allowed", 1, 1),
         ("builtin.not_allowed", 2, 5),
         ("import.not_allowed", 3, 1),
         ("attribute.dunder", 4, 7),
-        ("builtin.not_allowed", 4, 22),
+        ("builtin.not_allowed", 4, 24),
     ]
 
 
@@ -81,19 +81,38 @@ def test_columns_count_characters_and_snippets_are_cut(policy: ExecutionPolicy) 
 
 
 def test_an_attribute_in_a_chain_over_lines_is_placed_where_it_stands(policy: ExecutionPolicy) -> None:
-    [finding] = scan(parse("x = (\n    y\n    .strip()\n    .__class__\n)\n"), policy.imports)
-    assert (finding.line, finding.column, finding.snippet) == (4, 6, "    .__class__")
+    [finding] = scan(parse("x = (\n    y\n    .strip()\n    .__globals__\n)\n"), policy.imports)
+    assert (finding.line, finding.column, finding.snippet) == (4, 6, "    .__globals__")
 
 
 def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
     by_code = {
         code: scan(parse(code), policy.imports)[0].suggestion or ""
-        for code in ("import os", "import csv", "import uuid\nuuid.uuid1()", "import urllib")
+        for code in ("import os", "import glob", "import sched", "import uuid\nuuid.uuid1()", "import urllib")
     }
     assert "os.path" in by_code["import os"]
-    assert "pathlib, re" in by_code["import csv"]
+    assert by_code["import glob"] == "Use fnmatch instead."
+    assert "pathlib, random, re" in by_code["import sched"]
     assert "uuid5" in by_code["import uuid\nuuid.uuid1()"]
     assert "urllib.parse" in by_code["import urllib"]
+
+
+def test_what_may_be_imported_is_said_once(policy: ExecutionPolicy) -> None:
+    first, second = scan(parse("import sched\nimport sys\n"), policy.imports)
+    assert "pathlib" in (first.suggestion or "")
+    assert second.suggestion == "Do without it; what may be imported is said with the import of line 1."
+
+
+def test_a_dict_of_fields_is_had_by_vars(policy: ExecutionPolicy) -> None:
+    [finding] = scan(parse("def f(self):\n    return list(self.__dict__.values())\n"), policy.imports)
+    assert finding.rule == "attribute.dunder"
+    assert finding.edit == Edit(start_line=2, end_line=2, replacement="    return list(vars(self).values())")
+
+
+@pytest.mark.parametrize("code", ["x().__dict__", "a.b.__dict__", "x.__dict__ = {}"])
+def test_an_edit_to_vars_is_given_only_for_a_plain_name(code: str, policy: ExecutionPolicy) -> None:
+    [finding] = scan(parse(code), policy.imports)
+    assert (finding.rule, finding.edit) == ("attribute.dunder", None)
 
 
 def test_a_refused_import_is_not_repeated_at_every_use(policy: ExecutionPolicy) -> None:

@@ -1,0 +1,157 @@
+"""Guards for attributes whose name is computed: what `getattr` and its like are to code with safe built-ins.
+
+Static rules see only names that stand in the text. These see all others, when the code runs: special names
+and what leads to frames and code are refused, of modules all that the policy does not list, of paths what
+touches files, of streams what leads to the file below.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Mapping
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
+
+from . import private
+from .values import is_a
+
+private.isolate(globals())
+
+_getattr, _hasattr, _setattr, _delattr = getattr, hasattr, setattr, delattr
+_vars = builtins.vars
+_SPECIAL = frozenset(
+    {
+        "__annotations__", "__args__", "__class__", "__doc__", "__match_args__", "__module__", "__name__",
+        "__origin__",
+        "__parameters__", "__qualname__",
+    }
+)  # fmt: skip
+"""Special names that may be read, and not changed: plain text and types."""
+_OF_RUNNING_CODE = (CodeType, CoroutineType, FrameType, GeneratorType, TracebackType)
+_OF_THE_LANGUAGE = (
+    *_OF_RUNNING_CODE, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType,
+    classmethod, object,
+    property, staticmethod, super, type,
+)  # fmt: skip
+_OPERATOR = type(object.__init__)
+_LEADING_ON = frozenset(
+    name
+    for kind in _OF_THE_LANGUAGE
+    for name, value in vars(kind).items()
+    if name.startswith("__") and type(value) is not _OPERATOR
+) | {
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__delattr__",
+    "__builtins__",
+    "__loader__",
+    "__spec__",
+}
+"""Special names that lead from an object to code or namespaces; methods of operators do not."""
+_INTERNALS = frozenset(
+    name for kind in _OF_RUNNING_CODE for name in dir(kind) if "_" in name and not name.startswith("__")
+) | {"mro", "_convert_", "_module"}
+_STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
+_ABSENT = object()
+
+
+class AttributeGuard:
+    """Holds which names each module may be asked for; none, until it is told."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[str, frozenset[str]] = {}
+
+    def allow(self, names: Mapping[str, frozenset[str]]) -> None:
+        """Take which names of which modules may be taken by a computed name."""
+        self._names = names
+
+    def functions(self) -> dict[str, Callable[..., object]]:
+        """Return the guarded functions by the names of those whose place they take."""
+
+        def getattr(value: object, name: str, default: object = _ABSENT, /) -> object:  # noqa: A001
+            name = self._checked(value, name)
+            return _getattr(value, name) if default is _ABSENT else _getattr(value, name, default)
+
+        def hasattr(value: object, name: str, /) -> bool:  # noqa: A001
+            return _hasattr(value, self._checked(value, name))
+
+        def setattr(value: object, name: str, to: object, /) -> None:  # noqa: A001
+            _setattr(value, self._changed(value, name), to)
+
+        def delattr(value: object, name: str, /) -> None:  # noqa: A001
+            _delattr(value, self._changed(value, name))
+
+        return {
+            "getattr": getattr,
+            "hasattr": hasattr,
+            "setattr": setattr,
+            "delattr": delattr,
+            "vars": _fields,
+        }
+
+    def guard_formatter(self) -> None:
+        """Let ``string.Formatter`` follow no attribute that `getattr` would not give."""
+        string = __import__("string")
+        split = string._string.formatter_field_name_split
+        checked = self._checked
+
+        def get_field(self: object, field_name: str, args: object, kwargs: object) -> tuple[object, object]:
+            first, rest = split(field_name)
+            value = self.get_value(first, args, kwargs)  # type: ignore[attr-defined]  # it is a Formatter
+            for is_attribute, name in rest:
+                value = _getattr(value, checked(value, name)) if is_attribute else value[name]
+            return value, first
+
+        string.Formatter.get_field = get_field
+
+    def _checked(self, value: object, name: object) -> str:
+        """Return the name as plain text. Raises: TypeError, PermissionError for what is refused."""
+        if not is_a(name, str):
+            raise TypeError("attribute name must be string")
+        plain = str.__str__(name)
+        if plain in _SPECIAL:
+            return plain
+        if plain in _LEADING_ON or plain in _INTERNALS:
+            raise PermissionError(f"the attribute {plain!r} may not be taken by a computed name")
+        if is_a(value, ModuleType):
+            module = _vars(value).get("__name__")
+            if type(module) is not str or plain not in self._names.get(module, ()):
+                raise PermissionError(f"{module}.{plain} may not be used")
+        elif _touches_files(value, plain):
+            raise PermissionError(f"{plain!r} touches files; there are none")
+        return plain
+
+    def _changed(self, value: object, name: object) -> str:
+        if is_a(value, ModuleType):
+            raise PermissionError("a module may not be changed")
+        plain = self._checked(value, name)
+        if plain in _SPECIAL:
+            raise PermissionError(f"the attribute {plain!r} may not be changed")
+        return plain
+
+
+def _fields(value: object, /) -> dict[str, object]:
+    """Stand in for ``vars(x)``: the fields of an object, and of nothing that code is made of."""
+    if is_a(value, ModuleType) or is_a(value, type):
+        raise PermissionError("vars() may not be asked for what a module or a class holds")
+    return _vars(value)
+
+
+def _touches_files(value: object, name: str) -> bool:
+    """Return whether this is a method of a path that touches files, or leads from a stream to its file."""
+    pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
+    kind = value if is_a(value, type) else type(value)
+    if pathlib is not None and issubclass(kind, pathlib.PurePath):
+        return _hasattr(pathlib.Path, name) and not _hasattr(pathlib.PurePath, name)
+    return io is not None and name in _STREAM_PARTS and issubclass(kind, io.IOBase)

@@ -1,0 +1,114 @@
+"""Finds what a misspelt attribute, key or imported name was meant to be: the objects are there to be asked.
+
+Reads names of attributes and keys that are plain text, with the built-in types' own methods. What it finds
+goes
+into the record of the exception, which is the guest's word.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from types import FrameType, ModuleType
+
+from . import private
+from .near import nearest
+from .shown import Texts
+from .values import is_a
+
+private.isolate(globals())
+
+_MOST_DICTS = 20
+_MOST_KEYS = 1000
+_NAMES = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_namespace = type.__dict__["__dict__"].__get__
+_CANNOT_IMPORT = re.compile(r"cannot import name '([^']{1,80})' from '([^']{1,80})'")
+
+
+def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
+    """Return the name that was most likely meant, and whether that is certain; None where nothing is near."""
+    try:
+        if is_a(problem, AttributeError):
+            name, value = problem.name, problem.obj
+            return nearest(name, _attributes(value)) if type(name) is str and value is not None else None
+        if is_a(problem, KeyError):
+            key = BaseException.__dict__["args"].__get__(problem)[0]
+            return nearest(key, _keys(problem, texts)) if type(key) is str else None
+        if is_a(problem, ImportError):
+            found = _CANNOT_IMPORT.match(str(problem))
+            module = sys.modules.get(found[2]) if found is not None else None
+            return (
+                nearest(found[1], _attributes(module)) if found is not None and module is not None else None
+            )
+    except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
+        return None
+    return None
+
+
+def _attributes(value: object) -> Iterator[str]:
+    if is_a(value, ModuleType):
+        yield from (name for name in dict.keys(vars(value)) if type(name) is str and name[:1] != "_")
+        return
+    kinds = value if is_a(value, type) else type(value)
+    for kind in type.__dict__["__mro__"].__get__(kinds):
+        yield from (name for name in _namespace(kind) if type(name) is str and name[:2] != "__")
+    fields = (
+        None
+        if is_a(value, type)
+        else object.__getattribute__(value, "__dict__")
+        if _has_fields(value)
+        else None
+    )
+    if type(fields) is dict:
+        yield from (name for name in dict.keys(fields) if type(name) is str)
+
+
+def _has_fields(value: object) -> bool:
+    try:
+        object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return False
+    return True
+
+
+def _keys(problem: BaseException, texts: Texts) -> Iterator[str]:
+    """Return the keys of the dicts that the failing line names."""
+    found: FrameType | None = None
+    line, traceback = 0, problem.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename in texts:
+            found, line = traceback.tb_frame, traceback.tb_lineno
+        traceback = traceback.tb_next
+    if found is None:
+        return
+    lines = texts[found.f_code.co_filename].text.split("\n")
+    named = dict.fromkeys(_NAMES.findall(lines[line - 1])) if 0 < line <= len(lines) else {}
+    values = [space[name] for name in named for space in (found.f_locals, found.f_globals) if name in space]
+    seen = 0
+    for value in values:
+        for one in _dicts(value):
+            seen += 1
+            if seen > _MOST_DICTS:
+                return
+            yield from _texts_of(one)
+
+
+def _dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
+    """Return a dict, and the dicts that it or a list holds, two levels deep."""
+    if is_a(value, dict):
+        yield value
+        inner = list(dict.values(value))[:_MOST_DICTS] if dict.__len__(value) <= _MOST_KEYS else []
+    elif is_a(value, list) or is_a(value, tuple):
+        inner = list(value)[:3] if type(value) in (list, tuple) else []
+    else:
+        fields = object.__getattribute__(value, "__dict__") if _has_fields(value) and depth == 0 else None
+        inner = list(dict.values(fields))[:_MOST_DICTS] if type(fields) is dict else []
+    if depth < 2:
+        for one in inner:
+            yield from _dicts(one, depth + 1)
+
+
+def _texts_of(one: Mapping[object, object]) -> Iterator[str]:
+    if is_a(one, dict) and dict.__len__(one) <= _MOST_KEYS:
+        yield from (key for key in dict.keys(one) if type(key) is str)

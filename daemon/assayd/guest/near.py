@@ -1,0 +1,52 @@
+"""How far two names are apart, and which of several is nearest: to say what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import private
+
+private.isolate(globals())
+
+MOST_CHARS = 40
+_MOST_COMPARED = 2000
+
+
+def steps_between(one: str, other: str) -> int:
+    """Count the letters to change, add, leave out or swap to make one name of another; case is one."""
+    if one.lower() == other.lower():
+        return 1
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            row.append(min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != wanted)))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                row[j] = min(row[j], before[j - 2] + 1)
+        before, last = last, row
+    return last[-1]
+
+
+def most_steps(name: str) -> int:
+    """Return how many letters may be wrong in a name for another to be meant."""
+    return 1 if len(name) <= 4 else 2
+
+
+def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
+    """Return the nearest name, and whether it is one step away and alone; None when all are far."""
+    most, found = most_steps(name), dict[str, int]()
+    if len(name) > MOST_CHARS:
+        return None
+    for number, other in enumerate(names):
+        if number >= _MOST_COMPARED:
+            break
+        if other != name and abs(len(other) - len(name)) <= most:
+            steps = steps_between(name, other)
+            if steps <= most:
+                found[other] = steps
+    if not found:
+        return None
+    best = min(found, key=lambda other: (found[other], other))
+    alone = all(steps > found[best] for other, steps in found.items() if other != best)
+    return best, alone and found[best] == 1 and len(name) >= 3

@@ -1,0 +1,165 @@
+"""Finds functions whose value is used and that end without one: the forgotten ``return``.
+
+    def rotate(rows):                     function.no_value    edit: return turned
+        turned = list(zip(*rows))
+        turned
+    grid = rotate(rows)
+
+A last statement that has no effect is an error, and `return` before it the remedy; a function that only never
+returns is a warning where its value is used, for None may be meant. Methods, generators and functions that
+raise at their end are left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from assayd.findings.source_text import line_at, snippet
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.safe_fixes import tree_of
+from assayd.static.python.source import PythonSource
+
+NO_VALUE_RULE = Rule(
+    id="function.no_value",
+    title="A function that ends without return, and whose value is used",
+    help="Bad: def f(x): x + 1, and y = f(2). Good: def f(x): return x + 1.",
+)
+
+_Function = ast.FunctionDef
+_IDLE = (
+    ast.BinOp, ast.BoolOp, ast.Compare, ast.Dict, ast.DictComp, ast.JoinedStr, ast.List, ast.ListComp,
+    ast.Name,
+    ast.IfExp, ast.Set, ast.SetComp, ast.Subscript, ast.Tuple, ast.UnaryOp,
+)  # fmt: skip
+_MOST = 20
+
+
+def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+    """Look for such functions in a text that parses.
+
+    Args:
+        source: the text.
+        severity: what one weighs whose last statement has no effect.
+    """
+    if source.tree is None:
+        return
+    nodes = list(ast.walk(source.tree))
+    named: dict[str, list[_Function]] = {}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            named.setdefault(node.name, []).append(node)
+    silent = {
+        name: found[0]
+        for name, found in named.items()
+        if len(found) == 1 and not found[0].decorator_list and _never_returns(found[0])
+    }
+    if not silent or not _bound_once(nodes, silent):
+        silent = {name: one for name, one in silent.items() if _bound_once(nodes, {name: one})}
+    used = _used(nodes, silent)
+    for name, line in list(used.items())[:_MOST]:
+        yield _finding(silent[name], line, source, severity)
+
+
+def _never_returns(function: _Function) -> bool:
+    """Return whether a function has no way to give a value, and comes to its end by itself."""
+    own = list(_own_nodes(function))
+    if any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own):
+        return False
+    last = function.body[-1]
+    if isinstance(last, ast.Raise | ast.Pass | ast.While):
+        return False
+    return not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant))
+
+
+def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _bound_once(nodes: list[ast.AST], functions: dict[str, _Function]) -> bool:
+    """Return whether nothing else has the functions' names."""
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ClassDef(name=name):
+                clashes = name in functions
+            case ast.alias(name=name, asname=asname):
+                clashes = (asname or name) in functions
+            case _:
+                clashes = False
+        if clashes:
+            return False
+    return True
+
+
+def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
+    """Return the functions whose value is used, with the first line where it is."""
+    idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
+    passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}
+    methods = {id(n) for c in nodes if isinstance(c, ast.ClassDef) for n in c.body}
+    found: dict[str, int] = {}
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in functions and id(functions[name]) not in methods:
+                called = name
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)) if (
+                name in functions and id(functions[name]) in methods
+            ):
+                called = name
+            case _:
+                continue
+        if id(node) not in idle | passed_on:
+            found.setdefault(called, node.lineno)
+    return found
+
+
+def _finding(function: _Function, line: int, source: PythonSource, severity: Severity) -> Finding:
+    last = function.body[-1]
+    idle = isinstance(last, ast.Expr) and isinstance(last.value, _IDLE)
+    name = function.name
+    at = last.lineno if idle else last.end_lineno or last.lineno
+    given = _given(function)
+    return Finding(
+        rule=NO_VALUE_RULE.id,
+        category="function",
+        message=f"{name}() ends without return (line {at}), and its value, None, is used in line {line}.",
+        severity=severity if idle else Severity.WARNING,
+        line=at,
+        snippet=snippet(source.text, at),
+        suggestion=f"Write: return {ast.unparse(last.value)}"[:300]
+        if idle and isinstance(last, ast.Expr)
+        else f"End {name}() with: return {given or '…'}",
+        edit=_edit(last, source.text) if idle else None,
+    )
+
+
+def _given(function: _Function) -> str | None:
+    """Name what the function made last."""
+    for statement in reversed(function.body):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+                return name
+            case _:
+                pass
+    made = [
+        s.targets[0].id
+        for s in function.body
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+    ]
+    return made[-1] if made else None
+
+
+def _edit(last: ast.stmt, text: str) -> Edit | None:
+    line = line_at(text, last.lineno)
+    if line is None or line[: len(line) - len(line.lstrip())].encode() != line.encode()[: last.col_offset]:
+        return None
+    changed = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
+    lines = text.split("\n")
+    lines[last.lineno - 1] = changed
+    if tree_of("\n".join(lines)) is None:
+        return None
+    return Edit(start_line=last.lineno, end_line=last.lineno, replacement=changed)

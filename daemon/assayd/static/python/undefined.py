@@ -1,0 +1,227 @@
+"""Finds names that nothing binds, in any scope of the text: they fail wherever they are reached.
+
+    parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
+
+Nothing is said after a star import, where a text reaches its namespace by itself, where NameError is
+caught, or
+under a condition that asks for another version of Python. What annotations name that are never evaluated is
+left alone. Decision: docs/decisions/0038.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from assayd.findings.near_names import Near, nearest_name
+from assayd.findings.source_text import column_of, line_at, snippet
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.module_scope import bound_names
+from assayd.static.python.safe_fixes import edit_between, tree_of
+from assayd.static.python.scopes import Scope, ScopedTree, ScopeKind, Site, scoped
+from assayd.static.python.source import PythonSource
+
+UNDEFINED_RULE = Rule(
+    id="name.undefined",
+    title="A name that nothing defines",
+    help="Bad: prats[1], with parts = path.split('/'). Good: parts[1].",
+)
+
+_BUILTINS = frozenset(vars(builtins)) | {
+    "exit",
+    "quit",
+    "copyright",
+    "credits",
+    "license",
+    "help",
+    "WindowsError",
+}
+_OF_MODULES = frozenset(
+    {
+        "__annotations__", "__builtins__", "__cached__", "__class__", "__dict__", "__doc__", "__file__",
+        "__loader__",
+        "__module__", "__name__", "__package__", "__path__", "__qualname__", "__spec__",
+    }
+)  # fmt: skip
+_NAMESPACES = frozenset({"exec", "globals", "locals", "vars", "execfile", "__builtins__", "builtins", "eval"})
+"""Who reaches for these may bind names that are nowhere to be seen."""
+_CATCHING = frozenset({"NameError", "Exception", "BaseException", "UnboundLocalError"})
+_OLDER = re.compile(
+    r"version|PY_?[23]|py_?[23]|python_?[23]|six|IS_PY|unicode_type|TYPE_CHECKING|MYPY", re.ASCII
+)
+_MOST = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Undefined:
+    """One name that nothing binds, and where it is read."""
+
+    name: str
+    sites: tuple[Site, ...]
+
+
+def check_undefined(
+    source: PythonSource,
+    *,
+    given: Collection[str] = (),
+    severity: Severity = Severity.ERROR,
+    leaving_out: Collection[str] = (),
+    annotations: bool = True,
+) -> Iterator[Finding]:
+    """Look for such names in a text that parses.
+
+    Args:
+        source: the text.
+        given: names that the text finds bound.
+        severity: what a finding weighs.
+        leaving_out: names that somebody else speaks of.
+        annotations: whether names in annotations count.
+    """
+    bound = bound_names(source.tree) if source.tree is not None else None
+    if source.tree is None or bound is None:
+        return
+    known = {*bound, *_BUILTINS, *_OF_MODULES, *given, *leaving_out}
+    names = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name)]
+    unknown = {n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in known}
+    if not unknown or any(n.id in _NAMESPACES - bound for n in names):
+        return
+    tree = scoped(source.tree)
+    passed = _passed(source.tree, annotations)
+    for one in list(_undefined(tree, unknown, passed))[:_MOST]:
+        yield _finding(one, source, tree, severity)
+
+
+def _undefined(
+    tree: ScopedTree, unknown: Collection[str], passed: Collection[ast.AST]
+) -> Iterator[_Undefined]:
+    found: dict[str, list[Site]] = {}
+    skipped: set[ast.AST] = set(passed)
+    for site in tree.sites:  # parents come before children
+        if site.node in skipped or site.parent in skipped:
+            skipped.add(site.node)
+        elif (
+            isinstance(site.node, ast.Name)
+            and site.node.id in unknown
+            and isinstance(site.node.ctx, ast.Load)
+        ):
+            found.setdefault(site.node.id, []).append(site)
+    for name, sites in found.items():
+        yield _Undefined(name=name, sites=tuple(sites))
+
+
+def _passed(tree: ast.Module, annotations: bool) -> set[ast.AST]:
+    """Return the nodes of which nothing is said, with all that is below them."""
+    late = not annotations or any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "__future__"
+        and any(alias.name == "annotations" for alias in node.names)
+        for node in tree.body
+    )
+    passed: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Try(handlers=handlers, body=body) if any(map(_catches, handlers)):
+                passed.update(body)
+            case ast.If(test=test) | ast.IfExp(test=test) if _OLDER.search(ast.unparse(test)):
+                passed.add(node)
+            case ast.BoolOp(values=[first, *_]) if _OLDER.search(ast.unparse(first)):
+                passed.add(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                inner = (n for n in ast.walk(node) if isinstance(n, ast.AnnAssign))
+                passed.update(n.annotation for n in inner)
+                if late and node.returns is not None:
+                    passed.add(node.returns)
+            case ast.AnnAssign(annotation=annotation) | ast.arg(annotation=ast.expr() as annotation) if late:
+                passed.add(annotation)
+            case ast.Delete():
+                passed.add(node)
+            case _:
+                pass
+    return passed
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(one, ast.Name) and one.id in _CATCHING for one in named)
+
+
+def _scopes(scope: Scope) -> Iterator[Scope]:
+    current: Scope | None = scope
+    while current is not None:
+        yield current
+        current = current.parent
+
+
+def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: Severity) -> Finding:
+    first = min(one.sites, key=lambda site: (_line(site), _offset(site)))
+    near = _meant(first, tree) if len(one.name) > 2 else None
+    line = _line(first)
+    shown = line_at(source.text, line) or ""
+    others = sorted({_line(site) for site in one.sites} - {line})
+    also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
+    remedy = f"Define or import '{one.name}' before it is used."
+    if one.name in sys.stdlib_module_names:
+        near, remedy = None, f"Put at the top: import {one.name}"
+    elif near:
+        remedy = f"Did you mean '{near.name}'?"
+    foreign = near is None and one.name not in sys.stdlib_module_names
+    if foreign and all(site.scope.kind is not ScopeKind.MODULE for site in one.sites):
+        severity = Severity.WARNING  # nothing was misspelt: it fails when it is reached, and runs tell that
+    return Finding(
+        rule=UNDEFINED_RULE.id,
+        category="name",
+        message=f"'{one.name}' is not defined: nothing in the code binds it{also}.",
+        severity=severity,
+        line=line,
+        column=column_of(shown, _offset(first)),
+        snippet=snippet(source.text, line),
+        suggestion=remedy,
+        edit=_edit(one, near.name, source.text) if near and near.certain else None,
+    )
+
+
+def _meant(site: Site, tree: ScopedTree) -> Near | None:
+    """Find the name that was meant: the nearest scope first, and among functions where one is called."""
+    node = site.node
+    name = node.id if isinstance(node, ast.Name) else ""
+    chain = list(_scopes(site.scope))
+    visible = [s for s in chain if s is chain[0] or s.kind is not ScopeKind.CLASS]
+    circles = [*(scope.bound for scope in visible), _BUILTINS]
+    called = isinstance(site.parent, ast.Call) and site.parent.func is node
+    functions = {
+        n.node.name
+        for n in tree.sites
+        if isinstance(n.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    callable_builtins = {n for n in _BUILTINS if callable(getattr(builtins, n, None))}
+    imported = {n for scope in visible for n in scope.imports}
+    every = {n for circle in circles for n in circle}
+    fitting = functions | callable_builtins | imported if called else every - functions - callable_builtins
+    return nearest_name(name, circles, fitting & every)
+
+
+def _edit(one: _Undefined, meant: str, text: str) -> Edit | None:
+    """Write the name that was meant wherever the other stands."""
+    lines = text.split("\n")
+    for site in sorted(one.sites, key=lambda s: (_line(s), _offset(s)), reverse=True):
+        line = lines[_line(site) - 1]
+        start = column_of(line, _offset(site)) - 1
+        if line[start : start + len(one.name)] != one.name:
+            return None
+        lines[_line(site) - 1] = line[:start] + meant + line[start + len(one.name) :]
+    changed = "\n".join(lines)
+    return edit_between(text, changed) if tree_of(changed) is not None else None
+
+
+def _line(site: Site) -> int:
+    return getattr(site.node, "lineno", 1)
+
+
+def _offset(site: Site) -> int:
+    return getattr(site.node, "col_offset", 0)

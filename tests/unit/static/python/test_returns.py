@@ -1,0 +1,51 @@
+"""Functions that end without return, and whose value is used."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.finding import Severity
+from assayd.static.python.returns import check_returns
+from assayd.static.python.source import parse
+
+
+def test_an_idle_last_statement_is_an_error_with_its_edit() -> None:
+    text = "def rotate(rows):\n    turned = list(zip(*rows))\n    turned\ngrid = rotate([[1]])\nprint(grid)\n"
+    [finding] = check_returns(parse(text))
+    assert (finding.rule, finding.severity, finding.line) == ("function.no_value", Severity.ERROR, 3)
+    assert finding.message == "rotate() ends without return (line 3), and its value, None, is used in line 4."
+    assert finding.edit is not None
+    assert finding.edit.replacement == "    return turned"
+
+
+def test_a_function_that_never_returns_is_a_warning_with_what_it_made_last() -> None:
+    [finding] = check_returns(parse("def f(x):\n    total = x + 1\n    print(total)\ny = f(1) * 2\n"))
+    assert (finding.severity, finding.edit) == (Severity.WARNING, None)
+    assert finding.suggestion == "End f() with: return total"
+
+
+def test_a_method_is_found_by_its_own_class() -> None:
+    text = "class A:\n    def f(self):\n        self.x + 1\n    def g(self):\n        return self.f() + 1\n"
+    [finding] = check_returns(parse(text))
+    assert (finding.line, finding.severity) == (3, Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    print(x)\nf(1)\n",
+        "def f(x):\n    return x\ny = f(1)\n",
+        "def f(x):\n    yield x\ny = f(1)\n",
+        "def f(x):\n    raise ValueError(x)\ny = f(1)\n",
+        "def f(x): ...\ny = f(1)\n",
+        "def f(x): pass\ny = f(1)\n",
+        "def f(x):\n    if x:\n        return 1\ny = f(1)\n",
+        "@wrapped\ndef f(x):\n    x + 1\ny = f(1)\n",
+        "def f(x):\n    x + 1\nf = other\ny = f(1)\n",
+        "def f(x):\n    x + 1\ndef f(x):\n    return x\ny = f(1)\n",
+        "def f(x):\n    x + 1\ndef g(x): return f(x)\n",
+        "def f(x):\n    while True:\n        x += 1\ny = f(1)\n",
+    ],
+)
+def test_nothing_is_said_where_none_may_be_meant(text: str) -> None:
+    assert list(check_returns(parse(text))) == []
