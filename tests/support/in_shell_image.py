@@ -17,7 +17,13 @@ FILES = {
     "data/users.csv": "1;Ada;ada@example.org\n2;Bob;bob@example.org\n",
     "data/notes.txt": "foo one\nbegin a c\ntwo\n\nend\n",
 }
-ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "LANG": "C.UTF-8",
+    "HOME": "/sandbox",
+    "TMPDIR": "/sandbox/tmp",
+    "TZ": "UTC",
+}
 # A script that reaches what the checks were to refuse leaves a mark.
 TRAP = 'rm() { printf hit > /sandbox/mark; }\nshopt -s extglob\nulimit -t 5\n. "$1"\n'
 
@@ -38,7 +44,7 @@ def look() -> dict[str, object]:
     shown = sorted(path.name for path in Path(os.environ["PATH"]).iterdir())
     gone = [
         name
-        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "rm", "env")
+        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "rm", "python3", "dash")
         if shutil.which(name, path="/usr/bin:/bin")
     ]
     return {"programs": sorted(programs), "privileged": privileged, "path": shown, "left": gone}
@@ -68,13 +74,13 @@ def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
             env=ENVIRONMENT,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         hit = (SANDBOX / "mark").exists()
-        ended.append(
-            {"status": done.returncode, "stderr": done.stderr.decode("utf-8", "replace")[-300:], "hit": hit}
-        )
+        stderr = done.stderr.decode("utf-8", "replace")[-300:]
+        stdout = done.stdout.decode("utf-8", "replace")[:65_536]
+        ended.append({"status": done.returncode, "stdout": stdout, "stderr": stderr, "hit": hit})
     return ended
 
 

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _PATH = re.compile(r"/[!-~]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
-_OPTION = re.compile(r"-[A-Za-z0-9]|--[a-z0-9][a-z0-9-]*")
+_OPTION = re.compile(r"-[A-Za-z0-9]|--?[a-z0-9][a-z0-9-]*")
 
 
 def _dotted(name: str) -> str:
@@ -60,7 +60,7 @@ def _command(name: str) -> str:
 
 def _option(text: str) -> str:
     if not _OPTION.fullmatch(text):
-        raise ValueError(f"{text!r} is not an option; write -x or --name")
+        raise ValueError(f"{text!r} is not an option; write -x, --name or, for find, -name")
     return text
 
 

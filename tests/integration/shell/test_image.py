@@ -13,6 +13,9 @@ from docker import APIClient
 
 from assayd.analysis.shfmt import read_shell
 from assayd.checks.shell import check_script, reader
+from assayd.checks.shell.options import Syntax
+from assayd.checks.shell.prefixes import PREFIXES
+from assayd.checks.shell.tools import SED, TOOLS
 from assayd.imaging.recipe import load_recipe
 from assayd.policies import load_policies
 from assayd.share import share
@@ -44,7 +47,8 @@ def test_image_has_the_listed_programs_and_no_others(client: APIClient) -> None:
     found = ask(client, None)
     recipe = load_recipe(share("images"), "shell")
 
-    assert found["programs"] == sorted(f"/{name}" for name in recipe.executables)
+    scripts = [name for name, _ in recipe.scripts]
+    assert found["programs"] == sorted(f"/{name}" for name in (*recipe.executables, *scripts))
     assert found["privileged"] == []
     assert found["left"] == []
 
@@ -64,6 +68,78 @@ def test_legitimate_scripts_do_their_work_in_the_image(client: APIClient) -> Non
     failed = [(name, end) for name, end in zip(parts[::2], ended, strict=True) if end["status"] != 0]
     assert failed == []
     assert len(ended) >= 40
+
+
+PROBE = """
+for tool in "$@"; do
+  short=
+  for letter in {a..z} {A..Z} {0..9}; do
+    said=$(timeout 0.3 "$tool" "-$letter" 2>&1 < /dev/null | head -c 300 | tr -d '\\0')
+    case $said in
+      *"invalid option"* | *"unrecognized option"*) ;;
+      *"requires an argument"*) short+="$letter: " ;;
+      *) short+="$letter " ;;
+    esac
+  done
+  help=$(timeout 0.3 "$tool" --help 2>&1 < /dev/null | tr -d '\\0')
+  long=$(grep -oE '(^ +(-., )?|, )--[a-z0-9][a-z0-9-]+' <<< "$help" | grep -oE '[a-z0-9][a-z0-9-]+$')
+  echo "$tool|$short|"$long
+done
+"""
+# Their words may begin with a dash; jq and find have rules of their own.
+PLAIN = {"[", "echo", "expr", "false", "find", "jq", "printf", "seq", "sleep", "test", "true"}
+
+
+def grammars() -> dict[str, Syntax]:
+    tools = {name: tool.syntax for name, tool in TOOLS.items()}
+    prefixes = {name: prefix.syntax for name, prefix in PREFIXES.items()}
+    known = {**tools, **prefixes, "sed": SED.syntax}
+    return {name: known[name] for name in POLICY.commands.allowed - PLAIN - {"awk", "curl"}}
+
+
+@pytest.mark.engine
+def test_options_are_those_of_the_tools_in_the_image(client: APIClient) -> None:
+    known = grammars()
+    probe = PROBE.replace('"$@"', " ".join(sorted(known)))
+
+    (ended,) = runs(client, [probe])
+
+    wrong = []
+    for line in ended["stdout"].splitlines():
+        name, short, long = line.split("|")
+        said = {option.rstrip(":"): int(option.endswith(":")) for option in short.split()}
+        ours = {letter: int(takes == 1) for letter, takes in known[name].letters.items()}
+        wrong += [(name, letter) for letter, takes in said.items() if ours.get(letter) != takes]
+        wrong += [(name, option) for option in long.split() if option not in known[name].names]
+    assert sorted(set(wrong)) == []
+    assert len(ended["stdout"].splitlines()) == len(known)
+
+
+@pytest.mark.engine
+def test_xargs_takes_glued_values_only_where_the_rules_say_so(client: APIClient) -> None:
+    options = [
+        "-i",
+        "-l",
+        "-e",
+        "--replace",
+        "--max-lines",
+        "--eof",
+        "-ix",
+        "-l1",
+        "-n 1",
+        "-L 1",
+        "-I x",
+        "-E x",
+    ]
+    script = "".join(f"echo a | xargs {option} echo ran\n" for option in options)
+
+    (ended,) = runs(client, [script])
+
+    assert (ended["status"], ended["stdout"].count("ran")) == (0, len(options))
+    for option in options:
+        reader.install(read_shell)
+        found = check_script(f"echo a | xargs {option} rm x", POLICY.commands).findings
+        assert [finding.rule for finding in found] == ["command.blocked"], option
 
 
 @pytest.mark.engine
