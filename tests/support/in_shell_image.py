@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import stat
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -84,5 +86,33 @@ def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
     return ended
 
 
+def ask(tool: str, option: str) -> str:
+    """Give what a tool says to an option alone; one that waits for something says nothing."""
+    command = [f"{os.environ['PATH']}/{tool}", option]
+    try:
+        done = subprocess.run(
+            command, cwd=SANDBOX, stdin=subprocess.DEVNULL, capture_output=True, timeout=0.5, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return (done.stderr + done.stdout).decode("utf-8", "replace")[:65_536]
+
+
+def probe(tool: str) -> tuple[dict[str, bool], list[str]]:
+    """Give the short options of a tool, with whether each needs a value, and the long ones of its help."""
+    short = {}
+    for letter in string.ascii_letters + string.digits:
+        said = ask(tool, f"-{letter}")
+        if "invalid option" not in said and "unrecognized option" not in said:
+            short[letter] = "requires an argument" in said
+    found = re.findall(
+        r"^ +(?:-., )?--([a-z0-9][a-z0-9-]+)|, --([a-z0-9][a-z0-9-]+)", ask(tool, "--help"), re.MULTILINE
+    )
+    return short, [first or second for first, second in found]
+
+
 asked = json.loads(sys.argv[1])
-print(json.dumps(run(asked["scripts"], asked["trapped"]) if asked else look()), flush=True)
+if asked and "tools" in asked:
+    print(json.dumps({tool: probe(tool) for tool in asked["tools"]}), flush=True)
+else:
+    print(json.dumps(run(asked["scripts"], asked["trapped"]) if asked else look()), flush=True)

@@ -70,22 +70,6 @@ def test_legitimate_scripts_do_their_work_in_the_image(client: APIClient) -> Non
     assert len(ended) >= 40
 
 
-PROBE = """
-for tool in "$@"; do
-  short=
-  for letter in {a..z} {A..Z} {0..9}; do
-    said=$(timeout 0.3 "$tool" "-$letter" 2>&1 < /dev/null | head -c 300 | tr -d '\\0')
-    case $said in
-      *"invalid option"* | *"unrecognized option"*) ;;
-      *"requires an argument"*) short+="$letter: " ;;
-      *) short+="$letter " ;;
-    esac
-  done
-  help=$(timeout 0.3 "$tool" --help 2>&1 < /dev/null | tr -d '\\0')
-  long=$(grep -oE '(^ +(-., )?|, )--[a-z0-9][a-z0-9-]+' <<< "$help" | grep -oE '[a-z0-9][a-z0-9-]+$')
-  echo "$tool|$short|"$long
-done
-"""
 # Their words may begin with a dash; jq and find have rules of their own.
 PLAIN = {"[", "echo", "expr", "false", "find", "jq", "printf", "seq", "sleep", "test", "true"}
 
@@ -100,19 +84,16 @@ def grammars() -> dict[str, Syntax]:
 @pytest.mark.engine
 def test_options_are_those_of_the_tools_in_the_image(client: APIClient) -> None:
     known = grammars()
-    probe = PROBE.replace('"$@"', " ".join(sorted(known)))
 
-    (ended,) = runs(client, [probe])
+    said = ask(client, {"tools": sorted(known)})
 
     wrong = []
-    for line in ended["stdout"].splitlines():
-        name, short, long = line.split("|")
-        said = {option.rstrip(":"): int(option.endswith(":")) for option in short.split()}
-        ours = {letter: int(takes == 1) for letter, takes in known[name].letters.items()}
-        wrong += [(name, letter) for letter, takes in said.items() if ours.get(letter) != takes]
-        wrong += [(name, option) for option in long.split() if option not in known[name].names]
-    assert sorted(set(wrong)) == []
-    assert len(ended["stdout"].splitlines()) == len(known)
+    for name, (short, long) in said.items():
+        ours = {letter: takes == 1 for letter, takes in known[name].letters.items()}
+        wrong += [(name, letter) for letter, takes in short.items() if ours.get(letter) != takes]
+        wrong += [(name, option) for option in long if option not in known[name].names]
+    assert wrong == []
+    assert len(said) == len(known) > 50
 
 
 @pytest.mark.engine

@@ -97,7 +97,7 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "tail": Tool(
         syntax=Syntax(
-            short="c:fFn:qs:vz0123456789",
+            short="bc:fFln:qs:vz0123456789",
             long="bytes= follow=? lines= max-unchanged-stats= pid= quiet retry silent sleep-interval= "
             "verbose zero-terminated help version",
         )
@@ -138,7 +138,7 @@ AWK = Tool(
 )
 SED = Tool(
     syntax=Syntax(
-        short="nbe:f:Ei::l:rsuz",
+        short="nbe:f:Ei::l:rsuV:z",
         long="binary debug expression= file= follow-symlinks help in-place=? line-length= null-data quiet "
         "posix regexp-extended sandbox separate silent unbuffered version zero-terminated",
     )
