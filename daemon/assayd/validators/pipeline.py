@@ -28,7 +28,7 @@ from assayd.checks.work_files import content_of
 from assayd.checks.work_paths import check_paths
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Rule
-from assayd.model.policy import ExecutionPolicy, SqlPolicy
+from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
@@ -367,7 +367,10 @@ def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> M
     return {
         "sql": text,
         "mode": mode,
-        "pragmas": sorted(sql.READ_PRAGMAS),
+        "pragmas": sorted(
+            sql.READ_PRAGMAS | (sql.SESSION_PRAGMAS if policy.admits("sql.pragma") else frozenset())
+        ),
+        "admits": sorted(rule for rule in SQL_RULES if policy.admits(rule)),
         "max_rows": policy.max_rows,
         "max_cell_chars": policy.max_cell_chars,
         "max_bytes": limits.outputs_bytes,

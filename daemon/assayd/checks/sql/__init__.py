@@ -5,6 +5,6 @@ SQLite itself decides, when the step runs; what is said here comes earlier and e
 """
 
 from assayd.checks.sql.examine import Examined, examine
-from assayd.checks.sql.rules import READ_PRAGMAS, RULES
+from assayd.checks.sql.rules import READ_PRAGMAS, RULES, SESSION_PRAGMAS
 
-__all__ = ["READ_PRAGMAS", "RULES", "Examined", "examine"]
+__all__ = ["READ_PRAGMAS", "RULES", "SESSION_PRAGMAS", "Examined", "examine"]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from assayd.checks.source_text import line_at
 from assayd.checks.sql.read import SqlText
 from assayd.checks.sql.rules import MADE, REACHING_OUT, REFUSED
+from assayd.checks.sql.shell import instead_of
 from assayd.checks.sql.statements import Statement
 from assayd.model.finding import Edit, Finding, Severity
 
@@ -35,7 +36,7 @@ def judge_tree(text: SqlText, statement: Statement, root: exp.Expr) -> Iterator[
             yield from _judge_condition(text, start, node)
         elif isinstance(node, exp.Anonymous) and node.name.lower() in REACHING_OUT:
             message = f"{node.name}() reaches outside the database."
-            yield text.finding("sql.function", message, at=start, suggestion="Do without it.")
+            yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
     if isinstance(root, exp.Create):
         yield from _judge_create(text, statement, root)
     if _replaces(statement, root):

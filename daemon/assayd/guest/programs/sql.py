@@ -1,8 +1,8 @@
 """`sql`: run statements against the database that the runner holds.
 
-Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, max_rows, max_cell_chars, max_bytes. What
-is selected is printed; the record says how far it came. A unit that does not end with ``returned`` leaves
-the database as it was. See docs/guest-protocol.md.
+Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, admits (rules), max_rows, max_cell_chars,
+max_bytes. What is selected is printed; the record says how far it came. A unit that does not end with
+``returned`` leaves the database as it was. See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     import sqlite3
 
     mode = argument(arguments, "mode", str)
-    job = _Job(arguments, guard=Guard(schema=mode == "schema", pragmas=_pragmas(arguments)))
+    job = _Job(arguments, guard=_guard(arguments, schema=mode == "schema"))
     try:
         most = argument(arguments, "max_bytes", int)
         with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
@@ -48,9 +48,10 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     return {"status": "returned", **job.counts}
 
 
-def _pragmas(arguments: Mapping[str, object]) -> frozenset[str]:
-    names: list[str] = argument(arguments, "pragmas", list)
-    return frozenset(names)
+def _guard(arguments: Mapping[str, object], *, schema: bool) -> Guard:
+    pragmas: list[str] = argument(arguments, "pragmas", list)
+    admits: list[str] = argument(arguments, "admits", list)
+    return Guard(schema=schema, pragmas=frozenset(pragmas), admits=frozenset(admits))
 
 
 class _Job:
