@@ -214,20 +214,13 @@ def _write(statement: Statement) -> _Written:
     pieces: list[str] = []
     places: list[tuple[int, Token]] = []
     place = 0
-    plain = list(_plain(statement))
-    for before, token, after in zip([None, *plain], plain, [*plain[1:], None], strict=False):
-        text = _neutral(token)
-        if _looks_like_lambda(before, token, after):
-            text = f"( {text} )"  # to sqlglot f(x -> y) is a function of x
+    for token in _plain(statement):
+        # to sqlglot f(x -> y) is a function of x
+        text = "||" if token.says("->", "->>") else _neutral(token)
         places.append((place, token))
         pieces.append(text)
         place += len(text) + 1
     return _Written(text=" ".join(pieces), tokens=tuple(places))
-
-
-def _looks_like_lambda(before: Token | None, token: Token, after: Token | None) -> bool:
-    opens = before is not None and before.says("(", ",")
-    return opens and after is not None and after.says("->", "->>") and token.kind in {Kind.WORD, Kind.NAME}
 
 
 def _neutral(token: Token) -> str:
