@@ -14,6 +14,7 @@ from assayd.checks.call_unit import Tried, case_of
 from assayd.checks.caps import shorten
 from assayd.checks.guest_json import GuestJsonError
 from assayd.checks.guest_record import NotExecuted, read_record
+from assayd.checks.last_lines import quoted_end
 from assayd.checks.run_findings import cause_finding
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
@@ -77,7 +78,8 @@ def _finding(unit: UnitResult, program: str) -> Finding:
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
             return _not_executed(unit.results[0], program)
-        return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+        found = cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+        return replace(found, context=quoted_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
         return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.3g} s")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))

@@ -18,10 +18,12 @@ from assayd.checks.call_unit import case_of
 from assayd.checks.caps import shorten
 from assayd.checks.exec_unit import exit_code, judge_exec
 from assayd.checks.guest_json import GuestJsonError
+from assayd.checks.last_lines import quoted_end
 from assayd.checks.pipeline_errors import ADVICE, ErrorClass, Program, classify
 from assayd.checks.pipeline_payload import Database
 from assayd.checks.run_findings import cause_finding
 from assayd.checks.source_text import snippet
+from assayd.checks.sql.names import advice_on_names
 from assayd.checks.sql_unit import SqlFailed, SqlRan, read_sql_record
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
@@ -89,8 +91,10 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     judged = _judge_sql(step, unit) if step.program is Program.SQL else _judge_bash(step, unit)
     if judged.finding is None:
         return judged
-    context = f"{step.label}: {shorten(judged.finding.message)}"
-    return replace(judged, finding=replace(judged.finding, message=context, context=step.label))
+    message = f"{step.label}: {shorten(judged.finding.message)}"
+    said = quoted_end(unit.stderr.text()) if step.program is Program.BASH else None
+    context = step.label if said is None else f"{step.label}; {said}"
+    return replace(judged, finding=replace(judged.finding, message=message, context=context))
 
 
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
@@ -124,7 +128,11 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
     seen = classify(record.message, program=step.program)
     place = f"statement {record.statement}: " if record.statement is not None else ""
     finding = _finding(step, seen.error_class, place + record.message, line=record.line)
-    finding = replace(finding, column=record.column if finding.line is not None else None)
+    finding = replace(
+        finding,
+        column=record.column if finding.line is not None else None,
+        suggestion=advice_on_names(record.message, record.names) or finding.suggestion,
+    )
     failed = replace(
         case,
         status=CaseStatus.FAILED,

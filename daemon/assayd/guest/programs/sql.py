@@ -17,6 +17,7 @@ from ..reporter import Record
 from . import Context
 from ._sql_csv import BadCsv, load_files
 from ._sql_guard import Guard, connect
+from ._sql_names import names_of
 from ._sql_split import Statement, place, split
 from ._sql_table import Printer
 from ._text import argument
@@ -66,6 +67,7 @@ class _Job:
         )
         self._missing: dict[str, str] = {}
         self._current: Statement | None = None
+        self._names: dict[str, list[str]] = {}
         self._done = 0
         self._changes = 0
 
@@ -82,14 +84,20 @@ class _Job:
 
     def run(self, connection: sqlite3.Connection) -> None:
         """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError."""
+        import sqlite3
+
         self._missing = load_files(connection, self._text)
         connection.set_authorizer(self._guard)
         before = connection.total_changes
         for statement in split(self._text):
             self._current = statement
-            cursor = connection.execute(statement.text)
-            if cursor.description is not None:
-                self._printer.show(statement.number, cursor)
+            try:
+                cursor = connection.execute(statement.text)
+                if cursor.description is not None:
+                    self._printer.show(statement.number, cursor)
+            except sqlite3.OperationalError:
+                self._names = names_of(connection)
+                raise
             self._done += 1
             self._changes = connection.total_changes - before
         if connection.in_transaction:
@@ -109,6 +117,7 @@ class _Job:
             "line": line,
             "column": column,
             "message": message,
+            "names": self._names,
             "code": getattr(problem, "sqlite_errorname", None),
         }
 
