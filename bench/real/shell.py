@@ -3,8 +3,8 @@
 usage: python -m bench.real.shell FILE.jsonl[.xz] [--policy NAME] [--blobs FILE] [--socket SOCKET] [--least N]
 
 A line of the file is {"name", "kind", "payload", "native": {"rc", "stdout"} or absent}; a payload
-may refer to texts of the file --blobs by {"$blob": NAME}. Without --socket only the static stages are asked, in
-this process; with it each line is submitted to a daemon, and what the step prints is compared with what it
+may refer to texts of the file --blobs by {"$blob": NAME}. Without --socket only the static stages are asked,
+in this process; with it each line is submitted to a daemon, and what the step prints is compared with what it
 printed natively. The code itself is not in this repository: sources_shell.txt says where it comes from.
 """
 

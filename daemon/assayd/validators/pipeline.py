@@ -69,8 +69,8 @@ _HEADLINES = {
 }
 _REMINDERS = (
     "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths.",
-    "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, join, "
-    "jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf and read.",
+    "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
+    "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf.",
     'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table; CREATE needs IF NOT EXISTS, UPDATE '
     "and DELETE need WHERE.",
     "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
