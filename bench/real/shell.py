@@ -85,7 +85,8 @@ def submit(item: Mapping[str, Any], policy: str, path: str) -> tuple[str, Sequen
     report = answer.get("report") or {}
     if answer.get("verdict") != "validated":
         found = {f["rule"] for f in report.get("findings", []) if f["severity"] == "error"}
-        return str(answer.get("verdict") or "refused by its form"), sorted(found)
+        refused = (answer.get("error") or {}).get("code", "no verdict")
+        return str(answer.get("verdict") or f"refused: {refused}"), sorted(found)
     native = item.get("native") or {}
     printed = "".join(case.get("stdout") or "" for case in (report.get("runtime_results") or {})["cases"])
     if item["payload"]["steps"][0]["type"] == "bash" and native.get("stdout") not in {None, printed}:
