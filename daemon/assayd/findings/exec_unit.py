@@ -18,6 +18,7 @@ from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
 from assayd.model.text_limits import shorten
+from assayd.static.last_lines import quoted_end
 
 NOT_EXECUTED_RULE = Rule(
     id="sandbox.not_executed",
@@ -77,7 +78,8 @@ def _finding(unit: UnitResult, program: str) -> Finding:
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
             return _not_executed(unit.results[0], program)
-        return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+        found = cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+        return replace(found, context=quoted_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
         return cause_finding(cause, "The program", f"after {unit.usage.wall_s:.3g} s")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
