@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import stat
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,13 @@ FILES = {
     "data/users.csv": "1;Ada;ada@example.org\n2;Bob;bob@example.org\n",
     "data/notes.txt": "foo one\nbegin a c\ntwo\n\nend\n",
 }
-ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "LANG": "C.UTF-8",
+    "HOME": "/sandbox",
+    "TMPDIR": "/sandbox/tmp",
+    "TZ": "UTC",
+}
 # A script that reaches what the checks were to refuse leaves a mark.
 TRAP = 'rm() { printf hit > /sandbox/mark; }\nshopt -s extglob\nulimit -t 5\n. "$1"\n'
 
@@ -38,7 +46,7 @@ def look() -> dict[str, object]:
     shown = sorted(path.name for path in Path(os.environ["PATH"]).iterdir())
     gone = [
         name
-        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "rm", "env")
+        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "rm", "python3", "dash")
         if shutil.which(name, path="/usr/bin:/bin")
     ]
     return {"programs": sorted(programs), "privileged": privileged, "path": shown, "left": gone}
@@ -68,15 +76,43 @@ def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
             env=ENVIRONMENT,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         hit = (SANDBOX / "mark").exists()
-        ended.append(
-            {"status": done.returncode, "stderr": done.stderr.decode("utf-8", "replace")[-300:], "hit": hit}
-        )
+        stderr = done.stderr.decode("utf-8", "replace")[-300:]
+        stdout = done.stdout.decode("utf-8", "replace")[:65_536]
+        ended.append({"status": done.returncode, "stdout": stdout, "stderr": stderr, "hit": hit})
     return ended
 
 
+def ask(tool: str, option: str) -> str:
+    """Return what a tool says to an option alone; one that waits for something says nothing."""
+    command = [f"{os.environ['PATH']}/{tool}", option]
+    try:
+        done = subprocess.run(
+            command, cwd=SANDBOX, stdin=subprocess.DEVNULL, capture_output=True, timeout=0.5, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return (done.stderr + done.stdout).decode("utf-8", "replace")[:65_536]
+
+
+def probe(tool: str) -> tuple[dict[str, bool], list[str]]:
+    """Return the short options of a tool, with whether each needs a value, and the long ones of its help."""
+    short = {}
+    for letter in string.ascii_letters + string.digits:
+        said = ask(tool, f"-{letter}")
+        if "invalid option" not in said and "unrecognized option" not in said:
+            short[letter] = "requires an argument" in said
+    found = re.findall(
+        r"^ +(?:-., )?--([a-z0-9][a-z0-9-]+)|, --([a-z0-9][a-z0-9-]+)", ask(tool, "--help"), re.MULTILINE
+    )
+    return short, [first or second for first, second in found]
+
+
 asked = json.loads(sys.argv[1])
-print(json.dumps(run(asked["scripts"], asked["trapped"]) if asked else look()), flush=True)
+if asked and "tools" in asked:
+    print(json.dumps({tool: probe(tool) for tool in asked["tools"]}), flush=True)
+else:
+    print(json.dumps(run(asked["scripts"], asked["trapped"]) if asked else look()), flush=True)

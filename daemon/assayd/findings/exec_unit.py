@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
+from assayd.findings.last_lines import quoted_end
 from assayd.findings.runs import cause_finding
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
@@ -78,7 +79,8 @@ def _finding(unit: UnitResult, program: str) -> Finding:
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
             return _not_executed(unit.results[0], program)
-        return cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+        found = cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
+        return replace(found, context=quoted_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
         return timeout_finding(unit, "The program")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))

@@ -18,7 +18,7 @@ BASE = "base.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 _VERSION = re.compile(r"3\.[0-9]+")
-_BASE_KEYS = {"packages", "executables", "drop", "links", "environment"}
+_BASE_KEYS = {"packages", "executables", "drop", "links", "scripts", "environment"}
 _KEYS = _BASE_KEYS | {
     "description",
     "python",
@@ -46,6 +46,8 @@ class Recipe:
     """Glob patterns of what else is taken out."""
     links: tuple[tuple[str, str], ...]
     """Symbolic links to add: path, target."""
+    scripts: tuple[tuple[str, str], ...]
+    """Scripts of our own to add, executable: path, content."""
     environment: tuple[tuple[str, str], ...]
     python: str | None
     """Interpreter version ``3.N`` whose library is compiled in; None for an image without Python."""
@@ -93,6 +95,7 @@ def load_recipe(recipes: Path, name: str) -> Recipe:
         executables=_joined("executables", base, own),
         drop=_joined("drop", base, own),
         links=tuple((base.pairs("links") | own.pairs("links")).items()),
+        scripts=tuple((base.pairs("scripts") | own.pairs("scripts")).items()),
         environment=tuple(sorted((base.pairs("environment") | own.pairs("environment")).items())),
         python=own.text("python"),
         python_path=own.texts("python_path"),
@@ -120,6 +123,7 @@ def _check(recipe: Recipe, table: Table) -> None:
         "executables": recipe.executables,
         "drop": recipe.drop,
         "links": tuple(path for path, _ in recipe.links),
+        "scripts": tuple(path for path, _ in recipe.scripts),
         "python_path": recipe.python_path,
         "library": (recipe.library_folder,) if recipe.library_folder else (),
     }

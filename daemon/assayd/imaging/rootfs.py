@@ -65,7 +65,7 @@ def prune(root: Path, recipe: Recipe) -> None:
 
 
 def furnish(root: Path, recipe: Recipe) -> None:
-    """Add what the packages' own scripts would have made, and the recipe's links."""
+    """Add what the packages' own scripts would have made, and the recipe's links and scripts."""
     for name in _MOUNT_POINTS:
         (root / name).mkdir(exist_ok=True)
     for name, content in _ACCOUNTS.items():
@@ -75,6 +75,9 @@ def furnish(root: Path, recipe: Recipe) -> None:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(target)
+    for name, content in recipe.scripts:
+        _write(root / name, content.encode())
+        (root / name).chmod(0o755)
     if recipe.ca_bundle:
         certificates = sorted((root / _CERTIFICATES).rglob("*.crt"))
         _write(root / _BUNDLE, b"".join(path.read_bytes() for path in certificates))

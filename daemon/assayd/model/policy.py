@@ -166,17 +166,48 @@ class ResourcePolicy:
     max_processes: int = 4
 
 
+class RuleLevel(StrEnum):
+    """What a profile makes of a rule."""
+
+    OFF = "off"
+    """Nothing is said."""
+    WARNING = "warning"
+    """It is said, and does no harm."""
+    ERROR = "error"
+    """It is refused."""
+
+
+SQL_RULES = frozenset(
+    {
+        "sql.alter", "sql.delete_without_where", "sql.drop", "sql.empty", "sql.if_not_exists",
+        "sql.not_understood", "sql.pragma", "sql.replace", "sql.statement", "sql.trigger",
+        "sql.update_without_where", "sql.virtual_table", "sql.where_constant",
+    }
+)  # fmt: skip
+"""The SQL rules that a profile may set; none of those on what reaches outside the database."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlPolicy:
     """How much SQL a step may have, and how much of what it selects is kept.
 
-    Rows beyond `max_rows` are counted and not kept; a cell is cut at `max_cell_chars`.
+    Rows beyond `max_rows` are counted and not kept; a cell is cut at `max_cell_chars`. `rules` has what a
+    profile makes of the rules that it may set, sorted by name; another rule is what it is.
     """
 
     max_bytes: int = 256 * 2**10
     max_statements: int = 1000
     max_rows: int = 1000
     max_cell_chars: int = 500
+    rules: tuple[tuple[str, RuleLevel], ...] = ()
+
+    def level(self, rule: str) -> RuleLevel | None:
+        """Return what the profile makes of a rule; None where it says nothing."""
+        return next((level for name, level in self.rules if name == rule), None)
+
+    def admits(self, rule: str) -> bool:
+        """Return whether what a rule speaks of may be done."""
+        return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

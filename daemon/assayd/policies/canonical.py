@@ -50,7 +50,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "options": {name: _sorted(refused) for name, refused in sorted(commands.options.items())},
             "protected": _sorted(commands.protected),
         },
-        "sql": {**asdict(policy.sql)},
+        "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
         "resources": {
             "timeout_s": resources.timeout_s,
             "unit_timeout_s": resources.unit_timeout_s,

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
 from assayd.model.hosts import fold_entry
-from assayd.model.policy import is_plain
+from assayd.model.policy import SQL_RULES, is_plain
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _PATH = re.compile(r"/[!-~]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
-_OPTION = re.compile(r"-[A-Za-z0-9]|--[a-z0-9][a-z0-9-]*")
+_OPTION = re.compile(r"-[A-Za-z0-9]|--?[a-z0-9][a-z0-9-]*")
 
 
 def _dotted(name: str) -> str:
@@ -60,7 +60,7 @@ def _command(name: str) -> str:
 
 def _option(text: str) -> str:
     if not _OPTION.fullmatch(text):
-        raise ValueError(f"{text!r} is not an option; write -x or --name")
+        raise ValueError(f"{text!r} is not an option; write -x, --name or, for find, -name")
     return text
 
 
@@ -70,6 +70,14 @@ def _variable(text: str) -> str:
     return text
 
 
+def _sql_rule(name: str) -> str:
+    if name not in SQL_RULES:
+        raise ValueError(
+            f"{name!r} is not a rule that a profile may set; those are {', '.join(sorted(SQL_RULES))}"
+        )
+    return name
+
+
 Dotted = Annotated[str, AfterValidator(_dotted)]
 Attribute = Annotated[str, AfterValidator(_attribute)]
 Host = Annotated[str, AfterValidator(fold_entry)]
@@ -77,6 +85,7 @@ Method = Annotated[str, AfterValidator(_method)]
 UrlPath = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, AfterValidator(_command)]
 Option = Annotated[str, AfterValidator(_option)]
+SqlRule = Annotated[str, AfterValidator(_sql_rule)]
 Variable = Annotated[str, AfterValidator(_variable)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -137,12 +146,13 @@ class CommandsTable(_Table):
 
 
 class SqlTable(_Table):
-    """``[sql]``."""
+    """``[sql]``; ``[sql.rules]`` says which rules are errors, warnings or off."""
 
     max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
     max_statements: Annotated[int, Field(ge=1)] | None = None
     max_rows: Annotated[int, Field(ge=1)] | None = None
     max_cell_chars: Annotated[int, Field(ge=10)] | None = None
+    rules: dict[SqlRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
 
 
 class ResourcesTable(_Table):

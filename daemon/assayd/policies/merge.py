@@ -21,11 +21,13 @@ from assayd.model.policy import (
     NetworkPolicy,
     Range,
     ResourcePolicy,
+    RuleLevel,
     SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import with_digest
 
+_MILD = tuple(RuleLevel)
 Names = Mapping[str, frozenset[str]]
 
 
@@ -82,7 +84,17 @@ def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
         max_statements=max(a.max_statements, b.max_statements),
         max_rows=max(a.max_rows, b.max_rows),
         max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
+        rules=_levels(a, b),
     )
+
+
+def _levels(a: SqlPolicy, b: SqlPolicy) -> tuple[tuple[str, RuleLevel], ...]:
+    """Return the milder level of each rule; one that only one of them sets is as that one has it."""
+    found = {
+        name: min((each for each in (a.level(name), b.level(name)) if each is not None), key=_MILD.index)
+        for name in {*dict(a.rules), *dict(b.rules)}
+    }
+    return tuple(sorted(found.items()))
 
 
 def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from assayd.errors import RequestError
 from assayd.model.hosts import covers, fold_entry
 from assayd.model.policy import (
+    SQL_RULES,
     CommandPolicy,
     ExecutionPolicy,
     HttpRule,
@@ -22,6 +23,7 @@ from assayd.model.policy import (
     NetworkMode,
     NetworkPolicy,
     ResourcePolicy,
+    RuleLevel,
     SqlPolicy,
     SubmoduleRule,
     is_plain,
@@ -187,9 +189,28 @@ def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
 
 
 def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
-    at, most = "overrides.sql", asdict(policy)
+    at, most = "overrides.sql", asdict(replace(policy, rules=()))
     _refuse_unknown(at, table, tuple(most))
-    return SqlPolicy(**{name: _at_most(at, name, table, value, _whole) for name, value in most.items()})
+    most.pop("rules")
+    rules = _rules(policy, table.get("rules", {}))
+    limits = {name: _at_most(at, name, table, value, _whole) for name, value in most.items()}
+    return SqlPolicy(rules=rules, **limits)
+
+
+def _rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...]:
+    """Return the levels of rules with those of a request, which may be stricter."""
+    at, levels = "overrides.sql.rules", dict(policy.rules)
+    if not isinstance(given, dict):
+        raise RequestError("request.override", f"{at} must map rules to levels", field=at)
+    for name, text in given.items():
+        if name not in SQL_RULES or text not in list(RuleLevel):
+            message = f"{at}: {name!r} = {text!r} is not a rule that may be set with error, warning or off"
+            raise RequestError("request.override", message, field=at)
+        order = tuple(RuleLevel)
+        if order.index(RuleLevel(text)) < order.index(levels.get(name, RuleLevel.ERROR)):
+            raise _wider(at, f"{name} may only become stricter")
+        levels[name] = RuleLevel(text)
+    return tuple(sorted(levels.items()))
 
 
 def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:

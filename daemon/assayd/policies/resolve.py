@@ -23,6 +23,8 @@ from assayd.model.policy import (
     NetworkPolicy,
     Range,
     ResourcePolicy,
+    RuleLevel,
+    SqlPolicy,
     SubmoduleRule,
 )
 from assayd.policies.canonical import MEGABYTE
@@ -35,6 +37,7 @@ from assayd.policies.files import (
     NetworkTable,
     Profile,
     ResourcesTable,
+    SqlTable,
 )
 from assayd.policies.merge import merge, merge_bounds, merge_commands
 from assayd.tomlfile import Problem, nearest
@@ -109,7 +112,7 @@ class Resolver:
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
             commands=merge_commands(base.policy.commands, _commands(table.commands)),
-            sql=replace(base.policy.sql, **table.sql.model_dump(exclude_none=True)),
+            sql=_sql(table.sql, base.policy.sql),
             resources=_resources(table.resources, base.policy.resources),
         )
         return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
@@ -190,6 +193,12 @@ def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
         modules=_listed(table.modules, base.modules),
         forbidden=base.forbidden | frozenset(table.forbidden or ()),
     )
+
+
+def _sql(table: SqlTable, base: SqlPolicy) -> SqlPolicy:
+    stated = {name: RuleLevel(level) for name, level in table.rules.items()}
+    rules = tuple(sorted({**dict(base.rules), **stated}.items()))
+    return replace(base, rules=rules, **table.model_dump(exclude_none=True, exclude={"rules"}))
 
 
 def _commands(table: CommandsTable) -> CommandPolicy:

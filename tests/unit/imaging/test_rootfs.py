@@ -12,8 +12,8 @@ from assayd.imaging.rootfs import furnish, place_guest, place_library, prune
 def recipe(**changes: object) -> Recipe:
     values: dict[str, object] = {
         "name": "sample", "description": "", "packages": (), "executables": ("usr/bin/kept",), "drop": (),
-        "links": (), "environment": (), "python": None, "python_path": (), "guest": False, "ca_bundle": False,
-        "entrypoint": ("/usr/bin/kept",), "digest": "sha256:0", "library_folder": None,
+        "links": (), "scripts": (), "environment": (), "python": None, "python_path": (), "guest": False,
+        "ca_bundle": False, "entrypoint": ("/usr/bin/kept",), "digest": "sha256:0", "library_folder": None,
         "baseline_mb": None,
     }  # fmt: skip
     return Recipe(**(values | changes))  # type: ignore[arg-type]
@@ -88,6 +88,12 @@ def test_furnish_adds_accounts_mount_points_links_and_certificates(root: Path) -
     assert (root / "sandbox").is_dir()
     assert (root / "usr/bin/sh").resolve() == root / "usr/bin/kept"
     assert (root / "etc/ssl/certs/ca-certificates.crt").read_text() == "A\nB\n"
+
+
+def test_furnish_writes_scripts_that_can_be_run(root: Path) -> None:
+    furnish(root, recipe(scripts=(("usr/lib/tools/egrep", "#!/usr/bin/bash\n"),)))
+    written = root / "usr/lib/tools/egrep"
+    assert (written.read_text(), written.stat().st_mode & 0o777) == ("#!/usr/bin/bash\n", 0o755)
 
 
 def test_guest_code_is_copied_without_anything_else(

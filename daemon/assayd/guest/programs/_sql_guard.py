@@ -22,13 +22,19 @@ _REFUSED = (
     "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
 )  # fmt: skip
 """Only for words; what stands in no list is refused too."""
-_FUNCTIONS = frozenset(
-    {
-        "load_extension", "fts3_tokenizer", "readfile", "writefile", "edit",
-        # What ALTER TABLE does its renaming and dropping with.
-        "sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column",
-    }
-)  # fmt: skip
+_ADMITTED = {
+    "sql.drop": (
+        "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW", "DROP_TEMP_VIEW",
+        "DROP_TRIGGER", "DROP_TEMP_TRIGGER",
+    ),
+    "sql.trigger": ("CREATE_TRIGGER", "CREATE_TEMP_TRIGGER"),
+    "sql.statement": ("ANALYZE",),
+}  # fmt: skip
+"""What a profile admits that has the rule as a warning, or off."""
+_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
+# What ALTER TABLE does its renaming and dropping with.
+_ALTERING = frozenset({"sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column"})
+_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}) | _ALTERING
 _TABLES = frozenset({"sqlite_dbpage"})
 _HARMLESS = {
     # They are enforced anyway, and programs like to say so.
@@ -59,15 +65,25 @@ _SETTINGS = (
 )
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 class Guard:
     """An authorizer. `refused` tells what it has refused last."""
 
-    def __init__(self, *, schema: bool, pragmas: frozenset[str]) -> None:
+    def __init__(
+        self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()
+    ) -> None:
         import sqlite3
 
-        names = (*_PASSED, *_PASSED_IN_SCHEMAS) if schema else _PASSED
+        names = [*_PASSED, *(_PASSED_IN_SCHEMAS if schema else ())]
+        names += [name for rule in sorted(admits) for name in _ADMITTED.get(rule, ())]
+        self._modules = _MODULES if "sql.virtual_table" in admits else frozenset()
+        self._functions = _FUNCTIONS - _ALTERING if "sql.alter" in admits else _FUNCTIONS
+        self._virtual = (sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE)
         self._passed = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in names)
         self._words = {getattr(sqlite3, f"SQLITE_{name}"): name.replace("_", " ") for name in _REFUSED}
+        self._drops = "sql.drop" in admits
         self._pragmas = pragmas | {"foreign_keys"} if schema else pragmas
         self._pragma, self._function = sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_FUNCTION
         self._ok, self._deny = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
@@ -87,7 +103,9 @@ class Guard:
         if action == self._pragma:
             return first in self._pragmas or second in _HARMLESS.get(first, ())
         if action == self._function:
-            return second not in _FUNCTIONS
+            return second not in self._functions
+        if action in self._virtual:
+            return second in self._modules and (action == self._virtual[0] or self._drops)
         return action in self._passed and first not in _TABLES
 
 

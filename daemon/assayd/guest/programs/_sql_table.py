@@ -13,6 +13,15 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _ESCAPES = {**_CONTROL, 9: "\\t", 10: "\\n", 13: "\\r"}
 
 
+def _number(value: float) -> str:
+    """Write a number as the sqlite3 shell does: 15 digits, and always a point."""
+    if value - value != 0:  # infinite; SQLite has no NaN
+        return "Inf" if value > 0 else "-Inf"
+    digits, _, exponent = f"{value:.15g}".partition("e")
+    digits = digits if "." in digits else f"{digits}.0"
+    return f"{digits}e{exponent}" if exponent else digits
+
+
 class Printer:
     """Prints up to so many rows of all statements together, and counts all."""
 
@@ -44,6 +53,8 @@ class Printer:
             return "NULL"
         if isinstance(value, bytes):
             text = f"x'{value[: self._most_chars].hex()}'"
+        elif isinstance(value, float):
+            text = _number(value)
         else:
             text = str(value)[: self._most_chars + 1].translate(_ESCAPES)
         return text if len(text) <= self._most_chars else text[: self._most_chars] + "…"

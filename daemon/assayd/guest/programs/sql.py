@@ -1,8 +1,8 @@
 """`sql`: run statements against the database that the runner holds.
 
-Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, max_rows, max_cell_chars, max_bytes. What
-is selected is printed; the record says how far it came. A unit that does not end with ``returned`` leaves
-the database as it was. See docs/guest-protocol.md.
+Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, admits (rules), max_rows, max_cell_chars,
+max_bytes. What is selected is printed; the record says how far it came. A unit that does not end with
+``returned`` leaves the database as it was. See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..reporter import Record
 from . import Context
 from ._sql_csv import BadCsv, load_files
 from ._sql_guard import Guard, connect
+from ._sql_names import names_of
 from ._sql_split import Statement, place, split
 from ._sql_table import Printer
 from ._text import argument
@@ -38,7 +39,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     import sqlite3
 
     mode = argument(arguments, "mode", str)
-    job = _Job(arguments, guard=Guard(schema=mode == "schema", pragmas=_pragmas(arguments)))
+    job = _Job(arguments, guard=_guard(arguments, schema=mode == "schema"))
     try:
         most = argument(arguments, "max_bytes", int)
         with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
@@ -48,9 +49,10 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     return {"status": "returned", **job.counts}
 
 
-def _pragmas(arguments: Mapping[str, object]) -> frozenset[str]:
-    names: list[str] = argument(arguments, "pragmas", list)
-    return frozenset(names)
+def _guard(arguments: Mapping[str, object], *, schema: bool) -> Guard:
+    pragmas: list[str] = argument(arguments, "pragmas", list)
+    admits: list[str] = argument(arguments, "admits", list)
+    return Guard(schema=schema, pragmas=frozenset(pragmas), admits=frozenset(admits))
 
 
 class _Job:
@@ -65,6 +67,7 @@ class _Job:
         )
         self._missing: dict[str, str] = {}
         self._current: Statement | None = None
+        self._names: dict[str, list[str]] = {}
         self._done = 0
         self._changes = 0
 
@@ -81,14 +84,20 @@ class _Job:
 
     def run(self, connection: sqlite3.Connection) -> None:
         """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError."""
+        import sqlite3
+
         self._missing = load_files(connection, self._text)
         connection.set_authorizer(self._guard)
         before = connection.total_changes
         for statement in split(self._text):
             self._current = statement
-            cursor = connection.execute(statement.text)
-            if cursor.description is not None:
-                self._printer.show(statement.number, cursor)
+            try:
+                cursor = connection.execute(statement.text)
+                if cursor.description is not None:
+                    self._printer.show(statement.number, cursor)
+            except sqlite3.OperationalError:
+                self._names = names_of(connection)
+                raise
             self._done += 1
             self._changes = connection.total_changes - before
         if connection.in_transaction:
@@ -108,6 +117,7 @@ class _Job:
             "line": line,
             "column": column,
             "message": message,
+            "names": self._names,
             "code": getattr(problem, "sqlite_errorname", None),
         }
 

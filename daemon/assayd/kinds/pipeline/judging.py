@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
+from assayd.findings.last_lines import quoted_end
 from assayd.findings.runs import cause_finding
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
@@ -28,6 +29,7 @@ from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
+from assayd.static.sql.names import advice_on_names
 
 BASH = "/usr/bin/bash"
 
@@ -90,8 +92,10 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     judged = _judge_sql(step, unit) if step.program is Program.SQL else _judge_bash(step, unit)
     if judged.finding is None:
         return judged
-    context = f"{step.label}: {shorten(judged.finding.message)}"
-    return replace(judged, finding=replace(judged.finding, message=context, context=step.label))
+    message = f"{step.label}: {shorten(judged.finding.message)}"
+    said = quoted_end(unit.stderr.text()) if step.program is Program.BASH else None
+    context = step.label if said is None else f"{step.label}; {said}"
+    return replace(judged, finding=replace(judged.finding, message=message, context=context))
 
 
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
@@ -125,7 +129,11 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
     seen = classify(record.message, program=step.program)
     place = f"statement {record.statement}: " if record.statement is not None else ""
     finding = _finding(step, seen.error_class, place + record.message, line=record.line)
-    finding = replace(finding, column=record.column if finding.line is not None else None)
+    finding = replace(
+        finding,
+        column=record.column if finding.line is not None else None,
+        suggestion=advice_on_names(record.message, record.names) or finding.suggestion,
+    )
     failed = replace(
         case,
         status=CaseStatus.FAILED,

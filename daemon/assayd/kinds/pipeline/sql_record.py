@@ -7,14 +7,15 @@ end that the sandbox has seen. Form: docs/guest-protocol.md, "Unit programs".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assayd.guest_results.json_reader import GuestJsonError, JsonCaps, decode
 from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten
 
-_CAPS = JsonCaps(bytes=2**16, containers=10, values=100)
+_CAPS = JsonCaps(bytes=2**16, containers=60, values=500)
+_NAME_CHARS = 100
 _MOST = 2**53
 _MOST_LINE = 10**7
 
@@ -39,6 +40,7 @@ class SqlFailed:
     line: int | None
     column: int | None
     text: str | None
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
@@ -78,7 +80,20 @@ def _failed(fields: Mapping[str, JsonValue], ran: SqlRan) -> SqlFailed:
         line=_place(fields, "line"),
         column=_place(fields, "column"),
         text=_text(fields, "text"),
+        names=_names(fields),
     )
+
+
+def _names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
+    """Read the tables that there were, each with its columns."""
+    given = fields.get("names")
+    if not isinstance(given, dict):
+        return {}
+    return {
+        shorten(table, _NAME_CHARS): tuple(shorten(c, _NAME_CHARS) for c in columns if isinstance(c, str))
+        for table, columns in given.items()
+        if isinstance(columns, list)
+    }
 
 
 def _count(fields: Mapping[str, JsonValue], name: str) -> int:

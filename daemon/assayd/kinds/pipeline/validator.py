@@ -25,7 +25,7 @@ from assayd.kinds.pipeline.errors import Program as Writer
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
 from assayd.model.finding import Finding, Rule
-from assayd.model.policy import ExecutionPolicy, SqlPolicy
+from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
@@ -72,8 +72,8 @@ _HEADLINES = {
 }
 _REMINDERS = (
     "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths.",
-    "Bash steps may use: awk, cat, cp, cut, date, echo, grep, head, mv, sed, sort, tail, uniq, wc, and shell "
-    "builtins such as printf, read and test.",
+    "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
+    "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf.",
     'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table; CREATE needs IF NOT EXISTS, UPDATE '
     "and DELETE need WHERE.",
     "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
@@ -139,11 +139,11 @@ class Pipeline:
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """The static stages, in order."""
+        """The static stages, in order; all of them run, so that what is found comes together."""
         return (
-            Stage(name="parse", check=_check_parse, on_fail=OnFail.STOP),
-            Stage(name="commands", check=_check_commands, on_fail=OnFail.STOP),
-            Stage(name="sql", check=_check_sql, on_fail=OnFail.STOP),
+            Stage(name="parse", check=_check_parse, on_fail=OnFail.CONTINUE),
+            Stage(name="commands", check=_check_commands, on_fail=OnFail.CONTINUE),
+            Stage(name="sql", check=_check_sql, on_fail=OnFail.CONTINUE),
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -296,8 +296,8 @@ def _check_commands(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Fin
     """``rm data/sales.csv`` -> command.blocked."""
 
     def check(step: StepText) -> Sequence[Finding]:
-        if step.program is not Writer.BASH:
-            return ()
+        if step.program is not Writer.BASH or shell.parse_script(step.content):
+            return ()  # a text that is not bash is told by the stage before
         return shell.check_script(step.content, policy.commands, network=policy.network).findings
 
     return _of_steps(_pipeline(payload), check)
@@ -372,7 +372,10 @@ def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> M
     return {
         "sql": text,
         "mode": mode,
-        "pragmas": sorted(sql.READ_PRAGMAS),
+        "pragmas": sorted(
+            sql.READ_PRAGMAS | (sql.SESSION_PRAGMAS if policy.admits("sql.pragma") else frozenset())
+        ),
+        "admits": sorted(rule for rule in SQL_RULES if policy.admits(rule)),
         "max_rows": policy.max_rows,
         "max_cell_chars": policy.max_cell_chars,
         "max_bytes": limits.outputs_bytes,

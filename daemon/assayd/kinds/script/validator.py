@@ -319,8 +319,17 @@ def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> 
         arguments=arguments,
         deadline_s=limits.unit_timeout_s,
         stdin=submitted.stdin.encode("utf-8"),
+        # a program may read its own text: open(__file__), inspect.getsource
+        files=_own_text(submitted),
         status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
+
+
+def _own_text(submitted: ScriptPayload) -> Mapping[str, bytes]:
+    """Return the program as a file, unless a submitted one has that name."""
+    if submitted.code is None or FILENAME in submitted.files:
+        return {}
+    return {FILENAME: submitted.code.encode("utf-8")}
 
 
 def _judge_unit(unit: UnitResult | None, submitted: ScriptPayload) -> Tried:

@@ -8,7 +8,8 @@ the modules that decide them; `RULES` lists all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
@@ -18,17 +19,19 @@ from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.resolve import Form, Invocation, invocations
 from assayd.static.shell.parse.script import Script, functions_of
 from assayd.static.shell.parse.source import ShellSource
-from assayd.static.shell.parse.variables import Known, find_settings, set_by_builtin
+from assayd.static.shell.parse.variables import Known, Setting, find_settings, set_by_builtin
 from assayd.static.shell.parse.words import arguments_of
 from assayd.static.shell.rules.assignments import check_setting
 from assayd.static.shell.rules.builtins import names_set
 from assayd.static.shell.rules.commands import check_background, check_function, check_invocation
 from assayd.static.shell.rules.declarations import check_called, check_declaration
+from assayd.static.shell.rules.dispatch import Followed
 from assayd.static.shell.rules.expansions import check_expansion
 from assayd.static.shell.rules.hidden import check_hidden
 from assayd.static.shell.rules.paths import descends
 from assayd.static.shell.rules.redirections import check_redirection
 from assayd.static.shell.rules.texts import COMMAND_RULES
+from assayd.static.shell.rules.traps import Trap, at_trap, settings_of, traps_of
 
 RULES = (*source.RULES, *COMMAND_RULES)
 _CLOSED = NetworkPolicy()
@@ -78,38 +81,67 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
 
 
 def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> Script:
-    script = _look(parsed, commands, network)
+    script, traps = _look(parsed, commands, network)
+    _check_all(script, root)
+    for trap in traps:
+        findings = list(trap.source.findings)
+        if trap.source.root is not None:
+            inner = replace(
+                script, source=trap.source, known=script.known.elsewhere(), findings=[], **_read(trap.source)
+            )
+            _check_all(inner, trap.source.root)
+            findings += inner.findings
+        script.findings += at_trap(script, trap, findings)
+    return script
+
+
+def _check_all(script: Script, root: Node) -> None:
     for call in script.calls:
         check_invocation(script, call)
         check_called(script, call)
     for setting in script.settings:
         check_setting(script, setting)
-    for node in parsed.nodes:
+    for node in script.source.nodes:
         _check_node(script, node)
     check_hidden(script, root)
-    return script
 
 
-def _look(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> Script:
-    calls = invocations(parsed)
-    settings = find_settings(parsed.nodes)
-    by_builtin = [one for call in calls for one in set_by_builtin(call.call, names_set(call))]
-    known = Known([*settings, *by_builtin])
-    return Script(
+class _Read(TypedDict):
+    calls: list[Invocation]
+    settings: list[Setting]
+
+
+def _read(parsed: ShellSource) -> _Read:
+    """Return what is called and set in a text, as it is written."""
+    return {"calls": invocations(parsed), "settings": find_settings(parsed.nodes)}
+
+
+def _look(
+    parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy
+) -> tuple[Script, Sequence[Trap]]:
+    written, settings = invocations(parsed), find_settings(parsed.nodes)
+    traps = traps_of(written)
+    called = [*written, *(call for trap in traps for call in invocations(trap.source))]
+    by_builtin = [one for call in called for one in set_by_builtin(call.call, names_set(call))]
+    everywhere = [*settings, *(one for trap in traps for one in settings_of(trap)), *by_builtin]
+    followed = Followed(parsed, written, everywhere, commands.builtins)
+    functions = functions_of([*parsed.nodes, *(node for trap in traps for node in trap.source.nodes)])
+    script = Script(
         source=parsed,
         commands=commands,
         network=network,
-        calls=calls,
+        calls=followed.calls,
         settings=settings,
-        known=known,
-        functions=functions_of(parsed.nodes),
-        deepest=sum(_depth(call, known) for call in calls),
+        known=followed.known,
+        functions=functions,
+        deepest=sum(_depth(call, followed.known) for call in followed.calls),
     )
+    return script, traps
 
 
 def _depth(call: Invocation, known: Known) -> float:
     """Tell how many folders down a command changes the directory."""
-    if call.name != "cd" or call.form is not Form.PLAIN:
+    if call.name not in {"cd", "pushd"} or call.form is not Form.PLAIN:
         return 0
     folders = (value for word in call.arguments for one in arguments_of(word, known) for value in one.values)
     return max((descends(folder) for folder in folders if folder != "-"), default=0)

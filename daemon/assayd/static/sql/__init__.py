@@ -5,6 +5,6 @@ SQLite itself decides, when the step runs; what is said here comes earlier and e
 """
 
 from assayd.static.sql.examine import Examined, examine
-from assayd.static.sql.rules import READ_PRAGMAS, RULES
+from assayd.static.sql.rules import READ_PRAGMAS, RULES, SESSION_PRAGMAS
 
-__all__ = ["READ_PRAGMAS", "RULES", "Examined", "examine"]
+__all__ = ["READ_PRAGMAS", "RULES", "SESSION_PRAGMAS", "Examined", "examine"]

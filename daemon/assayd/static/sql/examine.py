@@ -17,15 +17,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 
 from assayd.model.finding import Finding
-from assayd.model.policy import SqlPolicy
+from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.sql import rules, tree
 from assayd.static.sql.judge import judge_tree
+from assayd.static.sql.levels import leveled
 from assayd.static.sql.mending import mended, stray, written_for
 from assayd.static.sql.read import SqlText, read_sql
+from assayd.static.sql.shell import shell_commands, shell_functions
 from assayd.static.sql.statements import Statement
 from assayd.static.sql.tokens import Kind, Token
 
@@ -62,15 +64,18 @@ def _holds(statement: Statement, text: SqlText, finding: Finding) -> bool:
 
 def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
     if unfit := _unfit(text, policy):
-        return Examined(syntax=(unfit,))
+        return Examined(syntax=leveled([unfit], policy))
+    if commands := tuple(shell_commands(text)):
+        return Examined(syntax=commands[:FINDINGS])
     syntax: list[Finding] = []
     found: list[Finding] = []
     for statement in text.statements:
         try:
-            found += islice(_judge(text, statement), FINDINGS - len(found))
+            found += shell_functions(text, statement)
+            found += islice(_judge(text, statement, policy), FINDINGS - len(found))
         except tree.NotUnderstood as problem:
             (syntax if problem.syntax else found).append(_not_understood(text, statement, problem))
-    return Examined(syntax=tuple(syntax[:FINDINGS]), rules=tuple(found[:FINDINGS]))
+    return Examined(syntax=tuple(syntax[:FINDINGS]), rules=leveled(found[:FINDINGS], policy))
 
 
 def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
@@ -103,7 +108,7 @@ def _not_understood(text: SqlText, statement: Statement, problem: tree.NotUnders
     return replace(finding, edit=written_for(text.content, token, new))
 
 
-def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
+def _judge(text: SqlText, statement: Statement, policy: SqlPolicy) -> Iterator[Finding]:
     """Judge one statement, by its words first; what they allow, by its tree. Raises: NotUnderstood."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
@@ -113,22 +118,34 @@ def _judge(text: SqlText, statement: Statement) -> Iterator[Finding]:
     if (found := stray(statement)) is not None:
         raise found
     if statement.verb in tree.VERBS:
-        yield from _judge_words(text, statement) or judge_tree(text, statement, tree.parse(statement))
+        said = _judge_words(text, statement, policy)
+        yield from said or (
+            () if _has_no_tree(statement) else judge_tree(text, statement, tree.parse(statement))
+        )
     else:
-        yield from _judge_words(text, statement)
+        yield from _judge_words(text, statement, policy)
 
 
-def _judge_words(text: SqlText, statement: Statement) -> Sequence[Finding]:
+def _has_no_tree(statement: Statement) -> bool:
+    """Return whether a statement is judged by its words alone: what it makes is not plain tables."""
+    return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
+
+
+def _judge_words(text: SqlText, statement: Statement, policy: SqlPolicy) -> Sequence[Finding]:
     """Return what is wrong with a statement by its words alone, the first thing only."""
+    complaints = (
+        each for each in _complaints(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
+    )
     return [
         text.finding(rule, message, at=at, suggestion=suggestion)
-        for rule, message, at, suggestion in islice(_complaints(statement), 1)
+        for rule, message, at, suggestion in islice(complaints, 1)
     ]
 
 
-def _complaints(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+def _complaints(statement: Statement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
     """Return rule, message, place, suggestion."""
     start, verb = statement.tokens[0].start, statement.verb
+    yield from _complaints_of_calls(statement)
     if verb in rules.REFUSED:
         rule, message, suggestion = rules.REFUSED[verb]
         yield rule, f"{message}.", start, suggestion
@@ -138,17 +155,24 @@ def _complaints(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
     elif statement.is_trigger:
         yield "sql.trigger", "CREATE TRIGGER is not allowed.", start, "Do in a step what it would do."
     elif statement.after("CREATE", "VIRTUAL") is not None:
-        suggestion = "Use a plain table, and LIKE or GLOB to search in it."
-        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+        yield from _complaints_of_virtual(statement, start, policy)
     elif verb == "CREATE" and (replacing := _replaced(statement)) is not None:
         rule, message, _ = rules.REFUSED["REPLACE"]
         yield rule, f"ON CONFLICT {message}.", replacing.start, "Write ON CONFLICT IGNORE, or leave it out."
     elif verb == "ALTER":
         yield from _complaints_of_alter(statement)
-    elif verb == "PRAGMA" and (name := _refused_pragma(statement)) is not None:
+    else:
+        yield from _complaints_of_values(statement, policy)
+
+
+def _complaints_of_values(statement: Statement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+    """Judge PRAGMAs and places for values."""
+    start = statement.tokens[0].start
+    if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
         hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
         suggestion = f"{hint}Leave it out; allowed are {', '.join(sorted(rules.READ_PRAGMAS))}."
-        yield "sql.pragma", f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
+        rule = "sql.pragma_outside" if policy.admits("sql.pragma") else "sql.pragma"
+        yield rule, f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
     for token in statement.tokens:
         if token.kind is Kind.PARAMETER:
             message = f"{token.text[:40]} stands for a value, and none is given."
@@ -170,9 +194,34 @@ def _complaints_of_alter(statement: Statement) -> Iterator[tuple[str, str, int, 
     if not _adds(statement):
         start = statement.tokens[0].start
         yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
-    elif (called := _calls(statement)) is not None:
+
+
+def _complaints_of_calls(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+    """Judge the functions in what has no tree."""
+    called = _calls(statement) if statement.verb == "ALTER" or _has_no_tree(statement) else None
+    if called is not None:
         message = f"{called.text[:40]}() reaches outside the database."
         yield "sql.function", message, called.start, "Do without it."
+
+
+def _complaints_of_virtual(
+    statement: Statement, start: int, policy: SqlPolicy
+) -> Iterator[tuple[str, str, int, str]]:
+    """Judge a virtual table by its module."""
+    using = (later for token, later in pairwise(statement.tokens) if token.says("USING"))
+    module = next(using, None)
+    named = module.text.strip('"`[]').lower() if module is not None else ""
+    suggestion = "Use a plain table, and LIKE or GLOB to search in it."
+    if named in rules.SEARCH_MODULES:
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+    elif policy.admits("sql.virtual_table"):
+        known = ", ".join(sorted(rules.SEARCH_MODULES))
+        message = (
+            f"A virtual table of {named[:40] or 'no module'} reaches outside the database, or is not known."
+        )
+        yield "sql.function", message, start, f"Use one of {known}."
+    else:
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
 
 
 def _calls(statement: Statement) -> Token | None:
@@ -199,13 +248,15 @@ def _adds(statement: Statement) -> bool:
     return len(tokens) > place and tokens[place].says("ADD")
 
 
-def _refused_pragma(statement: Statement) -> str | None:
+def _refused_pragma(statement: Statement, policy: SqlPolicy) -> str | None:
     """Return the name of a refused PRAGMA: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
     tokens = statement.tokens
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
     sets = any(token.says("=") for token in tokens)
     if name == "foreign_keys" and (len(tokens) == place + 1 or _says_on(tokens[place + 1 :])):
+        return None
+    if policy.admits("sql.pragma") and name in rules.SESSION_PRAGMAS:
         return None
     return name if sets or name not in rules.READ_PRAGMAS else None
 

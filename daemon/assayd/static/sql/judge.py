@@ -19,6 +19,7 @@ from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Severity
 from assayd.static.sql.read import SqlText
 from assayd.static.sql.rules import MADE, REACHING_OUT, REFUSED
+from assayd.static.sql.shell import instead_of
 from assayd.static.sql.statements import Statement
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def judge_tree(text: SqlText, statement: Statement, root: exp.Expr) -> Iterator[
             yield from _judge_condition(text, start, node)
         elif isinstance(node, exp.Anonymous) and node.name.lower() in REACHING_OUT:
             message = f"{node.name}() reaches outside the database."
-            yield text.finding("sql.function", message, at=start, suggestion="Do without it.")
+            yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
     if isinstance(root, exp.Create):
         yield from _judge_create(text, statement, root)
     if _replaces(statement, root):

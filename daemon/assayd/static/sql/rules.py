@@ -11,11 +11,65 @@ from assayd.model.finding import Rule, Severity
 
 READ_PRAGMAS = frozenset(
     {
-        "foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo", "integrity_check",
-        "quick_check", "table_info", "table_list", "table_xinfo",
+        "collation_list", "compile_options", "database_list", "foreign_key_check", "foreign_key_list",
+        "function_list", "index_info", "index_list", "index_xinfo", "integrity_check", "module_list",
+        "pragma_list", "quick_check", "table_info", "table_list", "table_xinfo",
     }
 )  # fmt: skip
 """The PRAGMAs that only look, whatever their argument is."""
+
+SESSION_PRAGMAS = frozenset(
+    {
+        "application_id", "automatic_index", "busy_timeout", "cache_size", "case_sensitive_like",
+        "defer_foreign_keys", "encoding", "foreign_keys", "ignore_check_constraints", "journal_mode",
+        "legacy_alter_table", "optimize", "recursive_triggers", "reverse_unordered_selects", "synchronous",
+        "temp_store", "user_version",
+    }
+)  # fmt: skip
+"""The PRAGMAs that only change how the database is worked on: where a profile admits them."""
+
+SEARCH_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
+"""Modules of virtual tables that keep what they hold in the database."""
+
+ADMITTED: Mapping[str, str] = {
+    "sql.drop": "DROP takes away what is there.",
+    "sql.alter": "ALTER TABLE changes what is there.",
+    "sql.trigger": "A trigger acts on statements that come later.",
+    "sql.virtual_table": "A virtual table is a program's, not plain rows.",
+    "sql.pragma": "This PRAGMA changes how the database is worked on.",
+    "sql.statement": "This statement changes no rows.",
+    "sql.if_not_exists": "CREATE fails where the name is taken.",
+}
+"""What a warning says where the error would say that it is not allowed."""
+
+SHELL_FUNCTIONS: Mapping[str, str] = {
+    "generate_series": "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n "
+    "WHERE value < 10) SELECT value FROM n",
+    "median": "avg() of the middle rows: ORDER BY x LIMIT 2 - (n % 2) OFFSET (n - 1) / 2",
+    "percentile": "row_number() OVER (ORDER BY x) and count(*)",
+    "stddev": "sqrt(avg(x * x) - avg(x) * avg(x))",
+    "readfile": 'rows of a file, FROM "data/x.csv"; or data/x.txt read by a bash step into a CSV file',
+    "writefile": "a SELECT, and a bash step that reads logs/NN_name.out",
+    "edit": "an UPDATE",
+    "fsdir": "a bash step that writes names into a CSV file",
+    "decimal": "integers, such as cents",
+    "decimal_sum": "sum() of integers, such as cents",
+    "sha3": "a bash step with sha256sum",
+}
+"""Functions of the sqlite3 shell, and what does the same in SQLite itself."""
+
+SHELL_COMMANDS: Mapping[str, str] = {
+    "import": 'Read the file as a table: INSERT INTO t SELECT * FROM "data/x.csv".',
+    "read": "Put the statements of that file into the step.",
+    "output": "Leave it out: what is selected is in logs/NN_name.out for the steps after this one.",
+    "once": "Leave it out: what is selected is in logs/NN_name.out for the steps after this one.",
+    "print": "Write SELECT 'text'.",
+    "tables": "Write SELECT name FROM sqlite_schema WHERE type = 'table'.",
+    "schema": "Write SELECT sql FROM sqlite_schema.",
+    "dump": "Leave it out: the database is an artifact of the attempt.",
+    "open": "Leave it out: the step has the database of the pipeline.",
+}
+"""Commands of the sqlite3 shell, and what to write instead; others are left out."""
 
 REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "readfile", "writefile"})
 """Functions that load code or touch files; most are in SQLite's own shell only."""
@@ -55,6 +109,7 @@ _RULES = (
     ("sql.vacuum", "VACUUM", "Bad: VACUUM INTO 'x.db'."),
     ("sql.replace", "REPLACE, or OR REPLACE", "Bad: REPLACE INTO t …. Good: INSERT … ON CONFLICT …."),
     ("sql.pragma", "A PRAGMA that does more than look", "Bad: PRAGMA writable_schema = 1."),
+    ("sql.pragma_outside", "A PRAGMA that reaches beyond a step", "Bad: PRAGMA writable_schema = 1."),
     ("sql.trigger", "CREATE TRIGGER", "Bad: CREATE TRIGGER …. Good: do it in a step."),
     ("sql.virtual_table", "CREATE VIRTUAL TABLE", "Bad: … USING fts5(a). Good: a plain table."),
     ("sql.alter", "ALTER TABLE beyond ADD COLUMN", "Bad: … RENAME TO x. Good: … ADD COLUMN x."),
@@ -62,6 +117,7 @@ _RULES = (
     ("sql.update_without_where", "UPDATE without WHERE", "Bad: UPDATE t SET a = 1."),
     ("sql.delete_without_where", "DELETE without WHERE", "Bad: DELETE FROM t."),
     ("sql.function", "A function that reaches outside", "Bad: SELECT load_extension('x')."),
+    ("sql.shell", "What belongs to the sqlite3 shell", "Bad: .mode csv. Good: SELECT * FROM t."),
     ("sql.parameter", "A place for a value that nothing fills", "Bad: WHERE id = ?. Good: WHERE id = 1."),
 )
 RULES = (

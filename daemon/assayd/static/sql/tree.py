@@ -107,8 +107,7 @@ def parse(statement: Statement) -> exp.Expr:
     Raises: NotUnderstood.
     """
     _limit_depth(statement)
-    written = _write(statement)
-    root = _parse(written)
+    root = _parse_either(statement)
     names = _ROOTS[statement.verb]
     if type(root).__name__ not in names:
         _parse_query(statement)
@@ -119,6 +118,44 @@ def parse(statement: Statement) -> exp.Expr:
                 f"{_words(type(node).__name__)} is not understood here", at=statement.tokens[0]
             )
     return root
+
+
+def _parse_either(statement: Statement) -> exp.Expr:
+    """Parse a statement; where that fails, with JOIN for the commas of FROM: ``FROM a, b ON …``."""
+    try:
+        return _parse(_write(statement))
+    except NotUnderstood as problem:
+        joined = joined_tables(statement.tokens)
+        if joined == statement.tokens or not problem.syntax:
+            raise
+        try:
+            return _parse(_write(replace(statement, tokens=joined)))
+        except NotUnderstood:
+            raise problem from None
+
+
+_AFTER_TABLES = ("EXCEPT", "GROUP", "HAVING", "INTERSECT", "LIMIT", "ORDER", "UNION", "WHERE", "WINDOW")
+
+
+def joined_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """Return tokens with JOIN in the place of each comma between the tables of a FROM."""
+    depth, tables = 0, set[int]()
+    found: list[Token] = []
+    for token in tokens:
+        if token.says("FROM"):
+            tables.add(depth)
+        elif token.says(
+            "WHERE", "GROUP", "ORDER", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "HAVING"
+        ):
+            tables.discard(depth)
+        elif token.says("("):
+            depth += 1
+        elif token.says(")"):
+            tables.discard(depth)
+            depth -= 1
+        joins = token.says(",") and depth in tables
+        found.append(replace(token, kind=Kind.WORD, text="JOIN") if joins else token)
+    return tuple(found)
 
 
 def _parse_query(statement: Statement) -> None:
@@ -178,7 +215,8 @@ def _write(statement: Statement) -> _Written:
     places: list[tuple[int, Token]] = []
     place = 0
     for token in _plain(statement):
-        text = _neutral(token)
+        # to sqlglot f(x -> y) is a function of x
+        text = "||" if token.says("->", "->>") else _neutral(token)
         places.append((place, token))
         pieces.append(text)
         place += len(text) + 1

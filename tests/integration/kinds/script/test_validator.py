@@ -47,6 +47,19 @@ async def test_script_reads_its_input_and_files_and_leaves_what_it_declares(atte
     assert tried.case.exit_code == 0
 
 
+async def test_script_may_read_its_own_text(attempts: Attempts) -> None:
+    code = """
+        import inspect
+        def f():
+            return 1
+        print(inspect.getsource(f).strip().splitlines()[0], len(open(__file__).read()) > 50)
+        """
+
+    tried = await run(attempts, code)
+
+    assert (tried.verdict, tried.case.stdout) == (Verdict.VALIDATED, "def f(): True\n"), tried.findings
+
+
 async def test_program_of_the_image_runs_with_its_files(attempts: Attempts) -> None:
     files = {"main.py": "import helper, sys\nprint(helper.WORD, sys.argv[1:])", "helper.py": "WORD = 'hi'"}
 

@@ -17,6 +17,9 @@ from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.static.shell import check_script
 from assayd.static.shell.parse import reader
+from assayd.static.shell.parse.options import Syntax
+from assayd.static.shell.rules.prefixes import PREFIXES
+from assayd.static.shell.rules.tools import SED, TOOLS
 from support import bare_container, random_scripts
 
 TESTS = Path(__file__).resolve().parents[3]
@@ -45,7 +48,8 @@ def test_image_has_the_listed_programs_and_no_others(client: APIClient) -> None:
     found = ask(client, None)
     recipe = load_recipe(share("images"), "shell")
 
-    assert found["programs"] == sorted(f"/{name}" for name in recipe.executables)
+    scripts = [name for name, _ in recipe.scripts]
+    assert found["programs"] == sorted(f"/{name}" for name in (*recipe.executables, *scripts))
     assert found["privileged"] == []
     assert found["left"] == []
 
@@ -65,6 +69,59 @@ def test_legitimate_scripts_do_their_work_in_the_image(client: APIClient) -> Non
     failed = [(name, end) for name, end in zip(parts[::2], ended, strict=True) if end["status"] != 0]
     assert failed == []
     assert len(ended) >= 40
+
+
+# Their words may begin with a dash; jq and find have rules of their own.
+PLAIN = {"[", "echo", "expr", "false", "find", "jq", "printf", "seq", "sleep", "test", "true"}
+
+
+def grammars() -> dict[str, Syntax]:
+    tools = {name: tool.syntax for name, tool in TOOLS.items()}
+    prefixes = {name: prefix.syntax for name, prefix in PREFIXES.items()}
+    known = {**tools, **prefixes, "sed": SED.syntax}
+    return {name: known[name] for name in POLICY.commands.allowed - PLAIN - {"awk", "curl"}}
+
+
+@pytest.mark.engine
+def test_options_are_those_of_the_tools_in_the_image(client: APIClient) -> None:
+    known = grammars()
+
+    said = ask(client, {"tools": sorted(known)})
+
+    wrong = []
+    for name, (short, long) in said.items():
+        ours = {letter: takes == 1 for letter, takes in known[name].letters.items()}
+        wrong += [(name, letter) for letter, takes in short.items() if ours.get(letter) != takes]
+        wrong += [(name, option) for option in long if option not in known[name].names]
+    assert wrong == []
+    assert len(said) == len(known) > 50
+
+
+@pytest.mark.engine
+def test_xargs_takes_glued_values_only_where_the_rules_say_so(client: APIClient) -> None:
+    options = [
+        "-i",
+        "-l",
+        "-e",
+        "--replace",
+        "--max-lines",
+        "--eof",
+        "-ix",
+        "-l1",
+        "-n 1",
+        "-L 1",
+        "-I x",
+        "-E x",
+    ]
+    script = "".join(f"echo a | xargs {option} echo ran\n" for option in options)
+
+    (ended,) = runs(client, [script])
+
+    assert (ended["status"], ended["stdout"].count("ran")) == (0, len(options))
+    for option in options:
+        reader.install(read_shell)
+        found = check_script(f"echo a | xargs {option} rm x", POLICY.commands).findings
+        assert [finding.rule for finding in found] == ["command.blocked"], option
 
 
 @pytest.mark.engine

@@ -20,7 +20,7 @@ from assayd.model.report import Judgement
 from assayd.model.run import Captured, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult, Usage
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.validator import FileOptions
+from assayd.ports.validator import FileOptions, OnFail
 from assayd.static.shell.parse import reader
 
 POLICY = load_policies([share("policies")]).get("pipeline")
@@ -298,6 +298,53 @@ def test_sql_step_that_fails_is_told_with_its_place(message: str, rule: str) -> 
     assert finding.message == f"Step 1 (load): statement 2: {message}."
     (case,) = judgement.cases
     assert (case.status, case.message, case.traceback, case.line) == ("failed", message, "SELECT * FROM t", 2)
+
+
+@pytest.mark.parametrize(
+    ("message", "names", "remedy"),
+    [
+        ("no such column: amuont", {"sales": ["region", "amount"]}, "Did you mean amount?"),
+        ("table sales has no column named amuont", {"sales": ["amount"]}, "Did you mean amount?"),
+        ("no such table: slaes", {"sales": ["region"]}, "Did you mean sales?"),
+        ("no such column: zzz", {"sales": ["region"]}, "The columns are: sales (region)."),
+        ("no such function: median", {}, "belongs to the sqlite3 shell"),
+        ("no such table: generate_series", {}, "WITH RECURSIVE"),
+        ("no such column: x", {"t": [7, "a"], "u": "no list"}, "The columns are: t (a)."),
+    ],
+)
+def test_name_that_sqlite_does_not_know_comes_with_the_one_that_was_meant(
+    message: str, names: object, remedy: str
+) -> None:
+    judgement = judge(payload(SQL), failed("load", record=sql_failure(message, names=names)))
+
+    (finding,) = sandbox(judgement)
+    assert remedy in (finding.suggestion or "")
+
+
+def test_last_lines_of_standard_error_stand_in_finding_and_retry_context() -> None:
+    stderr = (
+        "".join(f"line {n}\n" for n in range(40)) + "awk: cmd. line:1: (FILENAME=data/x FNR=2) fatal: oops\n"
+    )
+
+    (finding,) = sandbox(judge(payload(BASH), failed("clean", stderr=stderr)))
+
+    assert "line 39\nawk: cmd. line:1" in (finding.context or "")
+    assert "line 30" not in (finding.context or "")
+    assert "fatal: oops" in validator.retry_context([finding], "sandbox")
+
+
+def test_faults_of_all_steps_come_together() -> None:
+    submitted = payload(
+        {"name": "a", "type": "bash", "content": "if true; then"},
+        {"name": "b", "type": "bash", "content": "rm data/x"},
+        {"name": "c", "type": "sql", "content": "SELCT 1"},
+        {"name": "d", "type": "sql", "content": "DROP TABLE t"},
+    )
+
+    found = [finding.rule for stage in validator.stages for finding in stage.check(submitted, POLICY)]
+
+    assert found == ["shell.syntax", "sql.syntax", "command.blocked", "sql.drop"]
+    assert {stage.on_fail for stage in validator.stages} == {OnFail.CONTINUE}
 
 
 def test_place_that_is_not_in_the_text_is_not_told() -> None:

@@ -7,6 +7,7 @@ Words and what they come to:
     /usr/lib/assayd/tools/cat f    cat
     command -- cat f        command, cat
     env -i LC_ALL=C sort f  env, sort
+    xargs -n 1 sort         xargs, sort
     c"a"t f                 command.obscured
     \cat f                  command.obscured
     $x f                    command.dynamic
@@ -22,13 +23,13 @@ from enum import StrEnum
 
 from assayd.static.shell.parse.nodes import Node, walk
 from assayd.static.shell.parse.source import ShellSource
-from assayd.static.shell.parse.words import literal
+from assayd.static.shell.parse.words import Argument, literal
+from assayd.static.shell.rules.prefixes import PREFIXES, skip
 
 TOOLS = "/usr/lib/assayd/tools"
 """The only folder on PATH in the shell image."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
 
 
 class Form(StrEnum):
@@ -43,8 +44,18 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What xargs reads and gives to a command: in the place of `replaced`, else after all arguments."""
+
+    replaced: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One command that a script may run: the word that names it, and the words after that."""
+    """One command that a script may run: the word that names it, and the words after that.
+
+    `leading` are arguments before those words, where the word that names it holds some.
+    """
 
     call: Node
     word: Node
@@ -52,6 +63,8 @@ class Invocation:
     name: str
     arguments: Sequence[Node]
     prefixes: tuple[str, ...] = ()
+    given: Given | None = None
+    leading: tuple[Argument, ...] = ()
 
     @property
     def path(self) -> bool:
@@ -59,33 +72,7 @@ class Invocation:
         return "/" in self.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prefix:
-    """A command that runs another: its options with a value, and how many operands stand before that one."""
-
-    short: str = ""
-    long: frozenset[str] = frozenset()
-    operands: int = 0
-    assignments: bool = False
-    only_looks: str = ""
-    default: str | None = None
-
-
-_PREFIXES = {
-    "builtin": _Prefix(),
-    "command": _Prefix(only_looks="vV"),
-    "env": _Prefix(short="uCS", long=frozenset({"unset", "chdir", "split-string"}), assignments=True),
-    "nice": _Prefix(short="n", long=frozenset({"adjustment"})),
-    "nohup": _Prefix(),
-    "setsid": _Prefix(),
-    "stdbuf": _Prefix(short="ioe", long=frozenset({"input", "output", "error"})),
-    "time": _Prefix(short="fo", long=frozenset({"format", "output"})),
-    "timeout": _Prefix(short="ks", long=frozenset({"kill-after", "signal"}), operands=1),
-    "xargs": _Prefix(
-        short="adEIiLlnPs",
-        long=frozenset({"arg-file", "delimiter", "eof", "max-args", "max-lines", "max-procs", "max-chars"}),
-    ),
-}
+_REPLACED = ("-I", "-i", "--replace")
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
@@ -95,26 +82,40 @@ def invocations(source: ShellSource) -> list[Invocation]:
     for node in source.nodes:
         words = node.nodes("Args") if node.kind == "CallExpr" else []
         if words:
-            found += _resolve(node, words, source, ())
+            found += resolve(node, words, source)
     return found
 
 
-def _resolve(
-    call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...]
+def resolve(
+    call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...] = ()
 ) -> Iterator[Invocation]:
+    """Return the command that words name, and those that it runs."""
+    given: Given | None = None
     while words:
         form, name = name_of(words[0], source)
+        if given is not None and given.replaced and given.replaced in (literal(words[0]) or ""):
+            form = Form.DYNAMIC
         yield Invocation(
-            call=call, word=words[0], form=form, name=name, arguments=words[1:], prefixes=prefixes
+            call=call,
+            word=words[0],
+            form=form,
+            name=name,
+            arguments=words[1:],
+            prefixes=prefixes,
+            given=given,
         )
         if name == "find":
             yield from _found(call, words[1:], source, prefixes)
             return
-        prefix = _PREFIXES.get(name)
+        prefix = PREFIXES.get(name)
         if form is not Form.PLAIN or prefix is None:
             return
-        words = words[1 + _skipped(prefix, words[1:]) :]
+        skipped = skip(prefix, words[1:])
+        words = words[1 + skipped.words :]
         prefixes = (*prefixes, name)
+        if name == "xargs":
+            replaced = [value or "{}" for value, _ in skipped.given(*_REPLACED)]
+            given = Given(replaced=replaced[-1] if replaced else "")
 
 
 def _found(
@@ -123,32 +124,7 @@ def _found(
     """Return what ``find … -exec command {} +`` runs."""
     for index, word in enumerate(words):
         if literal(word) in _FIND_RUNS:
-            yield from _resolve(call, words[index + 1 :], source, (*prefixes, "find"))
-
-
-def _skipped(prefix: _Prefix, words: Sequence[Node]) -> int:
-    """Count the words between a prefix and the command that it runs."""
-    index, operands = 0, prefix.operands
-    while index < len(words):
-        text = literal(words[index])
-        if text is None:
-            return index
-        if text == "--":
-            return index + 1 + operands
-        if text.startswith("--"):
-            index += 2 if text[2:] in prefix.long else 1
-        elif text.startswith("-") and len(text) > 1:
-            if prefix.only_looks and set(text[1:]) & set(prefix.only_looks):
-                return len(words)
-            index += 2 if text[-1] in prefix.short and len(text) == 2 else 1
-        elif prefix.assignments and _ASSIGNMENT.fullmatch(text):
-            index += 1
-        elif operands:
-            operands -= 1
-            index += 1
-        else:
-            return index
-    return index
+            yield from resolve(call, words[index + 1 :], source, (*prefixes, "find"))
 
 
 def name_of(word: Node, source: ShellSource) -> tuple[Form, str]:

@@ -4,6 +4,7 @@ a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte
 half a surrogate pair       source.not_text
 "ls\r\n"                    source.control_character
+echo $(( a $op b ))         shell.undecided
 if true; then               shell.syntax          edit, where one word is missing in one place
 ```bash … ```               shell.syntax          edit: what stands between the fences
 $( $( $( … ) ) )            shell.too_deep
@@ -49,6 +50,11 @@ RULES = (
         id="shell.syntax",
         title="The text is not bash",
         help="Bad: if true; then. Good: if true; then ls; fi.",
+    ),
+    Rule(
+        id="shell.undecided",
+        title="A text of which only bash knows what it is",
+        help="Bad: echo $((a $op b)). Good: echo $((a + b)).",
     ),
     Rule(id="shell.too_deep", title="The script is nested too deep", help="Bad: $( $( $( … ) ) )."),
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
@@ -150,16 +156,38 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
     message = _WARNING.sub(_quoted, reading.message)
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
     column = column_of(line[0], (reading.column or 1) - 1) if line else reading.column
-    return Finding(
+    shown = snippet(text, reading.line)
+    found = Finding(
         rule="shell.syntax",
         category="syntax",
         message=shorten(f"This is not bash: {message}."),
         line=reading.line,
         column=column,
-        snippet=snippet(text, reading.line),
+        snippet=shown,
         suggestion=_advice(reading.message),
-        edit=mended(text, message, reading.line),
     )
+    if not _depends(reading.message, line[0] if line else ""):
+        return replace(found, edit=mended(text, message, reading.line))
+    words = "What bash makes of this cannot be decided before it runs"
+    return replace(
+        found,
+        rule="shell.undecided",
+        message=shorten(f"{words}: {message}."),
+        suggestion="Write operators and subscripts in plain text; choose between them with case or if.",
+    )
+
+
+_ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
+_OPEN = re.compile(
+    r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"
+    r"|`expr` must be followed by `;`|`\[` must be followed by an expression|reached `?[.~$]"
+    r"|must be followed by a word"
+)
+
+
+def _depends(message: str, line: str) -> bool:
+    """Return whether the parser met what bash reads only when it runs."""
+    return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
 def _fenced(edit: Edit) -> Finding:

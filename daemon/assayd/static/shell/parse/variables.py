@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.words import ANY, NUMBER, VALUES, Argument, arguments_of, literal, values_of
+from assayd.static.shell.parse.words import (
+    ANY,
+    NUMBER,
+    VALUES,
+    Argument,
+    arguments_of,
+    is_known,
+    literal,
+    values_of,
+)
+from assayd.static.shell.rules.parameters import TOP, Parameters, Site
 
 
 class How(StrEnum):
@@ -51,16 +61,24 @@ class Setting:
     command: Node | None = None
 
 
+ENVIRONMENT = {"HOME": "/sandbox", "PWD": "/sandbox", "TMPDIR": "/sandbox/tmp"}
+"""What a step finds in its environment, of what leads somewhere."""
+
+
 class Known:
     """What is known of the variables of a script; see `words.Variables`."""
 
-    def __init__(self, settings: Sequence[Setting]) -> None:
+    def __init__(self, settings: Sequence[Setting], parameters: Parameters | None = None) -> None:
         self._settings: defaultdict[str, list[Setting]] = defaultdict(list)
         for setting in settings:
             if setting.how is not How.PREFIX:
                 self._settings[setting.name].append(setting)
+        self._parameters = parameters or Parameters((), 0)
         self._values: dict[str, tuple[str, ...]] = {}
+        self._given: dict[tuple[int, str | None], tuple[str, ...]] = {}
         self._elements: dict[str, tuple[str, ...] | None] = {}
+        self._members: dict[str, tuple[str, ...]] = {}
+        self._splitters: frozenset[str] | None = None
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return all values that a variable may have."""
@@ -76,10 +94,89 @@ class Known:
             self._elements[name] = self._find_elements(name)
         return self._elements[name]
 
+    def members(self, name: str) -> tuple[str, ...]:
+        """Return all values that any element of an array may have."""
+        if name not in self._members:
+            self._members[name] = (ANY,)
+            self._members[name] = self._find_members(name)
+        return self._members[name]
+
+    def _find_members(self, name: str) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for setting in self._settings.get(name, ()):
+            values = self._element_values(setting)
+            if values is None:
+                return (ANY,)
+            found |= dict.fromkeys(values)
+        return tuple(found) if 0 < len(found) <= VALUES else (ANY,)
+
+    def parameter(self, number: int, offset: int) -> tuple[str, ...]:
+        """Return all values that ``$1``, ``$2`` … may have at a place."""
+        key = (number + self._parameters.shifted(offset), self._parameters.scope_at(offset))
+        if key not in self._given:
+            self._given[key] = (ANY,)  # for one that is handed on by the function itself
+            self._given[key] = self._parameters.values(number, offset, self)
+        return self._given[key]
+
+    def parameters(self, offset: int) -> tuple[str, ...] | None:
+        """Return what ``"$@"`` comes to at a place, or None."""
+        key = (-self._parameters.shifted(offset), self._parameters.scope_at(offset))
+        if key not in self._given:
+            self._given[key] = ()
+            found = self._parameters.list_at(offset, self)
+            self._given[key] = (ANY,) if found is None else ("", *found)
+        return self._given[key][1:] if self._given[key][:1] == ("",) else None
+
+    def sites_at(self, offset: int) -> list[Site] | None:
+        """Return the calls of the function around a place; None when they are not known."""
+        return self._parameters.sites_at(offset)
+
+    def elsewhere(self) -> Known:
+        """Return the same for a text that is not in the source: what it is given is not known."""
+        return Known([one for each in self._settings.values() for one in each], Parameters((), 0))
+
+    def never_called(self, offset: int) -> bool:
+        """Return whether a place is in a function that nothing calls."""
+        return self._parameters.scope_at(offset) not in {TOP, None} and self.sites_at(offset) == []
+
+    def shifted(self, offset: int) -> int:
+        """Return how many arguments are gone at a place."""
+        return self._parameters.shifted(offset)
+
+    def always_set(self, name: str) -> bool:
+        """Return whether a variable has a value that is not empty wherever it is read."""
+        return name in ENVIRONMENT and name not in self._settings
+
+    @property
+    def splitters(self) -> frozenset[str]:
+        """Return the characters beside blanks at which words may be split."""
+        if self._splitters is None:
+            self._splitters = frozenset()
+            texts = [
+                text for one in self._settings.get("IFS", ()) for text in self._value(one) if is_known(text)
+            ]
+            self._splitters = frozenset("".join(texts)) - set(" \t\n")
+        return self._splitters
+
+    def _element_values(self, setting: Setting) -> tuple[str, ...] | None:
+        """Return what one setting gives to the elements of an array; None when that is not known."""
+        if setting.array is not None:
+            found: list[str] = []
+            for element in setting.array.nodes("Elems"):
+                value = element.node("Value")
+                for one in arguments_of(value, self) if value is not None else ():
+                    if one.loose or (one.many and one.unknown):
+                        return None
+                    found += one.values
+            return tuple(found)
+        if setting.append or setting.value is None:
+            return () if setting.how is How.DECLARED and not setting.append else None
+        return values_of(setting.value, self)
+
     def _find_values(self, name: str) -> tuple[str, ...]:
         settings = self._settings.get(name)
         if not settings:
-            return ("/sandbox",) if name == "PWD" else (ANY,)
+            return (ENVIRONMENT.get(name, ANY),)
         found: dict[str, None] = {}
         for setting in settings:
             found |= dict.fromkeys(self._value(setting))
@@ -199,6 +296,31 @@ def _opened(node: Node) -> Iterator[Setting]:
         name = number.text("Value") if number is not None else ""
         if name.startswith("{"):
             yield Setting(name=name.strip("{}"), how=How.DESCRIPTOR, node=redirection)
+
+
+def references(declaration: Node) -> Iterator[tuple[str, Node | None]]:
+    """Return the name references that a declaration makes, each with the word that names its variable."""
+    arguments = declaration.nodes("Args")
+    naked = [argument.node("Value") for argument in arguments if argument.flag("Naked")]
+    options = [text for text in map(literal, naked) if text is not None and text.startswith("-")]
+    if not any("n" in option for option in options):
+        return
+    for argument in arguments:
+        name = argument.node("Name")
+        if name is not None:
+            yield name.text("Value"), argument.node("Value")
+
+
+def set_through(nodes: Iterable[Node], known: Known) -> list[Setting]:
+    """Return settings without a value for what name references stand for, and for those themselves."""
+    found: list[Setting] = []
+    for node in (node for node in nodes if node.kind == "DeclClause"):
+        for name, target in references(node):
+            names = values_of(target, known) if target is not None else ()
+            found += [
+                Setting(name=each.partition("[")[0], how=How.BUILTIN, node=node) for each in (name, *names)
+            ]
+    return found
 
 
 def set_by_builtin(command: Node, names: Sequence[Node]) -> list[Setting]:

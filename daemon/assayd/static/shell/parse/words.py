@@ -74,6 +74,27 @@ class Variables(Protocol):
         """Return the elements of an array in order, or None."""
         ...
 
+    def members(self, name: str) -> tuple[str, ...]:
+        """Return all values that any element of an array may have."""
+        ...
+
+    def parameter(self, number: int, offset: int) -> tuple[str, ...]:
+        """Return all values that ``$1``, ``$2`` … may have at a place."""
+        ...
+
+    def parameters(self, offset: int) -> tuple[str, ...] | None:
+        """Return what ``"$@"`` comes to at a place, or None."""
+        ...
+
+    def always_set(self, name: str) -> bool:
+        """Return whether a variable has a value that is not empty wherever it is read."""
+        ...
+
+    @property
+    def splitters(self) -> frozenset[str]:
+        """Return the characters beside blanks at which words may be split."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
@@ -134,12 +155,32 @@ def literal(word: Node | None) -> str | None:
     return values[0] if len(values) == 1 and is_known(values[0]) else None
 
 
+def pieces_of(word: Node) -> str:
+    """Return the text of a word with ANY for every part that is expanded."""
+    values = values_of(word, _Nothing())
+    return values[0] if len(values) == 1 else ANY
+
+
 class _Nothing:
     def values(self, name: str) -> tuple[str, ...]:
         return (ANY,)
 
     def elements(self, name: str) -> tuple[str, ...] | None:
         return None
+
+    def members(self, name: str) -> tuple[str, ...]:
+        return (ANY,)
+
+    def parameter(self, number: int, offset: int) -> tuple[str, ...]:
+        return (ANY,)
+
+    def parameters(self, offset: int) -> tuple[str, ...] | None:
+        return None
+
+    def always_set(self, name: str) -> bool:
+        return False
+
+    splitters: frozenset[str] = frozenset()
 
 
 class _Evaluator:
@@ -163,6 +204,9 @@ class _Evaluator:
                 return self._parameter(part, quoted)
             case kind if kind in _FIXED:
                 return (_FIXED[kind],)
+            case "CmdSubst" if (printed := _printed(part)) is not None:
+                self.loose = self.loose or not quoted
+                return (printed,)
             case _:
                 self.loose = self.loose or not quoted
                 return (ANY,)
@@ -172,6 +216,8 @@ class _Evaluator:
         if quoted:
             return values
         # What is known is split at blanks; what is not may be anything.
+        if any(mark in value for value in values for mark in self._known.splitters):
+            values = (ANY,)
         self.loose = self.loose or any(ANY in value for value in values)
         return tuple(re.sub(r"[ \t\n]+", _BLANK, value) for value in values)
 
@@ -184,16 +230,19 @@ class _Evaluator:
             return (ANY,)
         values = self._indexed(part, name)
         expansion = part.node("Exp")
-        return values if expansion is None else self._operated(values, expansion)
+        if expansion is None or (self._known.always_set(name) and expansion.text("Op") in {":-", "-"}):
+            return values
+        return self._operated(values, expansion)
 
     def _indexed(self, part: Node, name: str) -> tuple[str, ...]:
         index = part.node("Index")
         if index is None:
-            return self._known.values(name)
-        elements = self._known.elements(name)
-        if elements is None:
+            number = int(name) if name.isascii() and name.isdigit() and len(name) < 6 else 0
+            return self._known.parameter(number, part.start) if number else self._known.values(name)
+        if literal(index) in {"@", "*"} and self._known.elements(name) is None:
             self.many = True
             return (ANY,)
+        elements = self._known.elements(name) or self._known.members(name)
         return _limited(elements) or ("",)
 
     def _operated(self, values: tuple[str, ...], expansion: Node) -> tuple[str, ...]:
@@ -224,10 +273,37 @@ def _elements(word: Node, known: Variables) -> tuple[str, ...] | None:
         return None
     part = parts[0]
     index = part.node("Index")
-    plain = not any(part.fields.get(name) for name in ("Excl", "Length", "Slice", "Repl", "Exp"))
-    if not plain or index is None or literal(index) not in {"@", "*"}:
+    if _name(part) == "@" and index is None and _is_plain(part):
+        return known.parameters(part.start)
+    if not _is_plain(part) or index is None or literal(index) not in {"@", "*"}:
         return None
     return known.elements(_name(part))
+
+
+def _is_plain(part: Node) -> bool:
+    """Return whether an expansion is nothing but the variable."""
+    return not any(part.fields.get(name) for name in ("Excl", "Length", "Slice", "Repl", "Exp"))
+
+
+_TEMPORARY = "/sandbox/tmp/"
+
+
+def _printed(part: Node) -> str | None:
+    """Return what ``$(mktemp)`` and ``$(pwd)`` print, as far as it is known."""
+    statements = part.nodes("Stmts")
+    call = statements[0].node("Cmd") if len(statements) == 1 else None
+    texts = [literal(word) for word in call.nodes("Args")] if call is not None else []
+    if texts == ["pwd"]:
+        return "/sandbox"
+    if texts[:1] != ["mktemp"] or any(text is None for text in texts):
+        return None
+    options = [text for text in texts[1:] if text is not None and text.startswith("-")]
+    named = [text for text in texts[1:] if text is not None and not text.startswith("-")]
+    if not set(options) <= {"-d", "-q", "-t", "-u", "-dq", "-qd", "-dt", "-td"} or len(named) > 1:
+        return None
+    return (
+        named[0].rstrip("X") + ANY if named and not any("t" in text for text in options) else _TEMPORARY + ANY
+    )
 
 
 def _text(part: Node, quoted: bool, first: bool) -> str:

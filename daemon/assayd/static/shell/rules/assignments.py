@@ -3,7 +3,8 @@
 PATH=/tmp                 variable.protected
 for PATH in /tmp; do      variable.protected
 (( PATH = 1 ))            variable.protected
-IFS=,                     variable.ifs
+IFS=$x                    variable.ifs
+IFS=,                     variable.ifs_kept   (a warning; not in a subshell or a function)
 export "$name=1"          variable.dynamic_name
 x='a[$(ls)]'              arithmetic.hidden_command
 x=$(echo 'a[$(ls)]')      arithmetic.hidden_command
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from assayd.static.shell.parse.nodes import Node, walk
 from assayd.static.shell.parse.script import Script
 from assayd.static.shell.parse.variables import How, Setting
-from assayd.static.shell.parse.words import arguments_of, literal, values_of
+from assayd.static.shell.parse.words import arguments_of, is_known, literal, values_of
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>\[.*\]|\+?=.*|\[.*\]\+?=.*)?", re.DOTALL)
 _BEGINNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?=\[|\+?=)")
@@ -94,18 +95,67 @@ def check_text(script: Script, node: Node, value: str) -> None:
 
 def _check_variable(script: Script, node: Node, name: str, how: How, command: Node | None) -> None:
     if name == "IFS" and script.commands.protects("IFS"):
-        if not (how is How.PREFIX and command is not None and _is_read(command)):
-            message = "IFS changes how every later word is split."
-            suggestion = "Set it for one read only: while IFS=, read -r a b; do …; done."
-            script.error(node, "variable.ifs", message, suggestion)
+        _check_ifs(script, node, how, command)
     elif script.commands.protects(name):
         message = f"The variable {name} may not be set."
         script.error(node, "variable.protected", message, _advice(name))
 
 
-def _is_read(command: Node) -> bool:
-    words = command.nodes("Args")
-    return bool(words) and literal(words[0]) == "read"
+_SEPARATORS = re.compile(r"[\s,;:|!#%&*+=?@^~<>(){}\"'\x1c-\x1f-]*")
+
+
+def _check_ifs(script: Script, node: Node, how: How, command: Node | None) -> None:
+    """Judge how IFS is set: what is split at is known, and only for a part of the script."""
+    value = node.node("Value")
+    if how is How.BUILTIN and _is_call(command, "unset"):
+        return
+    if how not in {How.PLAIN, How.PREFIX, How.DECLARED} or _restores(script, value):
+        plain = _restores(script, value)
+    else:
+        texts = values_of(value, script.known) if value is not None else ("",)
+        plain = all(is_known(text) and _SEPARATORS.fullmatch(text) for text in texts)
+        if plain and how is not How.PREFIX and not all(set(text) <= _BLANKS for text in texts):
+            _warn_of_ifs(script, node, how)
+    if not plain and not (how is How.PREFIX and _is_call(command, "read")):
+        message = "IFS changes how every later word is split, and at what is not known here."
+        suggestion = "Set it in plain text, for one read only: while IFS=, read -r a b; do …; done."
+        script.error(node, "variable.ifs", message, suggestion)
+
+
+_BLANKS = frozenset(" \t\n")
+
+
+def _warn_of_ifs(script: Script, node: Node, how: How) -> None:
+    inside = ("FuncDecl",) if how is How.DECLARED else ("FuncDecl", "Subshell", "CmdSubst", "ProcSubst")
+    if any(each.start <= node.start < each.end for each in script.source.nodes if each.kind in inside):
+        return
+    message = "IFS stays as it is set here: every later word is split by it."
+    suggestion = (
+        "Set it for one read only, while IFS=, read -r a b; do …; done, or in a subshell: ( IFS=,; … )."
+    )
+    script.warn(node, "variable.ifs_kept", message, suggestion)
+
+
+def _restores(script: Script, value: Node | None) -> bool:
+    """Return whether a value is what IFS was before: ``old=$IFS; …; IFS=$old``."""
+    name = _variable_in(value)
+    kept = [one.value for one in script.settings if one.name == name]
+    return bool(name and kept) and all(_variable_in(word) == "IFS" for word in kept)
+
+
+def _variable_in(word: Node | None) -> str:
+    """Return the name of the variable that is all of a word."""
+    parts = word.nodes("Parts") if word is not None else []
+    if len(parts) == 1 and parts[0].kind == "DblQuoted":
+        parts = parts[0].nodes("Parts")
+    plain = len(parts) == 1 and parts[0].kind == "ParamExp" and not parts[0].node("Exp")
+    parameter = parts[0].node("Param") if plain else None
+    return parameter.text("Value") if parameter is not None else ""
+
+
+def _is_call(command: Node | None, name: str) -> bool:
+    words = command.nodes("Args") if command is not None else []
+    return bool(words) and literal(words[0]) == name
 
 
 def _advice(name: str) -> str:

@@ -20,9 +20,10 @@ from assayd.static.shell.parse.options import Parsed, Syntax, Text, parse
 from assayd.static.shell.parse.resolve import Invocation
 from assayd.static.shell.parse.script import Script
 from assayd.static.shell.parse.variables import Known
-from assayd.static.shell.parse.words import arguments_of
+from assayd.static.shell.parse.words import arguments_of, literal
 from assayd.static.shell.rules.assignments import check_name, check_text
 from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.traps import check_trap
 
 _DECLARING = frozenset(("declare", "typeset", "local", "export", "readonly"))
 _REFERRING = frozenset(("declare", "typeset", "local"))
@@ -31,13 +32,17 @@ _SYNTAX: Mapping[str, Syntax] = {
     "command": Syntax(short="pvV", ordered=True),
     "declare": Syntax(short="aAfFgiIlnrtuxp", ordered=True),
     "export": Syntax(short="fnp", ordered=True),
+    "exec": Syntax(short="cla:", ordered=True),
     "getopts": Syntax(ordered=True),
+    "hash": Syntax(short="dlp:rt", ordered=True),
     "local": Syntax(short="aAfFgiIlnrtuxp", ordered=True),
     "mapfile": Syntax(short="d:n:O:s:tu:C:c:", ordered=True),
     "printf": Syntax(short="v:", ordered=True),
+    "pushd": Syntax(short="n", ordered=True),
     "read": Syntax(short="ersa:d:i:n:N:p:t:u:", ordered=True),
     "readarray": Syntax(short="d:n:O:s:tu:C:c:", ordered=True),
     "readonly": Syntax(short="aAfp", ordered=True),
+    "trap": Syntax(short="lpP", ordered=True),
     "typeset": Syntax(short="aAfFgiIlnrtuxp", ordered=True),
     "unset": Syntax(short="fvn", ordered=True),
     "wait": Syntax(short="fnp:", ordered=True),
@@ -45,6 +50,7 @@ _SYNTAX: Mapping[str, Syntax] = {
 _NOTHING = Known([])
 _SHOPT = frozenset(
     [
+        "checkwinsize",
         "dotglob",
         "extglob",
         "failglob",
@@ -83,23 +89,68 @@ def check_builtin(script: Script, call: Invocation) -> None:
         for one in arguments_of(word, script.known)
     ]
     parsed = parse(_SYNTAX.get(call.name, Syntax(ordered=True)), arguments)
+    _check_arguments(script, call, parsed, arguments)
+    if call.name == "set" or parsed.given("-v"):
+        check_texts(script, arguments)
+    for word in names_set(call):
+        check_name(script, word, call.name, call.call)
+
+
+def _check_arguments(script: Script, call: Invocation, parsed: Parsed, arguments: Sequence[Text]) -> None:
     match call.name:
         case "set":
             _check_set(script, arguments)
         case "shopt":
             _check_shopt(script, arguments)
-        case "cd":
+        case "cd" | "pushd":
             for folder in parsed.operands[:1]:
-                if folder.value != "-":
-                    judge_path(script, folder.node, folder.value, Use.ENTERS, "cd")
+                if not folder.value.startswith(("-", "+")):
+                    judge_path(script, folder.node, folder.value, Use.ENTERS, call.name)
+        case "trap":
+            check_trap(script, call)
+        case "exec":
+            _check_exec(script, call, arguments)
         case "let" | "test" | "[":
             check_texts(script, arguments)
         case _:
             _check_options(script, call.name, parsed)
-    if call.name == "set" or parsed.given("-v"):
-        check_texts(script, arguments)
-    for word in names_set(call):
-        check_name(script, word, call.name, call.call)
+
+
+def _check_exec(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+    if arguments:
+        message = "exec may redirect, and not put another program in the place of the shell."
+        script.error(
+            call.word, "builtin.not_allowed", message, "Run the command as it is, and exit after it."
+        )
+
+
+def takes_options(script: Script, call: Invocation) -> bool:
+    """Return whether an eval only takes what getopt has quoted: ``eval set -- "$parsed"``."""
+    words = call.arguments
+    if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
+        return False
+    parts = words[2].nodes("Parts")
+    if len(parts) == 1 and parts[0].kind == "DblQuoted":
+        parts = parts[0].nodes("Parts")
+    if len(parts) != 1:
+        return False
+    parameter = parts[0].node("Param")
+    if parts[0].kind != "ParamExp" or parameter is None:
+        return _is_getopt(parts[0])
+    given = [one for one in script.settings if one.name == parameter.text("Value")]
+    values = [one.value.nodes("Parts") if one.value is not None else [] for one in given]
+    return bool(given) and all(len(each) == 1 and _is_getopt(each[0]) for each in values)
+
+
+def _is_getopt(part: Node) -> bool:
+    """Return whether a part is ``$(getopt …)``, with its output quoted."""
+    if part.kind == "DblQuoted" and len(part.nodes("Parts")) == 1:
+        part = part.nodes("Parts")[0]
+    statements = part.nodes("Stmts") if part.kind == "CmdSubst" else []
+    command = statements[0].node("Cmd") if len(statements) == 1 else None
+    texts = [literal(word) for word in command.nodes("Args")] if command is not None else []
+    loose = any(text in {"-u", "--unquoted", "-s", "--shell"} for text in texts)
+    return texts[:1] == ["getopt"] and not loose
 
 
 def check_given(script: Script, call: Invocation) -> None:
@@ -118,6 +169,7 @@ def check_texts(script: Script, arguments: Sequence[Text]) -> None:
 
 _REFUSED = {
     ("command", "-p"): ("command -p looks for commands in another place.", "Write command NAME."),
+    ("hash", "-p"): ("hash -p gives a command's name to a file.", "Write hash NAME, or command -v NAME."),
     ("mapfile", "-C"): ("mapfile -C runs a command for each line.", "Use a loop: while read -r line."),
     ("readarray", "-C"): ("readarray -C runs a command for each line.", "Use a loop: while read -r line."),
 }

@@ -8,7 +8,7 @@ $tool x                 command.dynamic
 /bin/cat x              command.path
 eval "$x"               builtin.not_allowed
 builtin cat x           builtin.not_allowed
-cat() { :; }            function.name
+read() { :; }           function.name
 coproc cat              command.coproc
 sleep 1 &               process.not_awaited   (a warning, when nothing waits)
 """
@@ -23,7 +23,7 @@ from assayd.model.finding import Edit
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.resolve import TOOLS, Form, Invocation
 from assayd.static.shell.parse.script import Script
-from assayd.static.shell.rules.builtins import check_builtin, check_given
+from assayd.static.shell.rules.builtins import check_builtin, check_given, takes_options
 from assayd.static.shell.rules.operands import check_tool
 
 BUILTINS = frozenset(
@@ -93,13 +93,16 @@ BUILTINS = frozenset(
 )
 """All builtins of bash 5.2."""
 
+_FREE_NAMES = frozenset(
+    ("bg", "caller", "dirs", "disown", "fg", "hash", "help", "history", "jobs", "logout", "times")
+)
+"""Builtins whose names functions may have: whichever of the two runs, nothing comes of it."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INSTEAD = {
     "eval": "Write the command itself; use an array for arguments that vary.",
     "source": "Put what the file holds into this script.",
     ".": "Put what the file holds into this script.",
-    "exec": "Run the command as it is; redirect a group instead: { …; } > tmp/out.",
-    "trap": "Leave it out: the directory is thrown away when the step ends.",
+    "exec": "Run the command as it is.",
     "alias": "Write a function.",
     "rm": "Leave it out: the directory is thrown away after the run; write to another file in tmp/.",
     "dd": "Use head -c or cat.",
@@ -168,6 +171,8 @@ def check_invocation(script: Script, call: Invocation) -> None:
         _check_builtin(script, call)
     elif call.name in script.functions and call.prefixes[-1:] != ("command",):
         check_given(script, call)
+        if _is_tool(script, call) and call.name not in BUILTINS:
+            check_tool(script, call)  # it runs where the function is not made yet
     elif call.name in script.commands.blocked:
         message = f"The command {call.name} is blocked."
         script.error(call.word, "command.blocked", message, _advice(script, call.name))
@@ -176,10 +181,14 @@ def check_invocation(script: Script, call: Invocation) -> None:
     elif _is_tool(script, call):
         check_tool(script, call)
     else:
-        message = f"The command {call.name} is not allowed."
-        edit = script.replacing(call.word, _RENAMED[call.name]) if _can_rename(script, call.name) else None
-        edit = edit or _without_mkdir(script, call)
-        script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
+        _refuse_unknown(script, call)
+
+
+def _refuse_unknown(script: Script, call: Invocation) -> None:
+    message = f"The command {call.name} is not allowed."
+    edit = script.replacing(call.word, _RENAMED[call.name]) if _can_rename(script, call.name) else None
+    edit = edit or _without_mkdir(script, call)
+    script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
 
 
 _MADE = re.compile(r"[ \t]*mkdir(?:[ \t]+-p)?(?:[ \t]+(?:\./)?(?:data|tmp|scripts|logs)/?)+[ \t]*")
@@ -210,6 +219,8 @@ def _is_tool(script: Script, call: Invocation) -> bool:
 def _check_builtin(script: Script, call: Invocation) -> None:
     if call.name in script.commands.builtins and call.name not in script.commands.blocked:
         check_builtin(script, call)
+        return
+    if call.name == "eval" and takes_options(script, call):
         return
     message = f"The builtin {call.name} may not be used."
     script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name))
@@ -246,7 +257,8 @@ def check_function(script: Script, node: Node) -> None:
     name_node = node.node("Name")
     name = name_node.text("Value") if name_node is not None else ""
     commands = script.commands
-    if name in commands.allowed | commands.blocked | BUILTINS:
+    hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
+    if name in hidden or (name in commands.allowed and name in BUILTINS and name not in _FREE_NAMES):
         message = f"The function {name} hides the command of that name."
         script.error(node, "function.name", message, f"Choose another name, e.g. my_{name.strip('.:[')}.")
     elif not _IDENTIFIER.fullmatch(name.replace("-", "_").replace(":", "_").replace(".", "_")):

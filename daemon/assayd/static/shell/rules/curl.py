@@ -1,6 +1,7 @@
 """The rules on curl: only where the policy opens hosts, only to those, and files stay inside.
 
 curl https://a.example/x                     curl.no_network   (without an allowlist)
+curl https://a.example/x || cat data/x       curl.falls_back   (a warning)
 curl https://other.example/x                 curl.url
 curl "$url"                                  curl.url
 curl https://ruled.example/                  curl.url          (listed with paths: plain HTTP only)
@@ -42,9 +43,7 @@ _PORTS = {"http": 80, "https": 443}
 def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
     """Judge a call of curl."""
     if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
-        message = "curl has nothing to reach: the policy opens no host."
-        suggestion = "Put what the step needs into files under data/; the network is closed."
-        script.error(call.word, "curl.no_network", message, suggestion)
+        _refuse(script, call)
         return
     parsed = parse(SYNTAX, arguments)
     for option in parsed.unknown:
@@ -56,6 +55,33 @@ def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
     urls = [option.value for option in parsed.given("--url") if option.value is not None]
     for url in (*parsed.operands, *urls):
         _check_url(script, url)
+
+
+def _refuse(script: Script, call: Invocation) -> None:
+    """Say that there is no network: a warning where the script says what it does then."""
+    message = "curl has nothing to reach: the policy opens no host."
+    if _is_guarded(script, call):
+        words = f"{message} What stands for that case runs."
+        script.warn(
+            call.word, "curl.falls_back", words, "Leave curl out, and use what the step falls back to."
+        )
+        return
+    suggestion = "Put what the step needs into files under data/; the network is closed."
+    script.error(call.word, "curl.no_network", message, suggestion)
+
+
+def _is_guarded(script: Script, call: Invocation) -> bool:
+    """Return whether a script goes on where a command fails: ``curl … || cat f``, ``if curl …; then``."""
+    for node in script.source.nodes:
+        if node.kind == "BinaryCmd" and node.text("Op") == "||":
+            tried = [node.node("X")]
+        elif node.kind in {"IfClause", "WhileClause"}:
+            tried = list(node.nodes("Cond"))
+        else:
+            continue
+        if any(each is not None and each.start <= call.word.start < each.end for each in tried):
+            return True
+    return False
 
 
 def _check_option(script: Script, option: Option) -> None:

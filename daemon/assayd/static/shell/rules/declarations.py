@@ -2,6 +2,7 @@
 
 alias x=y                       builtin.not_allowed   (as a declaration: export where it is not listed)
 declare -n x=PATH               variable.nameref
+declare -n x="$y"               variable.nameref   (y is not one of a few plain names)
 export "PATH=tmp"               variable.protected
 declare -a x='($(ls))'          variable.read_twice
 declare -a x="$y"               variable.read_twice   (a list, if $y holds one)
@@ -17,11 +18,13 @@ from collections.abc import Iterable, Iterator
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.resolve import Invocation
 from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.variables import references
 from assayd.static.shell.parse.words import literal, values_of
 from assayd.static.shell.rules.assignments import check_name
 from assayd.static.shell.rules.builtins import check_nameref, names_set
 
 _READING = frozenset(("declare", "local", "readonly", "typeset"))
+_TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9]+\])?")
 _UNSEEN = re.compile(r"(?P<name>\w+)(?:\[[^\]]*\])?\+?=\x00", re.DOTALL)
 _LIST = re.compile(r"(?P<name>\w+)(?:\[[^\]]*\])?\+?=\(.*(?:[$`\x00]|[<>]\()", re.DOTALL)
 
@@ -38,13 +41,35 @@ def check_declaration(script: Script, node: Node) -> None:
         if not argument.flag("Naked") or word is None:
             continue
         text = literal(word)
-        if text is not None and text.startswith(("-", "+")):
-            if "n" in text and name != "export":
-                check_nameref(script, word)
-        else:
-            check_name(script, word, name, node)
+        if text is None or not text.startswith(("-", "+")):
+            if not shows(node):
+                check_name(script, word, name, node)
+        elif "n" in text and name != "export" and text[0] == "-" and not _is_named(script, node):
+            check_nameref(script, word)
     if name in _READING:
         _check_lists(script, _arguments(script, node))
+
+
+def shows(node: Node) -> bool:
+    """Return whether a declaration only prints: ``declare -p x``."""
+    words = (argument.node("Value") for argument in node.nodes("Args") if argument.flag("Naked"))
+    return any(text.startswith("-") and set(text) & set("pfF") for text in map(literal, words) if text)
+
+
+def _is_named(script: Script, node: Node) -> bool:
+    """Return whether every reference of a declaration stands for one of a few plain names that may be set."""
+    targets = [target for _, target in references(node)]
+    if script.known.never_called(node.start):
+        return True
+    if not targets or any(target is None for target in targets):
+        return False
+    names = [name for target in targets if target is not None for name in values_of(target, script.known)]
+    return all(_TARGET.fullmatch(name) and not _protected(script, name) for name in names)
+
+
+def _protected(script: Script, name: str) -> bool:
+    plain = name.partition("[")[0]
+    return plain == "IFS" or script.commands.protects(plain)
 
 
 def check_called(script: Script, call: Invocation) -> None:

@@ -1,7 +1,7 @@
 """The rules on expansions that run text, or read a variable that is named elsewhere.
 
 ${x@P}                expansion.prompt
-${!name}              expansion.indirect
+${!name}              expansion.indirect   (name is not one of a few plain names)
 $"text"               quote.locale
 @($(ls))              expansion.pattern
 $((a['$(ls)']))       arithmetic.hidden_command
@@ -41,9 +41,27 @@ def _check_parameter(script: Script, node: Node) -> None:
     if expansion is not None and expansion.text("Op") == "@" and literal(expansion.node("Word")) == "P":
         message = "${…@P} runs the commands that the value holds."
         script.error(node, "expansion.prompt", message, 'Use the value itself: "$name".')
-    if node.flag("Excl") and not node.text("Names") and not _lists_keys(node):
+    if node.flag("Excl") and not node.text("Names") and not _lists_keys(node) and not _is_named(script, node):
         message = f"{script.written(node)} reads a variable whose name is known only when it runs."
         script.error(node, "expansion.indirect", message, "Use an associative array: ${map[$key]}.")
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
+
+
+def _is_named(script: Script, node: Node) -> bool:
+    """Return whether the variable that ``${!x}`` reads is one of a few plain names: those that x may hold."""
+    parameter, index = node.node("Param"), node.node("Index")
+    name = parameter.text("Value") if parameter is not None else ""
+    if name == "#":
+        return True
+    if index is not None:
+        values = script.known.members(name)
+    elif name.isascii() and name.isdigit():
+        values = script.known.parameter(int(name[:6]), node.start)
+    else:
+        values = script.known.values(name)
+    return all(_VARIABLE.fullmatch(value) for value in values)
 
 
 def _lists_keys(node: Node) -> bool:

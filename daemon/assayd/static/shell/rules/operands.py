@@ -11,22 +11,26 @@ date 01010000                 option.refused
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from assayd.static.shell.parse.options import Option, Parsed, Syntax, Text, parse
 from assayd.static.shell.parse.resolve import Invocation
 from assayd.static.shell.parse.script import Script
-from assayd.static.shell.parse.words import ANY, VALUES, Argument, arguments_of
-from assayd.static.shell.rules import awk, curl, sed
+from assayd.static.shell.parse.words import ANY, VALUES, Argument, arguments_of, pieces_of
+from assayd.static.shell.rules import awk, curl, find, jq, sed
 from assayd.static.shell.rules.assignments import check_name
 from assayd.static.shell.rules.paths import Use, judge_path
-from assayd.static.shell.rules.tools import AWK, SED, TOOLS, Operands, Tool
+from assayd.static.shell.rules.prefixes import PREFIXES, skip
+from assayd.static.shell.rules.tool import Operands, Tool
+from assayd.static.shell.rules.tools import AWK, SED, TOOLS
 
 _UNKNOWN = Tool(syntax=Syntax())
 
 
 def check_tool(script: Script, call: Invocation) -> None:
     """Judge the arguments of a command that is allowed."""
-    taken = [one for word in call.arguments for one in arguments_of(word, script.known)]
+    written = [one for word in call.arguments for one in arguments_of(word, script.known)]
+    taken = given_to(call, [*call.leading, *written])
     tool = {"awk": AWK, "sed": SED}.get(call.name) or TOOLS.get(call.name, _UNKNOWN)
     for arguments in alternatives(taken):
         parsed = parse(tool.syntax, arguments)
@@ -39,13 +43,26 @@ def check_tool(script: Script, call: Invocation) -> None:
             case "curl":
                 curl.check(script, call, arguments)
             case "find":
-                _check_find(script, arguments)
-            case "env":
-                _check_env(script, call, arguments)
+                find.check(script, arguments)
+            case "jq":
+                jq.check(script, call, arguments)
+            case prefix if prefix in PREFIXES:
+                _check_prefix(script, call, arguments)
             case "dd":
                 _check_dd(script, arguments)
             case _:
                 _check_paths(script, call.name, tool, parsed)
+
+
+def given_to(call: Invocation, arguments: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments of a command with what xargs gives to it, which is known only when it runs."""
+    given = call.given
+    if given is None:
+        return list(arguments)
+    if not given.replaced:
+        return [*arguments, Argument(node=call.word, values=(ANY,))]
+    mark = given.replaced
+    return [replace(one, values=tuple(v.replace(mark, ANY) for v in one.values)) for one in arguments]
 
 
 def alternatives(arguments: Sequence[Argument]) -> Iterator[list[Text]]:
@@ -70,7 +87,10 @@ def _check_options(script: Script, name: str, parsed: Parsed, arguments: Sequenc
             _refuse(script, name, option)
     if not refused:
         return
+    values = {id(option.value) for option in parsed.options if option.value is not None}
     for argument in arguments:
+        if id(argument) in values:
+            continue
         if argument.value.startswith("-") and argument.value.lstrip("-").startswith(ANY):
             message = f"Which option {name} gets here cannot be seen beforehand."
             script.error(argument.node, "option.dynamic", message, "Write options in plain text.")
@@ -123,7 +143,7 @@ def _check_paths(script: Script, name: str, tool: Tool, parsed: Parsed) -> None:
 def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[Text, bool]]:
     """Return the operands that are paths, and whether each is written."""
     operands = parsed.operands
-    if tool.operands is Operands.TEXT:
+    if tool.operands is Operands.TEXT or parsed.given(*tool.texts):
         return
     if tool.operands is Operands.PATTERN_FIRST and not parsed.given(*tool.patterns):
         operands = operands[1:]
@@ -149,36 +169,20 @@ def _check_date(script: Script, parsed: Parsed) -> None:
             script.error(operand.node, "option.refused", message, suggestion)
 
 
-_FIND_WRITES = frozenset(("-fprint", "-fprint0", "-fprintf", "-fls"))
-
-
-def _check_find(script: Script, arguments: Sequence[Text]) -> None:
-    starting = True
-    for index, argument in enumerate(arguments):
-        starting = starting and not argument.value.startswith(("-", "(", "!"))
-        if starting:
-            judge_path(script, argument.node, argument.value, Use.READS, "find")
-        elif argument.value == "-delete":
-            script.error(
-                argument.node,
-                "option.refused",
-                "find may not delete.",
-                "The directory is thrown away anyway.",
-            )
-        elif argument.value in _FIND_WRITES and index + 1 < len(arguments):
-            target = arguments[index + 1].value
-            judge_path(script, argument.node, target, Use.WRITES, f"find {argument.value}")
-
-
-def _check_env(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
-    for argument in arguments:
-        if argument.value.startswith(("-S", "--s")):
-            message = "env -S takes a command apart that is one text here."
-            script.error(argument.node, "option.refused", message, "Write the command itself after env.")
-        elif "=" in argument.value and not argument.value.startswith("-"):
-            check_name(script, argument.node, "env", call.call)
-        elif not argument.value.startswith("-"):
-            return
+def _check_prefix(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+    """Judge the options of a command that runs another; that one is judged by itself."""
+    prefix = PREFIXES[call.name]
+    skipped = skip(prefix, call.arguments)
+    for value, node in skipped.given("-a", "--arg-file") if call.name == "xargs" else ():
+        judge_path(script, node, value, Use.READS, "xargs -a")
+    for value, node in skipped.given("-C", "--chdir") if call.name == "env" else ():
+        judge_path(script, node, value, Use.ENTERS, "env -C")
+    for _, node in skipped.given("-S", "--split-string") if call.name == "env" else ():
+        message = "env -S takes a command apart that is one text here."
+        script.error(node, "option.refused", message, "Write the command itself after env.")
+    for word in call.arguments[: skipped.words] if prefix.assignments else ():
+        if "=" in pieces_of(word) and not pieces_of(word).startswith("-"):
+            check_name(script, word, call.name, call.call)
 
 
 def _check_dd(script: Script, arguments: Sequence[Text]) -> None:

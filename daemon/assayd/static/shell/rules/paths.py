@@ -5,7 +5,8 @@ data/sales.csv          inside
 /dev/null               a device that may be used
 /etc/passwd             path.outside
 ../x                    path.outside
-~/x                     path.outside
+~/x                     inside: the sandbox directory is the home of a step
+~root/x                 path.outside
 "$unknown"              path.undecided   (a warning, where something is written)
 /dev/tcp/host/80        redirect.network
 """
@@ -56,7 +57,8 @@ class Use(StrEnum):
 def where(path: str) -> Where:
     """Tell where a value, as `words` gives it, leads when it is used as a path."""
     if path.startswith(HOME):
-        return Where.OUTSIDE
+        rest = path[len(HOME) :]
+        return Where.INSIDE if rest[:1] in {"", "/"} and _stays(rest) else Where.OUTSIDE
     if path.startswith(ANY):
         return Where.UNDECIDED
     if _DEVICE.fullmatch(path):

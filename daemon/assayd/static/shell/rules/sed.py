@@ -27,7 +27,7 @@ _SPACE = re.compile(r"[ \t\n;]*")
 _BLANKS = re.compile(r"[ \t]*")
 _LABEL = re.compile(r"[^\n;}]*")
 _LINE = re.compile(r"[^\n]*")
-_TEXT = re.compile(r"(?:\\.|[^\\\n])*", re.DOTALL)
+_TEXT = re.compile(r"(?:\\.|[^\\\n])*(?:\\\Z)?", re.DOTALL)
 _EXIT = re.compile(r"[ \t]*[0-9\x01]*")
 _NOTHING = re.compile("")
 # What follows each command, but for those that name files or patterns.

@@ -7,51 +7,37 @@ curl have rules of their own. A command that is not here has operands only, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 from assayd.static.shell.parse.options import Syntax
-
-
-class Operands(StrEnum):
-    """What the operands of a tool are."""
-
-    FILES = "files"
-    """Files that are read."""
-    TEXT = "text"
-    """Text: no operand is a path."""
-    LAST_WRITTEN = "last_written"
-    """Files; the last is where it writes."""
-    SECOND_WRITTEN = "second_written"
-    """A file that is read, and one that is written."""
-    PATTERN_FIRST = "pattern_first"
-    """A pattern, unless an option gave one, then files."""
-    ALL_WRITTEN = "all_written"
-    """Files that are written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """One tool.
-
-    `reads` and `writes` name options whose value is a path; `patterns` those that stand in for a first
-    operand; `targets` those that name the folder to write to, so that all operands are read.
-    """
-
-    syntax: Syntax
-    operands: Operands = Operands.FILES
-    reads: frozenset[str] = frozenset()
-    writes: frozenset[str] = frozenset()
-    patterns: frozenset[str] = frozenset()
-    targets: frozenset[str] = frozenset()
-
+from assayd.static.shell.rules.text_tools import TEXT_TOOLS
+from assayd.static.shell.rules.tool import Operands, Tool
 
 _COPY = (
     "backup=? context=? force interactive=? no-clobber no-target-directory strip-trailing-slashes suffix= "
 )
 _COPY += "target-directory= update=? verbose help version debug "
 
+_GREP = Tool(
+    syntax=Syntax(
+        short="A:aB:bC:cD:d:Ee:Ff:GHhIiLlm:noPqRrsTUuVvwxX:yZz0123456789",
+        long="after-context= basic-regexp before-context= binary binary-files= byte-offset color=? "
+        "colour=? context= count devices= directories= dereference-recursive exclude= exclude-dir= "
+        "exclude-from= extended-regexp file= files-with-matches files-without-match fixed-strings "
+        "group-separator= help ignore-case include= initial-tab invert-match label= line-buffered "
+        "line-number line-regexp max-count= no-filename no-group-separator no-ignore-case "
+        "no-messages null null-data only-matching perl-regexp quiet recursive regexp= silent text "
+        "unix-byte-offsets version with-filename word-regexp",
+    ),
+    operands=Operands.PATTERN_FIRST,
+    reads=frozenset({"-f", "--file", "--exclude-from"}),
+    patterns=frozenset({"-e", "--regexp", "-f", "--file"}),
+)
+
 TOOLS: Mapping[str, Tool] = {
+    **TEXT_TOOLS,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "grep": _GREP,
     "cat": Tool(
         syntax=Syntax(
             short="AbeEnstTuv",
@@ -86,21 +72,6 @@ TOOLS: Mapping[str, Tool] = {
         reads=frozenset({"-f", "--file", "-r", "--reference"}),
     ),
     "echo": Tool(syntax=Syntax(), operands=Operands.TEXT),
-    "grep": Tool(
-        syntax=Syntax(
-            short="A:aB:bC:cD:d:Ee:Ff:GHhIiLlm:noPqRrsTUuVvwxyZz0123456789",
-            long="after-context= basic-regexp before-context= binary binary-files= byte-offset color=? "
-            "colour=? context= count devices= directories= dereference-recursive exclude= exclude- "
-            "dir= exclude-from= extended-regexp file= files-with-matches files-without-match fixed- "
-            "strings group-separator= help ignore-case include= initial-tab invert-match label= line- "
-            "buffered line-number line-regexp max-count= no-filename no-group-separator no-ignore- "
-            "case no-messages null null-data only-matching perl-regexp quiet recursive regexp= silent "
-            "text unix-byte-offsets version with-filename word-regexp",
-        ),
-        operands=Operands.PATTERN_FIRST,
-        reads=frozenset({"-f", "--file", "--exclude-from"}),
-        patterns=frozenset({"-e", "--regexp", "-f", "--file"}),
-    ),
     "head": Tool(
         syntax=Syntax(
             short="c:n:qvz0123456789", long="bytes= lines= quiet silent verbose zero-terminated help version"
@@ -126,7 +97,7 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "tail": Tool(
         syntax=Syntax(
-            short="c:fFn:qs:vz0123456789",
+            short="bc:fFln:qs:vz0123456789",
             long="bytes= follow=? lines= max-unchanged-stats= pid= quiet retry silent sleep-interval= "
             "verbose zero-terminated help version",
         )
@@ -146,33 +117,13 @@ TOOLS: Mapping[str, Tool] = {
         )
     ),
     # Not in the shipped policy and image; an operator may add them to both.
-    "basename": Tool(syntax=Syntax(short="as:z"), operands=Operands.TEXT),
     "dd": Tool(syntax=Syntax(), operands=Operands.TEXT),
-    "dirname": Tool(syntax=Syntax(short="z"), operands=Operands.TEXT),
-    "find": Tool(syntax=Syntax(), operands=Operands.TEXT),
     "ln": Tool(
         syntax=Syntax(short="bdfFiLnPrsS:t:Tv", long="symbolic force relative target-directory= " + _COPY),
         operands=Operands.LAST_WRITTEN,
         writes=frozenset({"-t", "--target-directory"}),
         targets=frozenset({"-t", "--target-directory"}),
     ),
-    "mkdir": Tool(
-        syntax=Syntax(short="m:pvZ", long="mode= parents verbose context=? help version"),
-        operands=Operands.ALL_WRITTEN,
-    ),
-    "seq": Tool(syntax=Syntax(short="f:s:w"), operands=Operands.TEXT),
-    "tee": Tool(
-        syntax=Syntax(short="aip", long="append ignore-interrupts output-error=? help version"),
-        operands=Operands.ALL_WRITTEN,
-    ),
-    "touch": Tool(
-        syntax=Syntax(
-            short="acd:fhmr:t:", long="date= no-create no-dereference reference= time= help version"
-        ),
-        operands=Operands.ALL_WRITTEN,
-        reads=frozenset({"-r", "--reference"}),
-    ),
-    "tr": Tool(syntax=Syntax(short="cCdst"), operands=Operands.TEXT),
 }
 
 AWK = Tool(
@@ -187,7 +138,7 @@ AWK = Tool(
 )
 SED = Tool(
     syntax=Syntax(
-        short="nbe:f:Ei::l:rsuz",
+        short="nbe:f:Ei::l:rsuV:z",
         long="binary debug expression= file= follow-symlinks help in-place=? line-length= null-data quiet "
         "posix regexp-extended sandbox separate silent unbuffered version zero-terminated",
     )

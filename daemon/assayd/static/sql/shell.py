@@ -1,0 +1,58 @@
+"""Tells what belongs to the sqlite3 shell, and what to write instead.
+
+.mode csv                               sql.shell
+.import data/x.csv t                    sql.shell
+SELECT value FROM generate_series(1)    sql.shell
+SELECT median(x) FROM t                 sql.shell
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from assayd.model.finding import Finding
+from assayd.static.sql.read import SqlText
+from assayd.static.sql.rules import REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
+from assayd.static.sql.statements import Statement
+from assayd.static.sql.tokens import Kind
+
+_COMMAND = re.compile(r"^\.([a-z]+)\b[^\n]*", re.MULTILINE)
+_LEAVE = "Leave it out: rows are printed with a line of names, and tabs between the cells."
+
+
+def shell_commands(text: SqlText) -> Iterator[Finding]:
+    """Return the lines that only the sqlite3 shell reads: a dot where a statement may begin."""
+    for found in _COMMAND.finditer(text.content):
+        if _begins(text.content, found.start()):
+            name = found[1][:20]
+            message = f".{name} is a command of the sqlite3 shell, not SQL."
+            yield text.finding(
+                "sql.shell", message, at=found.start(), suggestion=SHELL_COMMANDS.get(name, _LEAVE)
+            )
+
+
+def _begins(content: str, offset: int) -> bool:
+    """Return whether nothing but comments and commands of the shell stands since the last semicolon."""
+    before = [line.strip() for line in content[:offset].split("\n")]
+    for line in reversed(before):
+        if line and not line.startswith(("--", ".", "*", "/*")):
+            return line.endswith((";", "*/"))
+    return True
+
+
+def shell_functions(text: SqlText, statement: Statement) -> Iterator[Finding]:
+    """Return the calls of functions that only the sqlite3 shell has."""
+    for token, following in pairwise(statement.tokens):
+        name = token.text.lower()
+        if token.kind is Kind.WORD and following.says("(") and name in SHELL_FUNCTIONS.keys() - REACHING_OUT:
+            message = f"{name}() belongs to the sqlite3 shell; SQLite itself has no such function."
+            suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."
+            yield text.finding("sql.shell", message, at=token.start, suggestion=suggestion)
+
+
+def instead_of(name: str) -> str:
+    """Return what to write in the place of a function that reaches outside."""
+    found = SHELL_FUNCTIONS.get(name.lower())
+    return f"It belongs to the sqlite3 shell. Write instead: {found}." if found else "Do without it."
