@@ -31,6 +31,7 @@ class CuttableEngine:
         self._thread = threading.Thread(target=self._loop.run_forever, name="cuttable-engine", daemon=True)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._refusing = False
         self.rewritten: Rewritten = NOTHING
 
     def __enter__(self) -> Self:
@@ -48,11 +49,17 @@ class CuttableEngine:
 
     def restore(self) -> None:
         """Let the engine be reached."""
+        self._refusing = False
         self._run(self._listen())
 
     def cut(self) -> None:
         """End every connection, and refuse new ones."""
         self._run(self._shut())
+
+    def refuse(self) -> None:
+        """End every connection, and each new one at once; the socket stays."""
+        self._refusing = True
+        self._run(self._abort())
 
     def drop_connections(self) -> None:
         """End every connection, but go on to accept new ones."""
@@ -82,13 +89,16 @@ class CuttableEngine:
             await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.transport.abort()
+            return
         try:
             above, below = await asyncio.open_unix_connection(self._upstream)
         except OSError:
             writer.transport.abort()
             return
         both = {writer, below}
-        if self._server is None:  # cut meanwhile
+        if self._server is None or self._refusing:  # cut meanwhile
             for one in both:
                 one.transport.abort()
             return

@@ -25,7 +25,7 @@ from assayd.sandbox.session.conversation import Observer
 Emit = Callable[[str, dict[str, object]], None]
 
 WAITING_S = 24 * 3600.0
-"""How long an attempt may wait for its turn, all told."""
+"""How long an attempt may wait for its turn, in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,12 +45,12 @@ class EventHub:
         self._ended: OrderedDict[str, _Log] = OrderedDict()
         self._recent: deque[_Shown] = deque(maxlen=RECENT_KEPT)
         self._published = 0
-        self._life = f"{clock.now():%Y%m%dT%H%M%S%f}"
+        self._generation = f"{clock.now():%Y%m%dT%H%M%S%f}"
         self._stopped = False
         self._any = Signal()
 
     def open(self, attempt_id: str, owner: int) -> None:
-        """Begin an attempt's log; what it tells is for its owner."""
+        """Begin an attempt's log; its events are for its owner."""
         self._log(attempt_id).owner = owner
 
     def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> Event:
@@ -60,13 +60,13 @@ class EventHub:
         return event
 
     def prepare(
-        self, attempt_id: str, run_number: int, *told: tuple[str, dict[str, object]]
+        self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
     ) -> tuple[Event, ...]:
-        """Number the next events, to be shown when what they tell has become true."""
+        """Number the next events, to be shown when what they say has become true."""
         at, seq = self._clock.now(), self._log(attempt_id).next_seq
         return tuple(
             Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)
-            for place, (kind, body) in enumerate(told)
+            for place, (kind, body) in enumerate(bodies)
         )
 
     def show(self, event: Event) -> None:
@@ -124,18 +124,20 @@ class EventHub:
         """
         seen = self._published
         if after is not None:
-            life, _, number = after.partition(".")
-            known = life == self._life and number.isascii() and number.isdigit() and len(number) < 19
+            generation, _, number = after.partition(".")
+            known = (
+                generation == self._generation and number.isascii() and number.isdigit() and len(number) < 19
+            )
             seen = min(int(number), self._published) if known else -1
         while not self._stopped:
             changed, newest = self._any.next, self._published
             fresh = [shown for shown in self._recent if shown.number > seen]
             oldest = fresh[0].number if fresh else newest + 1
             if seen + 1 < oldest:
-                yield f"{self._life}.{oldest - 1}", self._missed()
+                yield f"{self._generation}.{oldest - 1}", self._missed()
             for shown in fresh:
                 if owner in {None, shown.owner}:
-                    yield f"{self._life}.{shown.number}", shown.event
+                    yield f"{self._generation}.{shown.number}", shown.event
             seen = newest
             await changed.wait()
 
@@ -146,7 +148,7 @@ class EventHub:
         )
 
     def end(self) -> None:
-        """Send away those who follow all attempts."""
+        """Release those who follow all attempts."""
         self._stopped = True
         self._any.give()
 

@@ -97,11 +97,6 @@ class Scheduler:
         """Count the attempts under way."""
         return len(self._active)
 
-    @property
-    def unfinished(self) -> int:
-        """Count the attempts that wait or are under way."""
-        return len(self._finished)
-
     def states(self) -> Counter[State]:
         """Count what has no verdict yet, by state."""
         counts = Counter(job.attempt.state for job in self._active.values())

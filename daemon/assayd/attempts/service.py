@@ -215,7 +215,7 @@ class DaemonService:
         return (await self._deps.readiness.sandbox.images.get(self.kinds[kind].image)).digest
 
     async def health(self) -> Sequence[HealthRow]:
-        """Examine engine, images, canary, limits and permissions."""
+        """Examine engine, images, isolation, limits and permissions."""
         rows = list(await self._deps.readiness.examine())
         rows.append(self._static_misses())
         if all(row.status is not Health.FAIL for row in rows):

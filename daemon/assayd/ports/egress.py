@@ -1,4 +1,4 @@
-"""The way out of a container without a network: what the sandbox and the egress side need of each other.
+"""The egress of a container without a network: what the sandbox and the egress side need of each other.
 
 The sandbox turns frames into streams of bytes, one per connection that guest code makes to the proxy in its
 container. The egress side reads what is asked for there, decides, connects, and keeps the record.
@@ -59,7 +59,7 @@ class GuestStream(Protocol):
 
 
 class EgressSession(Protocol):
-    """The way out of one attempt: its list, its budgets, its record."""
+    """The egress of one attempt: its list, its budgets, its record."""
 
     @property
     def limits(self) -> EgressLimits:
@@ -80,7 +80,7 @@ class EgressSession(Protocol):
 
 
 class Egress(Protocol):
-    """Opens the way out for attempts whose policy has an allowlist."""
+    """Opens egress for attempts whose policy has an allowlist."""
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> EgressSession:
         """Begin an attempt of a user."""

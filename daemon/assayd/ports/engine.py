@@ -87,7 +87,7 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """How an engine behaves where engines differ; the canary believes only what it sees."""
+    """How an engine behaves where engines differ; the isolation check believes only what it sees."""
 
     seccomp: bool
     tmpfs_owner: bool

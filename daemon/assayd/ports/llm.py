@@ -1,4 +1,4 @@
-"""Whoever gives fixes: a model behind an API, a program of the operator, or the rules' certain edits."""
+"""Where fixes come from: a model behind an API, a program of the operator, or the rules' safe fixes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd.ports.repairable import Passage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request for one fix. `edits` are replacements in the passage that are certain to be right."""
+    """A request for one fix. `edits` are safe fixes: replacements in the passage."""
 
     system: str
     user: str

@@ -147,5 +147,5 @@ class Service(Protocol):
         ...
 
     async def health(self) -> Sequence[HealthRow]:
-        """Examine engine, images, canary, limits and permissions."""
+        """Examine engine, images, isolation, limits and permissions."""
         ...

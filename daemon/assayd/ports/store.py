@@ -118,10 +118,6 @@ class JobStore(Protocol):
         """
         ...
 
-    async def append(self, events: Sequence[Event]) -> None:
-        """Record events; durable at the latest with the attempt's verdict."""
-        ...
-
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
         ...

@@ -137,7 +137,7 @@ class ReadinessSupervisor:
             return _row(
                 "walls", Health.FAIL, "; ".join(leaks), "do not serve from this host; see the threat model"
             )
-        return _row("walls", Health.OK, "every probe of the canary was held")
+        return _row("walls", Health.OK, "every probe of the isolation check was held")
 
     async def _examine_engine(self) -> HealthRow:
         try:

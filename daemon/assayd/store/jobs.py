@@ -137,12 +137,6 @@ class DatabaseJobStore:
 
         return await self.access.write(apply)
 
-    async def append(self, events: Sequence[Event]) -> None:
-        """Record events; those that are on record already stay as they are."""
-        happened = [rows.event_values(event) for event in events]
-        if happened:
-            await self.access.write(lambda connection: connection.execute(self._new_events, happened).close())
-
     async def remove(self, attempt_ids: Sequence[str]) -> None:
         """Forget attempts with all that is on record of them, and submissions that nothing refers to."""
 

@@ -108,7 +108,7 @@ verdicts = Table(
     Column("rules", Text, nullable=False, server_default="[]"),
     Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
 )
-"""How each attempt ended. The attempt is the primary key: one verdict, whoever ran it."""
+"""How each attempt ended. The attempt is the primary key: one verdict, whatever run it is of."""
 
 repairs = Table(
     "repairs",

@@ -95,7 +95,7 @@ class Writer:
         try:
             with self._engine.begin() as connection:
                 results = [write.apply(connection) for write in group]
-        except Exception as problem:  # noqa: BLE001 - whoever asked gets it; the thread goes on
+        except Exception as problem:  # noqa: BLE001 - the caller gets it; the thread goes on
             if len(group) == 1:
                 group[0].done.set_exception(_translated(problem))
             else:

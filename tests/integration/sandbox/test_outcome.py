@@ -187,7 +187,7 @@ async def test_engine_that_goes_away_is_infrastructure_and_its_container_is_swep
         engine = DockerEngine(base_url=proxy.url)
 
         async def cut(lease: Lease, deadline: Deadline) -> None:
-            proxy.cut()
+            proxy.refuse()
 
         async with sandbox_on(engine, sweep=True) as sandbox:
             result = await run(sandbox, spec(WAITS), cut)

@@ -185,7 +185,7 @@ async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender:
         daemon.checks.open.clear()
         large, _ = await sender.send(daemon, sender.lines(*(f"l{n}" for n in range(80))), name="large")
         small, _ = await sender.send(daemon, sender.lines(*(f"s{n}" for n in range(10))), name="small")
-        while daemon.scheduler.unfinished < 32 + 10:
+        while daemon.scheduler.states().total() < 32 + 10:
             await daemon.shared.jobs.unfinished()
         daemon.checks.open.set()
         await sender.end(daemon, small)

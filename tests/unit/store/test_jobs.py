@@ -146,8 +146,7 @@ async def test_one_of_many_concurrent_verdicts_is_recorded(jobs: DatabaseJobStor
 async def test_events_are_given_in_order_after_a_position(jobs: DatabaseJobStore, make: Make) -> None:
     await jobs.accept(make.attempt(), b"{}")
     events = [make.event(seq=seq, run_number=seq // 3) for seq in range(1, 7)]
-    await jobs.append(events[3:])
-    await jobs.append(events[:4])
+    await jobs.finish(make.finished(), events)
     assert await jobs.events(make.attempt().id) == events
     assert await jobs.events(make.attempt().id, after=(1, 4)) == events[4:]
 

@@ -1,7 +1,7 @@
 """Keeps the warm pool: carries out what `pool.decide` says, one task per container coming or going.
 
 A failing engine blocks creation for a while (exponential, with jitter) instead of being asked in a
-circle; whoever waits meanwhile gets the engine's error. A container that can't be removed keeps its
+circle; those who wait meanwhile get the engine's error. A container that can't be removed keeps its
 place in the count and is reported, so that trouble shows instead of piling up.
 """
 
@@ -188,7 +188,7 @@ class Pool:
         """Carry out what the decision says."""
         if self._open:
             self._carry_out()
-        # Seen after the handing out: whoever got a warm container needs no room made.
+        # Seen after the handing out: who got a warm container needs no room made.
         if self._somebody_waits() or not self._busy or not self._open:
             self._calm.set()
         else:
