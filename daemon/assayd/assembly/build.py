@@ -17,10 +17,10 @@ from assayd import validators
 from assayd.analysis.analyst import Analyst
 from assayd.api import create_app, loopback_config, server_config
 from assayd.assembly import meant
+from assayd.assembly.engine import choose_engine
 from assayd.assembly.providers import open_providers
 from assayd.batch import Belt, DaemonBatches, Sources
 from assayd.egress import Relay
-from assayd.engines.docker import DockerEngine
 from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
 from assayd.fair import FairSlots
@@ -276,10 +276,9 @@ def _build_repairs(
 
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    docker = DockerEngine(
-        base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
-    )
-    engine = MeasuredEngine(docker, basics.metrics, basics.stock.clock)
+    chosen = await choose_engine(settings)
+    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason)
+    engine = MeasuredEngine(chosen.engine, basics.metrics, basics.stock.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,
