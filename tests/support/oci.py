@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.images import ImageStore
+from assayd.ports.engine import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = Path(os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", ROOT / ".run/images"))
@@ -26,6 +28,13 @@ needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
 def oci_engine(images: Path = IMAGES) -> OciEngine:
     """Return an engine as the daemon has it."""
     return OciEngine(images=images, run=RUN)
+
+
+def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:
+    """Return an engine of a kind, for a fixture that is parametrised with it."""
+    if kind == "oci":
+        return oci_engine()
+    return DockerEngine(base_url=request.getfixturevalue("docker_host"))
 
 
 def derive(name: str, arguments: Sequence[str], folder: Path, base: str = "assayd/python") -> str:

@@ -61,6 +61,14 @@ class ControlGroup:
                 self._discard()
                 raise
 
+    def limit_pids(self, pids: int) -> None:
+        """Set how many processes there may be, once the runtime's have ended.
+
+        Raises: EngineError ``engine.cgroup``.
+        """
+        with _told("limit processes"):
+            _write(f"{self._of('pids')}/pids.max", str(pids))
+
     def differences(self, limits: Mapping[str, int]) -> list[str]:
         """List in which ways the limits that the kernel holds are not those that were asked for."""
         found = []

@@ -33,6 +33,7 @@ _CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambien
 _HIDDEN = ("nosuid", "noexec", "nodev")
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 _PERIOD_US = 100_000
+_RUNTIME_PIDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,11 @@ def resources(spec: ContainerSpec) -> dict[str, int]:
         "cpu_quota_us": round(spec.cpus * _PERIOD_US),
         "cpu_period_us": _PERIOD_US,
     }
+
+
+def while_starting(limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits that hold while the runtime sets up the container, as its processes are counted too."""
+    return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
 
 
 def rlimits(spec: ContainerSpec) -> dict[str, int]:

@@ -21,7 +21,7 @@ import structlog
 
 from assayd.aio import finish
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import Place, configuration, resources
+from assayd.engines.oci.config import Place, configuration, resources, while_starting
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.inspection import differences, observe
@@ -161,6 +161,7 @@ class OciEngine:
             )
             async with asyncio.timeout(self._timeout_s):
                 container.process = await launcher.launch(launch, theirs)
+            await self._in_thread(container.group.limit_pids, container.spec.pids)
         except LauncherFailed as problem:
             raise self._refused(container, problem) from problem
         except TimeoutError as problem:
@@ -263,7 +264,7 @@ class OciEngine:
     def _make(self, container: _Container) -> None:
         try:
             folder = self._records.write(container.record)
-            container.group.make(resources(container.spec))
+            container.group.make(while_starting(resources(container.spec)))
             bundle = json.dumps(configuration(container.spec, container.place))
             (folder / "config.json").write_text(bundle, encoding="utf-8")
         except OSError as problem:
@@ -368,7 +369,7 @@ class OciEngine:
 
 def _differences_made(container: _Container, spec: ContainerSpec) -> list[str]:
     """List what differs between a spec and what was made, before anything runs."""
-    found = container.group.differences(resources(spec))
+    found = container.group.differences(while_starting(resources(spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
     if bundle != configuration(spec, container.place):
         found.append("the runtime's configuration is another one")
