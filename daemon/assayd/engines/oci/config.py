@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assayd.errors import ConfigError
+from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 from assayd.ports.isolation import (
     GUEST_UID,
@@ -56,7 +56,7 @@ class Place:
 def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
     """Return the runtime's configuration.
 
-    Raises: ConfigError ``engine.seccomp``, when the filter cannot be read.
+    Raises: EngineError ``engine.seccomp``, when the filter cannot be read.
     """
     return {
         "ociVersion": "1.0.2",
@@ -158,10 +158,10 @@ def _seccomp(text: str, machine: str) -> dict[str, object]:
         rules = [{key: rule[key] for key in rule if key != "comment"} for rule in profile["syscalls"]]
         default, number = profile["defaultAction"], profile.get("defaultErrnoRet", 1)
     except (ValueError, KeyError, TypeError) as problem:
-        raise ConfigError("engine.seccomp", "the filter of system calls is not a profile") from problem
+        raise EngineError("engine.seccomp", "the filter of system calls is not a profile") from problem
     if machine not in _ARCHITECTURES:
         message = f"the filter of system calls knows {sorted(_ARCHITECTURES)}, this machine is {machine}"
-        raise ConfigError("engine.seccomp", message)
+        raise EngineError("engine.seccomp", message)
     return {
         "defaultAction": default,
         "defaultErrnoRet": number,

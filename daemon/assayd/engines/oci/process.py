@@ -36,16 +36,17 @@ class PipeStream:
         self._reader = asyncio.StreamReader(limit=_READ_BYTES)
         self._inlet = _Inlet()
         self._complaints = _Complaints()
-        self._transports: list[asyncio.BaseTransport] = []
+        self._writing: asyncio.WriteTransport | None = None
+        self._reading: list[asyncio.ReadTransport] = []
         self._closed = False
 
     async def connect(self, ends: Ends) -> None:
         """Hand our ends of the pipes, which become the loop's, to the running loop."""
         loop = asyncio.get_running_loop()
         reading = asyncio.StreamReaderProtocol(self._reader)
-        self._transports.append((await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0])
-        self._transports.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
-        self._transports.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
+        self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
+        self._reading.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
+        self._reading.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
 
     async def read(self) -> bytes:
         """Return the next bytes of standard output; empty at the end and after `close`."""
@@ -62,11 +63,9 @@ class PipeStream:
 
         Raises: EngineError ``engine.stream_broken``.
         """
-        if self._closed or self._inlet.lost:
+        if self._writing is None or self._inlet.lost:
             raise _broken()
-        transport = self._transports[0]
-        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - as `connect` made it
-        transport.write(data)
+        self._writing.write(data)
         await self._inlet.room.wait()
         if self._inlet.lost:
             raise _broken()
@@ -82,13 +81,10 @@ class PipeStream:
             return
         self._closed = True
         self._inlet.connection_lost(None)
-        for transport in self._transports:
-            if transport.is_closing():
-                continue
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
-            else:
-                transport.close()
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.abort()
+        for transport in self._reading:
+            transport.close()
         if not self._reader.at_eof():
             self._reader.feed_eof()
 
