@@ -1,10 +1,10 @@
 """Every wall of the OCI engine does something: a probe sees it hold, and sees it gone when it is taken away.
 
-The configuration is the daemon's own, but for the program and, in the second test, for one wall. Where one is
-gone, the inspection of the running process must say so as well, so that no runner in such a container is spoken to.
+The configuration is the daemon's own, but for the program and, in the second test, for one wall. Where it
+is gone, the inspection of the running process must say so as well, so that nothing is said to a runner there.
 
-Not shown here, because the kernel does not let it be taken away in a user namespace: the process namespace, as
-no `/proc` can be mounted without one. What is said in `test_flags` of the others holds here too.
+Not shown here, because the kernel does not let it be taken away in a user namespace: the process namespace,
+as no `/proc` can be mounted without one. What is said in `test_flags` of the others holds here too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Seen = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wall:
-    """A wall: its probe, what that sees while it holds, how it is taken away, what the inspection says then."""
+    """A wall: its probe, what that sees while it holds, how it is taken away, what is said of that."""
 
     probe: str
     holds: Seen

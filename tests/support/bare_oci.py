@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from assayd.engines.oci import OciEngine
@@ -48,8 +49,7 @@ async def run_bare(
         stream = await engine.start(ref)
         for path, value in limits.items():
             controller, _, name = path.partition("/")
-            with open(f"{container.group.folders[controller]}/{name}", "w") as file:
-                file.write(value)
+            Path(container.group.folders[controller], name).write_text(value)
         stream._inspect = None  # what differs is asked for below
         said = await stream.read()
         if not said:

@@ -28,8 +28,8 @@ class ChosenEngine:
 async def choose_engine(settings: Settings) -> ChosenEngine:
     """Return the engine that the settings mean.
 
-    ``auto`` takes Docker where it is named or answers, else an OCI runtime where this host has what that needs,
-    else Docker, which is waited for.
+    ``auto`` takes Docker where it is named or answers, else an OCI runtime where this host has what that
+    needs, else Docker, which is waited for.
     """
     wanted = settings.engine
     if wanted.kind == "oci":

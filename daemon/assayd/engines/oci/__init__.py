@@ -4,8 +4,8 @@
                                        │
                   inspection compares what runs with what was asked, before its first byte is passed on
 
-`cgroup` makes the control groups, `images` keeps root filesystems, `ranges` gives each container user ids of its
-own, `records` remembers what was made, `process` holds the streams, `engine` is the port.
+`cgroup` makes the control groups, `images` keeps root filesystems, `ranges` gives each container user ids of
+its own, `records` remembers what was made, `process` holds the streams, `engine` is the port.
 """
 
 from assayd.engines.oci.engine import OciEngine

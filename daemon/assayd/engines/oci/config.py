@@ -40,8 +40,8 @@ _RUNTIME_PIDS = 8
 class Place:
     """What one container gets of this host.
 
-    `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has, `cgroups` the
-    container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it ("" = the one
+    `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has, `cgroups`
+    the container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it ("" = the one
     of version 2) -> path on the host.
     """
 
@@ -87,7 +87,7 @@ def resources(spec: ContainerSpec) -> dict[str, int]:
 
 
 def while_starting(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits that hold while the runtime sets up the container, as its processes are counted too."""
+    """Return the limits while the runtime sets up the container, as its own processes are counted."""
     return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
 
 

@@ -66,6 +66,7 @@ class _Container:
     place: Place
     image: StoredImage
     folder: Path
+    claimed: bool = False
     process: Process | None = None
     stream: PipeStream | None = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -128,6 +129,8 @@ class OciEngine:
         host = await self._known_host()
         image = await self._in_thread(self._images.get, spec.image_digest)
         name = spec.labels[LABEL_CONTAINER]
+        if name in self._containers:
+            raise EngineError("engine.name_taken", f"there is a container {name} already")
         container = self._plan(spec, image, host, name)
         self._containers[name] = container
         try:
@@ -264,6 +267,7 @@ class OciEngine:
     def _make(self, container: _Container) -> None:
         try:
             folder = self._records.write(container.record)
+            container.claimed = True
             container.group.make(while_starting(resources(container.spec)))
             bundle = json.dumps(configuration(container.spec, container.place))
             (folder / "config.json").write_text(bundle, encoding="utf-8")
@@ -272,9 +276,10 @@ class OciEngine:
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
     def _discard(self, container: _Container) -> None:
-        """Remove all that was made for a container whose process has ended."""
-        container.group.remove()
-        self._records.remove(container.record.name)
+        """Remove all that was made for a container that has ended; nothing of another by its name."""
+        if container.claimed:
+            container.group.remove()
+            self._records.remove(container.record.name)
         self._ranges.give_back(container.place.first_uid)
         self._containers.pop(container.record.name, None)
 
@@ -332,6 +337,8 @@ class OciEngine:
     async def _ready_launcher(self, host: Host) -> LauncherProcess:
         async with self._opening:
             if self._launcher is None or self._launcher.gone:
+                if self._launcher is not None:
+                    self._launcher.close()
                 shown_at = self._run / "images"
                 await self._in_thread(partial(_make_shown, shown_at))
                 self._launcher = await LauncherProcess.start(

@@ -1,4 +1,4 @@
-"""What this host must have for the engine: rights, a runtime, control groups; and what should worry an operator."""
+"""What this host must have for the engine: rights, a runtime, control groups; and what to warn of."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Unpacked images in a folder of their own: addressed by digest, verified once per engine, never written again.
+"""Unpacked images in a folder: addressed by digest, verified once per engine, never written again.
 
     <folder>/images/<sha256>/   config.json (its sha256 is the image's id) and rootfs/
     <folder>/names/<name>       the digest that a name stands for now
-    <folder>/locks/<sha256>     held shared by each engine that uses the image, so that none is removed under it
+    <folder>/locks/<sha256>     held shared by each engine that uses the image, so that it is not removed
 
 Several engines may share a folder. What makes images is `imaging`.
 """

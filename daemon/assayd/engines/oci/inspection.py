@@ -199,7 +199,7 @@ def _shown(path: str) -> bool:
 
 
 def _namespace(process: Path, name: str) -> str:
-    return os.readlink(process / "ns" / name)
+    return str((process / "ns" / name).readlink())
 
 
 def _members(group: str) -> list[str]:

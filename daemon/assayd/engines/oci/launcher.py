@@ -1,6 +1,6 @@
-"""The launcher: a small process of its own that starts the runtime, and whose children containers become.
+"""The launcher: a small process that starts the runtime, and whose children containers become.
 
-It is small, so that a fork is cheap; it is the reaper of what the runtime leaves, so that it knows how containers
+It is small, so that a fork is cheap; it is the reaper of what the runtime leaves, and so knows how containers
 ended; and when the daemon dies, its end of the socket says so and it kills every container that it has. It
 imports the standard library alone and is run by its path.
 
@@ -102,7 +102,8 @@ class Launcher:
         for stream, descriptor in enumerate(streams):
             os.dup2(descriptor, stream)
         arguments = [str(argument) for argument in request["argv"]]  # type: ignore[attr-defined]
-        os.execve(arguments[0], arguments, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        os.execve(arguments[0], arguments, environment)  # noqa: S606 - as meant
 
     def _reap(self) -> None:
         # All that have ended are known before any is spoken of: a container may end before its runtime does.
@@ -124,7 +125,7 @@ class Launcher:
     def _started(self, runtime: int, status: int) -> None:
         name, path = self._starting.pop(runtime)
         try:
-            with open(path, encoding="ascii") as file:
+            with open(path, encoding="ascii") as file:  # noqa: PTH123 - this program is to stay small
                 pid = int(file.read())
         except (OSError, ValueError):
             self._say({"id": name, "failed": _code(status)})
@@ -172,9 +173,10 @@ def _prepare_mounts(libc: ctypes.CDLL, images: str, target: str, hugetlb: str) -
     """Make, in a mount namespace of our own, what the machine lacks; the host sees none of it.
 
     Args:
+        libc: the C library.
         images: the folder with root filesystems.
-        target: where containers find it, read-only; users without rights on the former's parents can go there.
-        hugetlb: where to mount the control groups of that name, without which crun refuses version 1; or
+        target: where containers find it, read-only, though they may have no rights on its own parents.
+        hugetlb: where to mount the control groups of that name, without which crun refuses version 1;
             "" for nowhere.
     """
     _check(libc, libc.unshare(_CLONE_NEWNS), "unshare")

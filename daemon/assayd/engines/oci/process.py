@@ -21,6 +21,7 @@ from assayd.errors import EngineError
 _READ_BYTES = 256 * 1024
 _DIAGNOSTICS_BYTES = 8 * 1024
 _READY_WITHIN_S = 20.0
+_ENDS_WITHIN_S = 10.0
 
 
 class PipeStream:
@@ -264,7 +265,12 @@ class LauncherProcess:
         """End the launcher, and with it every container that it still has."""
         if not self.gone:
             self._lose()
-        self._process.wait(_READY_WITHIN_S)
+        try:
+            self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            # What it could not end, the reaper finds.
+            self._process.kill()
+            self._process.wait()
 
     def _take(self) -> None:
         """Take what the launcher says."""

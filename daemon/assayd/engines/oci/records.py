@@ -1,6 +1,6 @@
-"""What is known of a container beyond the life of the daemon: a folder for each, with a record in it.
+"""What is known of containers beyond the life of the daemon: a folder with a record for each.
 
-The record is written before the control group is made, so that the reaper finds all that a killed daemon left.
+The record is written before the control group is made, so that the reaper finds all that is left behind.
 """
 
 from __future__ import annotations

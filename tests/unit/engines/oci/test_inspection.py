@@ -26,19 +26,19 @@ LIMITS = (
 MOUNTS = """\
 176 153 254:0 /images/rootfs / ro,relatime - ext4 /dev/vda rw,discard
 177 176 0:41 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
-178 176 0:42 / /dev rw,nosuid,noexec - tmpfs tmpfs rw,size=64k,nr_inodes=64,mode=755,uid=1879048192,gid=1879048192
-179 178 0:43 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=64k,uid=1879048192,gid=1879048192
+178 176 0:42 / /dev rw,nosuid,noexec - tmpfs tmpfs rw,size=64k,nr_inodes=64,mode=755
+179 178 0:43 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=64k,uid=1879048192
 180 176 0:44 / /sys ro,nosuid,nodev,noexec,relatime - sysfs sysfs rw
 181 180 0:45 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=64k,mode=755
 182 181 0:32 /a /sys/fs/cgroup/memory ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,memory
 183 181 0:36 /a /sys/fs/cgroup/pids ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,pids
 184 181 0:29 /a /sys/fs/cgroup/cpu ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,cpu
-192 176 0:46 / /sandbox rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=4096k,nr_inodes=64,mode=700,uid=1879048193,gid=1879048193
+192 176 0:46 / /sandbox rw,nosuid,nodev,noexec - tmpfs - rw,size=4096k,nr_inodes=64,mode=700,uid=UID,gid=UID
 193 178 0:6 /null /dev/null rw,nosuid,noexec,relatime - devtmpfs devtmpfs rw,size=12334524k,mode=755
 202 177 0:6 /null /proc/interrupts ro,relatime - devtmpfs devtmpfs rw,size=12334524k,mode=755
 207 180 0:51 / /sys/firmware ro,relatime - tmpfs tmpfs rw,size=0k
 210 177 0:41 /sys /proc/sys ro,relatime - proc proc rw
-"""
+""".replace("UID", "1879048193")
 MAP = "         0 1879048192          1\n     10001 1879048193          1\n"
 GOOD = Seen(
     status=STATUS,

@@ -1,4 +1,4 @@
-"""Streams over plain pipes, on the loop of the tests and on the daemon's; the launcher with programs of the test's own."""
+"""Streams over plain pipes, on both event loops; the launcher, with shell scripts in the runtime's place."""
 
 from __future__ import annotations
 
