@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from assayd.engines.oci import OciEngine
+from assayd.engines.oci.runtime import CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import canary
 from assayd.sandbox.probes import RELAYED, probes
 from assayd.sandbox.sandbox import Sandbox
-from support.oci import made_engine, needs_oci
+from support.oci import IMAGES, RUN, made_engine, needs_oci
 from support.sandboxes import sandbox_on
 
 
@@ -30,6 +32,15 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
     assert await canary.try_walls(sandbox) == []
+
+
+@needs_oci
+async def test_the_canary_is_silent_where_runc_stands_in_for_crun():
+    engine = OciEngine(images=IMAGES, run=RUN, runtimes=[each for each in CANDIDATES if each[0] == "runc"])
+    async with sandbox_on(engine) as sandbox:
+        assert await canary.try_walls(sandbox) == []
+        assert (await engine.info()).runtime.endswith("/runc")
+    await engine.close()
 
 
 @pytest.mark.parametrize("sandbox", ["docker"], indirect=True)

@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,15 @@ class Hierarchy:
 
     version: int
     folders: Mapping[str, Path]
+    others: tuple[Path, ...] = ()
+    """The same of version 1's other controllers, where a runtime may make groups as well."""
 
     def group(self, name: str) -> ControlGroup:
         """Return the group of that name, whether or not it was made."""
         return ControlGroup(
-            version=self.version, folders={key: str(folder / name) for key, folder in self.folders.items()}
+            version=self.version,
+            folders={key: str(folder / name) for key, folder in self.folders.items()},
+            others=tuple(str(folder / name) for folder in self.others),
         )
 
 
@@ -45,6 +49,7 @@ class ControlGroup:
 
     version: int
     folders: Mapping[str, str]
+    others: Sequence[str] = ()
 
     def make(self, limits: Mapping[str, int]) -> None:
         """Make the group with its limits; nothing is left when that fails.
@@ -129,7 +134,7 @@ class ControlGroup:
         Raises: EngineError ``engine.cgroup_busy``.
         """
         until = time.monotonic() + _KILL_FOR_S
-        for folder in self.folders.values():
+        for folder in (*self.folders.values(), *self.others):
             while True:
                 try:
                     Path(folder).rmdir()
@@ -203,7 +208,12 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
         below = mounted / paths.get(name, "/").lstrip("/")
         # Inside a container of somebody else's, the path may be one of a host that is not seen.
         folders[name] = below.resolve() if below.is_dir() else mounted.resolve()
-    return Hierarchy(version=1, folders=folders)
+    # The hierarchy without controllers is version 2's, beside the others.
+    others = (
+        root / (name.removeprefix("name=") or "unified") / path.lstrip("/") for name, path in paths.items()
+    )
+    also = {folder.resolve() for folder in others if folder.is_dir()} - set(folders.values())
+    return Hierarchy(version=1, folders=folders, others=tuple(sorted(also)))
 
 
 def _own_paths(text: str) -> Iterator[tuple[str, str]]:

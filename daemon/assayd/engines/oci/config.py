@@ -32,6 +32,7 @@ DEVICES = ("null", "zero", "full", "tty", "random", "urandom")
 _CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 _HIDDEN = ("nosuid", "noexec", "nodev")
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+_NO_DEVICES = {"allow": False, "access": "rwm"}
 _PERIOD_US = 100_000
 _RUNTIME_PIDS = 8
 
@@ -40,9 +41,11 @@ _RUNTIME_PIDS = 8
 class Place:
     """What one container gets of this host.
 
-    `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has, `cgroups`
-    the container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it ("" = the one
-    of version 2) -> path on the host.
+    `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has.
+
+    `cgroups` are the container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it
+    ("" = the one of version 2) -> path on the host. `joins` names the group below the daemon's own that the
+    runtime puts the container into; "" for one that leaves it where it was started.
     """
 
     root: str
@@ -51,6 +54,7 @@ class Place:
     first_uid: int
     cgroups: Mapping[str, str]
     machine: str
+    joins: str = ""
 
 
 def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
@@ -72,6 +76,7 @@ def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
             "maskedPaths": list(MASKED_PATHS),
             "readonlyPaths": list(READONLY_PATHS),
             "seccomp": _seccomp(spec.seccomp, place.machine),
+            **({"cgroupsPath": place.joins, "resources": {"devices": [_NO_DEVICES]}} if place.joins else {}),
         },
     }
 

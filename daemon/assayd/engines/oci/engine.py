@@ -35,6 +35,7 @@ from assayd.engines.oci.process import (
 )
 from assayd.engines.oci.ranges import Ranges
 from assayd.engines.oci.records import Record, Records
+from assayd.engines.oci.runtime import CANDIDATES
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -84,9 +85,19 @@ class OciEngine:
         run: folder for what is known of containers while they live; all daemons of this host share it.
         threads: how many blocking steps may be under way at once.
         timeout_s: bound of every step but those that move whole images.
+        runtimes: names and paths of runtimes, of which the first that is there is taken.
     """
 
-    def __init__(self, *, images: Path, run: Path, threads: int = 8, timeout_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        *,
+        images: Path,
+        run: Path,
+        threads: int = 8,
+        timeout_s: float = 20.0,
+        runtimes: Sequence[tuple[str, str]] = CANDIDATES,
+    ) -> None:
+        self._runtimes = runtimes
         self._images = ImageStore(images)
         self._run = run
         self._records = Records(run / "containers")
@@ -244,6 +255,7 @@ class OciEngine:
             labels=dict(spec.labels),
             cgroup_version=group.version,
             cgroups=group.folders,
+            other_cgroups=group.others,
             image=image.digest,
             first_uid=first_uid,
         )
@@ -254,6 +266,7 @@ class OciEngine:
             first_uid=first_uid,
             cgroups=group.folders,
             machine=platform.machine(),
+            joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
         )
         return _Container(
             spec=spec,
@@ -330,7 +343,7 @@ class OciEngine:
 
     async def _known_host(self) -> Host:
         if self._host is None:
-            self._host = await self._in_thread(find_host)
+            self._host = await self._in_thread(find_host, self._runtimes)
             await self._in_thread(self._images.prepare)
         return self._host
 
@@ -401,7 +414,7 @@ def _differences_running(process: Process, container: _Container) -> list[str]:
 
 
 def _group_of(record: Record) -> ControlGroup:
-    return ControlGroup(version=record.cgroup_version, folders=record.cgroups)
+    return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
 
 
 def _make_shown(folder: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import ROOT, Hierarchy, find_hierarchy
-from assayd.engines.oci.runtime import Runtime, find_runtime
+from assayd.engines.oci.runtime import CANDIDATES, Runtime, find_runtime
 from assayd.errors import EngineError
 from assayd.vulnerabilities import known_vulnerabilities
 
@@ -25,8 +26,8 @@ class Host:
     warnings: tuple[str, ...]
 
 
-def find_host() -> Host:
-    """Return what this host has.
+def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES) -> Host:
+    """Return what this host has. Args: `runtimes` are names and paths, in the order in which they are taken.
 
     Raises: EngineError ``engine.rights``, ``engine.runtime``, ``engine.cgroup``, ``engine.namespaces``.
     """
@@ -37,7 +38,7 @@ def find_host() -> Host:
         raise EngineError("engine.rights", message)
     if not Path("/proc/self/ns/user").exists():
         raise EngineError("engine.namespaces", "the kernel has no user namespaces (CONFIG_USER_NS)")
-    runtime = find_runtime()
+    runtime = find_runtime(runtimes)
     hierarchy = find_hierarchy(Path("/proc/self/cgroup").read_text(encoding="ascii"))
     return Host(
         runtime=runtime,

@@ -50,8 +50,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A line of mountinfo."""
+    """A line of mountinfo. `root` is what of the file system is mounted."""
 
+    root: str
     kind: str
     options: frozenset[str]
     of_file_system: Mapping[str, str]
@@ -143,7 +144,9 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: Place) -> Iterator[str]:
     for path in sorted(held.keys() - known):
         yield f"{path} is mounted and was not asked for"
     for path in sorted((readonly | set(seen.masked) | {"/sys"}) & held.keys()):
-        if "ro" not in held[path].options:
+        # A file that is hidden behind the null device can be written, and keeps nothing.
+        hidden = path in seen.masked and held[path].root == "/null"
+        if "ro" not in held[path].options and not hidden:
             yield f"{path} can be written"
     for path, (kind, options) in wanted.items():
         if path in held:
@@ -182,10 +185,11 @@ def read_mounts(text: str) -> dict[str, Mount]:
     found = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
-        place, options = before.split(" ")[4:6]
+        root, place, options = before.split(" ")[3:6]
         kind, _, of_file_system = after.split(" ", 2)
         pairs = (option.partition("=") for option in of_file_system.split(","))
         found[place] = Mount(
+            root=root,
             kind=kind,
             options=frozenset(options.split(",")),
             of_file_system={name: value for name, _, value in pairs},

@@ -8,9 +8,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
 
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _RECORD = "record.json"
@@ -26,6 +30,7 @@ class Record:
     cgroups: Mapping[str, str]
     image: str
     first_uid: int
+    other_cgroups: Sequence[str] = ()
 
 
 class Records:
@@ -54,10 +59,13 @@ class Records:
         return folder
 
     def read(self, name: str) -> Record | None:
-        """Return a record; None where there is none."""
+        """Return a record; None where there is none, or one that another version wrote in another form."""
         try:
             return Record(**json.loads((self.folder_of(name) / _RECORD).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, TypeError):
+            log.warning("container.record_unreadable", container=name)
             return None
 
     def remove(self, name: str) -> None:

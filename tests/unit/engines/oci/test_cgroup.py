@@ -113,6 +113,14 @@ def test_groups_of_version_1_are_below_the_daemons_own(tmp_path: Path) -> None:
     assert found.folders["pids"] == tmp_path / "pids"  # its path is not to be seen from here
 
 
+def test_other_hierarchies_in_which_a_runtime_may_make_groups_are_known(tmp_path: Path) -> None:
+    controllers(tmp_path, "memory", "pids", "cpu", "freezer", "systemd", "unified")
+    text = "6:freezer:/\n9:name=systemd:/\n4:memory:/\n0::/\n"
+    found = find_hierarchy(text, tmp_path)
+    assert found.others == (tmp_path / "freezer", tmp_path / "systemd", tmp_path / "unified")
+    assert found.group("a").others[0] == str(tmp_path / "freezer/a")
+
+
 def test_controller_that_is_not_mounted_is_named(tmp_path: Path) -> None:
     controllers(tmp_path, "memory", "cpu")
     with pytest.raises(EngineError, match="'pids' is not mounted"):

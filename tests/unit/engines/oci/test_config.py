@@ -119,6 +119,17 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
     assert {**starting, "pids": exact["pids"]} == exact
 
 
+def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
+    spec: ContainerSpec, place: Place, written: dict[str, Any]
+) -> None:
+    linux: Any = configuration(spec, replace(place, joins="assayd-1"))["linux"]
+    assert (linux["cgroupsPath"], linux["resources"]) == (
+        "assayd-1",
+        {"devices": [{"allow": False, "access": "rwm"}]},
+    )
+    assert {"cgroupsPath", "resources"}.isdisjoint(written["linux"])
+
+
 def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: Place) -> None:
     marked = replace(spec, labels={"org.assayd.container": "marked-label"}, image="marked-image")
     assert "marked" not in json.dumps(configuration(marked, place))

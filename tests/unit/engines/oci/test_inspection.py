@@ -114,7 +114,8 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place
         (" / ro,relatime - ext4", " / rw,relatime - ext4", "/ can be written"),
         ("/sys ro,nosuid", "/sys rw,nosuid", "/sys can be written"),
         ("/proc/sys ro", "/proc/sys rw", "/proc/sys can be written"),
-        ("/proc/interrupts ro", "/proc/interrupts rw", "/proc/interrupts can be written"),
+        ("0:6 /null /proc/interrupts ro", "0:6 / /proc/interrupts rw", "/proc/interrupts can be written"),
+        ("/sys/firmware ro", "/sys/firmware rw", "/sys/firmware can be written"),
         ("/sys/fs/cgroup/pids ro", "/sys/fs/cgroup/pids rw", "/sys/fs/cgroup/pids can be written"),
         ("/sandbox rw,nosuid,nodev,noexec", "/sandbox rw,nosuid,nodev", "/sandbox lacks noexec"),
         ("/dev/shm rw,nosuid,nodev", "/dev/shm rw,nodev", "/dev/shm lacks nosuid"),
@@ -133,6 +134,12 @@ def test_mount_that_is_another_is_a_difference(
     assert part in MOUNTS
     found = differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
     assert [each for each in found if each.startswith(said)], found
+
+
+def test_file_that_is_hidden_behind_the_null_device_may_be_written(spec: ContainerSpec, place: Place) -> None:
+    hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
+    assert hidden != MOUNTS
+    assert differences(replace(GOOD, mountinfo=hidden), spec, place) == []
 
 
 def test_uppermost_of_two_mounts_at_a_place_counts() -> None:

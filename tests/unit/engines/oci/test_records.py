@@ -13,6 +13,7 @@ RECORD = Record(
     labels={"org.assayd.daemon": "d"},
     cgroup_version=1,
     cgroups={"memory": "/sys/fs/cgroup/memory/a"},
+    other_cgroups=["/sys/fs/cgroup/freezer/a"],
     image="sha256:0",
     first_uid=7,
 )
@@ -39,6 +40,15 @@ def test_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_folder_without_a_record_is_no_container(tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
     assert list(Records(tmp_path).all()) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "x", "unknown": 1}'])
+def test_record_of_another_form_does_not_keep_others_from_being_read(tmp_path: Path, text: str) -> None:
+    records = Records(tmp_path)
+    records.write(RECORD)
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/record.json").write_text(text)
+    assert list(records.all()) == [RECORD]
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/etc", "a.b", "a\n"])
