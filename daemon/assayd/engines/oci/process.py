@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -45,9 +45,16 @@ class PipeStream:
         """Hand our ends of the pipes, which become the loop's, to the running loop."""
         loop = asyncio.get_running_loop()
         reading = asyncio.StreamReaderProtocol(self._reader)
-        self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
-        self._reading.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
-        self._reading.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
+        # The first is handed over, or closed, by the loop in any case; the others once it is their turn.
+        with ExitStack() as waiting:
+            waiting.callback(ends.stdout.close)
+            waiting.callback(ends.stderr.close)
+            self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
+            waiting.pop_all()
+            waiting.callback(ends.stderr.close)
+            self._reading.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
+            waiting.pop_all()
+            self._reading.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
 
     async def read(self) -> bytes:
         """Return the next bytes of standard output; empty at the end and after `close`."""
@@ -228,6 +235,9 @@ class LauncherProcess:
         try:
             async with asyncio.timeout(_READY_WITHIN_S):
                 await made._ready
+        except asyncio.CancelledError:
+            made.close()
+            raise
         except (EngineError, TimeoutError) as problem:
             made.close()
             message = f"the launcher of containers did not start: {problem}"
