@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.engine import _differences_running
+from assayd.engines.oci.container import differences_running
 from assayd.ids import Ulids
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.bare_container import spec
@@ -54,6 +54,6 @@ async def run_bare(
         said = await stream.read()
         if not said:
             return stream.diagnostics.decode(), []
-        return said.decode(), _differences_running(container.process, container)
+        return said.decode(), differences_running(container.process, container)
     finally:
         await engine.remove(ref)

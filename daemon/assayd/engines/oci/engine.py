@@ -12,7 +12,6 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,15 +21,14 @@ import structlog
 from assayd.aio import finish
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import Place, configuration, resources, while_starting
+from assayd.engines.oci.container import Container, differences_made, differences_running
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
-from assayd.engines.oci.inspection import differences, observe
 from assayd.engines.oci.process import (
     Launch,
     LauncherFailed,
     LauncherProcess,
     PipeStream,
-    Process,
     make_pipes,
 )
 from assayd.engines.oci.ranges import Ranges
@@ -55,26 +53,6 @@ T = TypeVar("T")
 
 _TRANSFER_TIMEOUT_S = 600.0
 _LOG_BYTES = 2000
-
-
-@dataclass(slots=True, kw_only=True)
-class _Container:
-    """A container of this engine, from its creation to its removal."""
-
-    spec: ContainerSpec
-    record: Record
-    group: ControlGroup
-    place: Place
-    image: StoredImage
-    folder: Path
-    claimed: bool = False
-    process: Process | None = None
-    stream: PipeStream | None = None
-    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and not self.process.ended.is_set()
 
 
 class OciEngine:
@@ -104,7 +82,7 @@ class OciEngine:
         self._ranges = Ranges(run / "ids")
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="assayd-oci")
-        self._containers: dict[str, _Container] = {}
+        self._containers: dict[str, Container] = {}
         self._host: Host | None = None
         self._launcher: LauncherProcess | None = None
         self._opening = asyncio.Lock()
@@ -154,7 +132,7 @@ class OciEngine:
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare what was made with what was asked; what runs is compared before its first word counts."""
         container = self._container(ref)
-        found = await self._in_thread(_differences_made, container, spec)
+        found = await self._in_thread(differences_made, container, spec)
         if found:
             raise _mismatch(found)
 
@@ -247,7 +225,7 @@ class OciEngine:
         self._ranges.close()
         self._images.close()
 
-    def _plan(self, spec: ContainerSpec, image: StoredImage, host: Host, name: str) -> _Container:
+    def _plan(self, spec: ContainerSpec, image: StoredImage, host: Host, name: str) -> Container:
         group = host.hierarchy.group(f"assayd-{name}")
         first_uid = self._ranges.take()
         record = Record(
@@ -268,7 +246,7 @@ class OciEngine:
             machine=platform.machine(),
             joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
         )
-        return _Container(
+        return Container(
             spec=spec,
             record=record,
             group=group,
@@ -277,7 +255,7 @@ class OciEngine:
             folder=self._records.folder_of(name),
         )
 
-    def _make(self, container: _Container) -> None:
+    def _make(self, container: Container) -> None:
         try:
             folder = self._records.write(container.record)
             container.claimed = True
@@ -288,7 +266,7 @@ class OciEngine:
             message = f"cannot write what a container needs below {self._run}: {problem.strerror}"
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
-    def _discard(self, container: _Container) -> None:
+    def _discard(self, container: Container) -> None:
         """Remove all that was made for a container that has ended; nothing of another by its name."""
         if container.claimed:
             container.group.remove()
@@ -296,7 +274,7 @@ class OciEngine:
         self._ranges.give_back(container.place.first_uid)
         self._containers.pop(container.record.name, None)
 
-    async def _end(self, container: _Container) -> None:
+    async def _end(self, container: Container) -> None:
         """Kill what runs and wait until it has ended."""
         if container.stream is not None:
             await container.stream.close()
@@ -319,7 +297,7 @@ class OciEngine:
             await self._in_thread(group.remove)
             await self._in_thread(self._records.remove, ref.engine_id)
 
-    async def _inspect(self, container: _Container) -> None:
+    async def _inspect(self, container: Container) -> None:
         """Compare what runs with what was asked.
 
         Raises: EngineError ``engine.mismatch``.
@@ -327,7 +305,7 @@ class OciEngine:
         process = container.process
         if process is None:
             raise _mismatch(["it spoke before it was started"])
-        found = await self._in_thread(_differences_running, process, container)
+        found = await self._in_thread(differences_running, process, container)
         if found:
             raise _mismatch(found)
 
@@ -335,7 +313,7 @@ class OciEngine:
         container = self._containers.get(record.name)
         return container.running if container is not None else bool(_group_of(record).pids())
 
-    def _container(self, ref: ContainerRef) -> _Container:
+    def _container(self, ref: ContainerRef) -> Container:
         try:
             return self._containers[ref.engine_id]
         except KeyError:
@@ -359,7 +337,7 @@ class OciEngine:
                 )
             return self._launcher
 
-    def _refused(self, container: _Container, problem: LauncherFailed) -> EngineError:
+    def _refused(self, container: Container, problem: LauncherFailed) -> EngineError:
         """Log what the runtime said, which is not for those who submit."""
         try:
             said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]
@@ -385,32 +363,6 @@ class OciEngine:
                 return await job
         except TimeoutError as problem:
             raise _timed_out() from problem
-
-
-def _differences_made(container: _Container, spec: ContainerSpec) -> list[str]:
-    """List what differs between a spec and what was made, before anything runs."""
-    found = container.group.differences(while_starting(resources(spec)))
-    bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
-    if bundle != configuration(spec, container.place):
-        found.append("the runtime's configuration is another one")
-    if dict(container.record.labels) != dict(spec.labels) or container.image.digest != spec.image_digest:
-        found.append("labels or image are others")
-    return found
-
-
-def _differences_running(process: Process, container: _Container) -> list[str]:
-    """List what differs between a spec and what runs."""
-    try:
-        seen = observe(process.pid, container.place, container.image.root)
-    except OSError:
-        return ["its first process has ended"]
-    # What was read was this process's if it lives now, as its number is its own until it has been waited for.
-    if process.ended.is_set():
-        return ["its first process has ended"]
-    return [
-        *differences(seen, container.spec, container.place),
-        *container.group.differences(resources(container.spec)),
-    ]
 
 
 def _group_of(record: Record) -> ControlGroup:
