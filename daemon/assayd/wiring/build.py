@@ -27,7 +27,6 @@ from assayd.attempts.telemetry import watch_disk
 from assayd.batches import Belt, DaemonBatches, Sources
 from assayd.documents import canonical
 from assayd.egress import Relay
-from assayd.engines.docker import DockerEngine
 from assayd.engines.measured import MeasuredEngine
 from assayd.errors import ConfigError, EngineError
 from assayd.fair_queue import FairSlots
@@ -60,6 +59,7 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring import from_settings as meant
+from assayd.wiring.engine import choose_engine
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.providers import open_providers
 
@@ -276,10 +276,9 @@ def _build_repairs(
 
 async def _build_house(settings: Settings, basics: _Basics, stack: AsyncExitStack) -> tuple[House, Reaper]:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    docker = DockerEngine(
-        base_url=settings.engine.url, threads=settings.engine.threads, timeout_s=settings.engine.timeout_s
-    )
-    engine = MeasuredEngine(docker, basics.metrics, basics.stock.clock)
+    chosen = await choose_engine(settings)
+    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason)
+    engine = MeasuredEngine(chosen.engine, basics.metrics, basics.stock.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,
