@@ -1,5 +1,6 @@
 # Every target does the set-up that it needs, and nothing when there is nothing to do.
-# Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours).
+# Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours),
+# ENGINE=oci (run and serve start no container engine, but crun or runc itself; needs root).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -10,37 +11,52 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-ENGINE := deploy/dev/engine.sh
+ENGINE_SH := deploy/dev/engine.sh
+OCI_SH := deploy/dev/oci.sh
 # engine.sh's variable looks like a setting and is none; the daemon refuses settings that do not exist.
-WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
+WITH_DOCKER = export DOCKER_HOST="$$($(ENGINE_SH) socket)";
+WITH_OCI = export ASSAYD_ENGINE__KIND=oci ASSAYD_ENGINE__IMAGES_DIR="$(CURDIR)/.run/images";
+ifeq ($(ENGINE),oci)
+CHOSEN_IMAGES := images-oci
+WITH_ENGINE = $(WITH_OCI)
+IN_PLACE := $(OCI_SH) run
+else ifeq ($(filter-out docker,$(ENGINE)),)
+CHOSEN_IMAGES := images
+WITH_ENGINE = $(WITH_DOCKER)
+IN_PLACE :=
+else
+$(error ENGINE is $(ENGINE): say oci or docker)
+endif
+# Tests run on both engines where they can: as root.
+TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 # Bytecode that is kept saves each run ten seconds and more: pytest rewrites every test that it reads.
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair bench-slips requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images images-oci run serve test test-system soak day check bench bench-repair bench-slips requirements deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: images ## start the daemon, validate the examples, show their reports, end the daemon
-	@$(WITH_ENGINE) $(BIN)/python examples/run.py
+run: $(CHOSEN_IMAGES) ## start the daemon, validate the examples, show their reports, end the daemon
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python examples/run.py
 
-serve: images ## run the daemon in the foreground on .run/assayd.sock
-	@$(WITH_ENGINE) $(HERE) ASSAYD_LOG__FORMAT=console exec $(BIN)/assayd
+serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
+	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
-test: images namespaces ## all tests that need a container engine at most
-	@$(WITH_ENGINE) $(BIN)/pytest -m "not system"
+test: $(TESTED_IMAGES) namespaces ## all tests that need a container engine at most
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system"
 
-test-system: images namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: $(TESTED_IMAGES) namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/tools.sh .run/cache/tools
-	@$(WITH_ENGINE) $(BIN)/pytest -m system
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 
 soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
-	@$(WITH_ENGINE) $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),10)
+	@$(WITH_DOCKER) $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),10)
 
 day: images ## long batches while daemon and engine go away; writes docs/operating/under-load.md
-	@$(WITH_ENGINE) $(BIN)/python tests/day.py day
-	@$(WITH_ENGINE) $(BIN)/python tests/day.py lines
+	@$(WITH_DOCKER) $(BIN)/python tests/day.py day
+	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines
 
 check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/ruff format --check .
@@ -50,14 +66,14 @@ check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/pytest -q -n auto tests/unit
 
 bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: a shorter run, about five minutes here)
-	@$(WITH_ENGINE) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
+	@$(WITH_DOCKER) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.chart
 
 bench-slips: images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
 bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
-	@$(WITH_ENGINE) $(BIN)/python -m bench.repair.run $(PROVIDERS)
+	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
@@ -66,13 +82,17 @@ $(READY): requirements/dev.txt pyproject.toml deploy/dev/venv.sh
 	@touch $@
 
 engine: ## a container engine: the one that answers, else a private one below .run/engine
-	@$(ENGINE) start
+	@$(ENGINE_SH) start
 
 namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
 	@deploy/dev/namespaces.sh
 
 images: setup engine ## build the images and load those that the engine does not have
-	@$(WITH_ENGINE) $(BIN)/assay images build --cache .run/cache/images
+	@$(WITH_DOCKER) ASSAYD_ENGINE__KIND=docker $(BIN)/assay images build --cache .run/cache/images
+
+images-oci: setup ## install crun where it is missing, and unpack the images below .run/images
+	@$(OCI_SH) install
+	@$(WITH_OCI) $(BIN)/assay images build --cache .run/cache/images
 
 LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
@@ -92,7 +112,7 @@ samples: setup ## write deploy/etc/assayd.toml anew, after a change of the setti
 	@$(BIN)/assayd --sample-config >deploy/etc/assayd.toml
 
 stop: ## end the private engine
-	@$(ENGINE) stop
+	@$(ENGINE_SH) stop
 
 clean: stop ## stop, and remove everything that these targets made
 	@rm -rf .run $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -20,6 +20,7 @@ files=(
     systemd/assayd.sysusers usr/lib/sysusers.d/assayd.conf
     systemd/assayd.tmpfiles usr/lib/tmpfiles.d/assayd.conf
     systemd/egress.conf $doc/examples/egress.conf
+    systemd/oci.conf $doc/examples/oci.conf
     etc/assayd.toml $doc/examples/assayd.toml
     grafana/assayd.json $doc/examples/grafana/assayd.json
     prometheus/alerts.yml $doc/examples/prometheus/alerts.yml

@@ -58,6 +58,8 @@ def daemon():
         "ASSAYD_LOG__FORMAT": "console",
         "ASSAY_SOCKET": str(SOCKET),
     }
+    # Which engine is used is the caller's choice.
+    settings |= {name: value for name, value in os.environ.items() if name.startswith("ASSAYD_ENGINE__")}
     others = {name: value for name, value in os.environ.items() if not name.startswith("ASSAYD_")}
     os.environ.clear()
     os.environ.update(others | settings)

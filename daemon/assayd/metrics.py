@@ -63,6 +63,7 @@ class Metrics:
         )
 
     def _containers(self) -> None:
+        self.engine_info = self._gauge("engine_info", "The engine that is used.", "kind", "version")
         self.leases = self._counter("leases", "Containers handed out.", "start")
         self.containers = self._gauge("containers", "Containers that exist.", "state")
         self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key")

@@ -1,8 +1,11 @@
 """What every engine must do, whatever is behind it."""
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +27,7 @@ from assayd.ports.engine import (
 )
 from support import engine_image, podman_service
 from support.fakes.engine import FakeEngine
+from support.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine
 from support.scripted_guest import PROGRAM, READY, play
 
 IMAGE = "assayd-test/scripted"
@@ -44,6 +48,7 @@ def daemon_id() -> str:
 
 
 DOCKER = pytest.param("docker", marks=pytest.mark.engine)
+OCI = pytest.param("oci", marks=needs_oci)
 PODMAN = pytest.param("podman", marks=pytest.mark.system)
 
 
@@ -51,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Hold every engine to every test, but for Podman those that are declared to be otherwise there."""
     if "engine" in metafunc.fixturenames:
         podman = [] if metafunc.function.__name__ in podman_service.DIFFERENCES else [PODMAN]
-        metafunc.parametrize("engine", ["fake", DOCKER, *podman], indirect=True)
+        metafunc.parametrize("engine", ["fake", DOCKER, OCI, *podman], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +67,24 @@ def podman(scripted_image: str) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def scripted_store() -> Iterator[Path]:
+    """Return a store that has the image, beside the project's own, with which it shares files."""
+    folder = Path(tempfile.mkdtemp(prefix="test-", dir=IMAGES))
+    folder.chmod(0o755)
+    derive(IMAGE, [*PYTHON, PROGRAM], folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
 async def engine(request: pytest.FixtureRequest, daemon_id: str) -> AsyncIterator[Engine]:
     made: Engine
     if request.param == "docker":
         request.getfixturevalue("scripted_image")
         made = DockerEngine(base_url=None)
+    elif request.param == "oci":
+        made = oci_engine(request.getfixturevalue("scripted_store"))
     elif request.param == "podman":
         made = podman_service.PodmanEngine(request.getfixturevalue("podman"))
     else:

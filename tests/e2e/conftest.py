@@ -8,12 +8,14 @@ import pytest
 from assayd.client import Client
 from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
 from support.daemon_process import DaemonProcess
+from support.oci import needs_oci
 
 
-@pytest.fixture(scope="session")
-def daemon(docker_host: str) -> Iterator[DaemonProcess]:
-    """Return a daemon that serves everybody on this machine."""
-    made = DaemonProcess(docker_host, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
+@pytest.fixture(scope="session", params=["docker", pytest.param("oci", marks=needs_oci)])
+def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
+    """Return a daemon that serves everybody on this machine, on one engine and then on the other."""
+    engine = "oci" if request.param == "oci" else request.getfixturevalue("docker_host")
+    made = DaemonProcess(engine, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
     made.home.chmod(0o755)
     try:
         made.start()

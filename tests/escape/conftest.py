@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
-from assayd.engines.docker import DockerEngine
 from assayd.errors import AssaydError
 from assayd.model.run import RunResult
+from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Sandbox
 from support.hostile_program import HostileProgram
+from support.oci import made_engine, needs_oci
 from support.sandboxes import run, sandbox_on
 
 WARM = 4
@@ -23,15 +24,20 @@ ENDED = "ended"
 Ends = Mapping[str, asyncio.Future[RunResult]]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ends(request: pytest.FixtureRequest, docker_host: str) -> AsyncIterator[Ends]:
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=[pytest.param("docker", marks=pytest.mark.engine), pytest.param("oci", marks=needs_oci)],
+)
+async def ends(request: pytest.FixtureRequest) -> AsyncIterator[Ends]:
     """Start every program that was selected; give, by name, what will come of it."""
     loop = asyncio.get_running_loop()
-    programs = _programs(request.session.items)
+    programs = _programs(request.session.items, request.param)
+    engine = made_engine(request, request.param)
     coming: Ends = {program.name: loop.create_future() for program in programs}
     opened, done = loop.create_future(), asyncio.Event()
     # A task group must be left by the task that entered it, and a fixture has two.
-    keeper = asyncio.ensure_future(_run_all(docker_host, programs, coming, opened, done))
+    keeper = asyncio.ensure_future(_run_all(engine, programs, coming, opened, done))
     await asyncio.wait({opened, keeper}, return_when=asyncio.FIRST_COMPLETED)
     if not keeper.done():
         yield coming
@@ -39,20 +45,19 @@ async def ends(request: pytest.FixtureRequest, docker_host: str) -> AsyncIterato
     await keeper
 
 
-def _programs(items: list[pytest.Item]) -> list[HostileProgram]:
+def _programs(items: list[pytest.Item], engine: str) -> list[HostileProgram]:
     parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    found = [each.get("program") for each in parameters]
+    found = [each.get("program") for each in parameters if each.get("ends") == engine]
     return [program for program in found if isinstance(program, HostileProgram)]
 
 
 async def _run_all(
-    docker_host: str,
+    engine: Engine,
     programs: list[HostileProgram],
     coming: Ends,
     opened: asyncio.Future[None],
     done: asyncio.Event,
 ) -> None:
-    engine = DockerEngine(base_url=docker_host)
     places = asyncio.Semaphore(AT_ONCE)
     try:
         async with sandbox_on(engine, ready=WARM) as sandbox, asyncio.TaskGroup() as group:

@@ -16,7 +16,6 @@ from support.hostile_program import HostileProgram, escapes, read_programs
 PROGRAMS = read_programs(Path(__file__).parent / "programs")
 
 
-@pytest.mark.engine
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 async def test_program_ends_as_expected_and_escapes_nothing(

@@ -12,16 +12,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import httpx
 
 from assayd.client import Client, Document
 from assayd.engines.docker import DockerEngine
-from assayd.ports.engine import ContainerRef, OwnedContainer
+from assayd.ports.engine import ContainerRef, Engine, OwnedContainer
+from support.oci import IMAGES, oci_engine
+
+T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +45,7 @@ class DaemonProcess:
     """One daemon with a home of its own: socket, state, log. It may be started again and again.
 
     Args:
-        engine: address of the container engine.
+        engine: address of the container engine, or ``oci`` for containers without one.
         home: where all of it lies; a new folder unless given.
         state: its state directory; one below its home unless given.
         settings: more ``ASSAYD_*`` variables, without the prefix.
@@ -66,7 +70,7 @@ class DaemonProcess:
         self.settings = {
             "SOCKET": str(self.socket),
             "STATE_DIR": str(self.state),
-            "ENGINE__URL": engine,
+            **engine_settings(engine),
             "LOG__LEVEL": "debug",
             **(settings or {}),
         }
@@ -154,15 +158,19 @@ class DaemonProcess:
 
     def containers(self) -> Sequence[OwnedContainer]:
         """List the containers that carry this daemon's label, seen past any proxy."""
-        return asyncio.run(_list_owned(self.daemon_id)) if (self.state / "daemon-id").exists() else ()
+        if not (self.state / "daemon-id").exists():
+            return ()
+        return asyncio.run(_with_engine(self._engine, lambda engine: engine.list_owned(self.daemon_id)))
 
     def remove_containers(self) -> None:
         for container in self.containers():
-            asyncio.run(_remove(container))
+            ref = ContainerRef(engine_id=container.engine_id, ulid="")
+            asyncio.run(_with_engine(self._engine, partial(_remove, ref=ref)))
 
     def kill_container(self, container: OwnedContainer) -> None:
         """Kill a container behind the daemon's back."""
-        asyncio.run(_kill(container))
+        ref = ContainerRef(engine_id=container.engine_id, ulid="")
+        asyncio.run(_with_engine(self._engine, partial(_kill, ref=ref)))
 
     def rows(self, statement: str, *values: object) -> list[sqlite3.Row]:
         """Ask the daemon's database."""
@@ -239,25 +247,25 @@ def _event(line: str) -> Document:
         return {}
 
 
-async def _list_owned(daemon_id: str) -> Sequence[OwnedContainer]:
-    engine = DockerEngine(base_url=None)
+def engine_settings(engine: str) -> Mapping[str, str]:
+    """Return the settings that name an engine by its address, or by ``oci``."""
+    if engine == "oci":
+        return {"ENGINE__KIND": "oci", "ENGINE__IMAGES_DIR": str(IMAGES)}
+    return {"ENGINE__KIND": "docker", "ENGINE__URL": engine}
+
+
+async def _with_engine(address: str, act: Callable[[Engine], Awaitable[T]]) -> T:
+    """Ask an engine of our own, past any proxy."""
+    engine: Engine = oci_engine() if address == "oci" else DockerEngine(base_url=None)
     try:
-        return await engine.list_owned(daemon_id)
+        return await act(engine)
     finally:
         await engine.close()
 
 
-async def _remove(container: OwnedContainer) -> None:
-    engine = DockerEngine(base_url=None)
-    try:
-        await engine.remove(ContainerRef(engine_id=container.engine_id, ulid=""))
-    finally:
-        await engine.close()
+async def _remove(engine: Engine, ref: ContainerRef) -> None:
+    await engine.remove(ref)
 
 
-async def _kill(container: OwnedContainer) -> None:
-    engine = DockerEngine(base_url=None)
-    try:
-        await engine.kill(ContainerRef(engine_id=container.engine_id, ulid=""))
-    finally:
-        await engine.close()
+async def _kill(engine: Engine, ref: ContainerRef) -> None:
+    await engine.kill(ref)

@@ -51,6 +51,10 @@ def user():
     return [os.getuid(), os.getgid(), os.getgroups()]
 
 
+def user_map():
+    return Path("/proc/self/uid_map").read_text().split()
+
+
 def ipc_namespace():
     return str(Path("/proc/self/ns/ipc").readlink())
 

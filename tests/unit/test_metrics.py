@@ -20,7 +20,15 @@ def test_two_daemons_in_one_process_count_apart() -> None:
 
 
 def test_names_say_what_they_measure() -> None:
-    counts = {"ready", "build_info", "queue_depth", "containers", "idle_containers", "attempts_under_way"}
+    counts = {
+        "ready",
+        "build_info",
+        "engine_info",
+        "queue_depth",
+        "containers",
+        "idle_containers",
+        "attempts_under_way",
+    }
     counts |= {"process_open_fds", "process_max_fds"}
     families = [family.name for family in Metrics().registry.collect()]
     counters = {family.name for family in Metrics().registry.collect() if family.type == "counter"}

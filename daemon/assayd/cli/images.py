@@ -51,7 +51,7 @@ def list_images() -> list[list[str]]:
 async def _load_if_new(name: str, archive: Path) -> ImageFacts:
     from assayd.imaging import image_id
 
-    engine = _engine()
+    engine = await _engine()
     try:
         present = await _find(engine, name)
         if present is not None and present.digest == image_id(archive):
@@ -62,7 +62,7 @@ async def _load_if_new(name: str, archive: Path) -> ImageFacts:
 
 
 async def _rows(names: Sequence[str]) -> list[list[str]]:
-    engine = _engine()
+    engine = await _engine()
     try:
         return [await _row(engine, name) for name in names]
     finally:
@@ -85,12 +85,11 @@ async def _find(engine: Engine, name: str) -> ImageFacts | None:
         raise
 
 
-def _engine() -> Engine:
-    from assayd.engines.docker import DockerEngine
+async def _engine() -> Engine:
     from assayd.settings import load_settings
+    from assayd.wiring.engine import choose_engine
 
-    settings = load_settings()
-    return DockerEngine(base_url=settings.engine.url, timeout_s=settings.engine.timeout_s)
+    return (await choose_engine(load_settings())).engine
 
 
 def _cache() -> Path:

@@ -19,6 +19,7 @@ from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
 from assayd.imaging.packages import Progress
 from assayd.imaging.recipe import Recipe, load_recipe
+from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 
 _FACTS = "facts.json"
 _ROOT = "root"
@@ -67,7 +68,8 @@ def build(
         if library is not None:
             layers.append(_library_layer(recipe, library, work))
         archive = work / "image.tar"
-        identity = write_archive(archive, _image(recipe, facts, guest, library), layers)
+        files = tree_digest(entries_of_layers([layer for _, layer in layers]))
+        identity = write_archive(archive, _image(recipe, facts, files, guest, library), layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
         return archive.replace(folder / "image.tar")
 
@@ -146,8 +148,8 @@ def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path
     return pack_layer(root, layer), layer
 
 
-def _image(recipe: Recipe, facts: _Facts, guest: Path, library: Path | None) -> Image:
-    labels = {"org.assayd.image": recipe.name, "org.assayd.recipe": recipe.digest}
+def _image(recipe: Recipe, facts: _Facts, files: str, guest: Path, library: Path | None) -> Image:
+    labels = {"org.assayd.image": recipe.name, "org.assayd.recipe": recipe.digest, LABEL_FILES: files}
     environment = dict(recipe.environment)
     if recipe.guest:
         labels["org.assayd.guest"] = guest_digest(guest)

@@ -103,6 +103,9 @@ class ReadinessSupervisor:
 
     def show(self, metrics: Metrics) -> None:
         """Set the gauges to what the pool holds now."""
+        if self.info is not None:
+            metrics.engine_info.clear()
+            metrics.engine_info.labels(self.info.name, self.info.version).set(1)
         state = self._pool.state()
         counts = {
             "idle": len(state.idle),

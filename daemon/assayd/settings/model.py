@@ -91,10 +91,22 @@ class _Section(BaseModel):
 class EngineSettings(_Section):
     """The container engine."""
 
+    kind: Literal["auto", "docker", "oci"] = Field(
+        "auto", description="What makes containers; auto: Docker where it answers, else crun or runc itself."
+    )
     url: str | None = Field(
         None,
         description="Engine socket; unset: DOCKER_HOST, then the engine's default.",
         examples=["unix:///run/docker.sock"],
+    )
+    images_dir: Path | None = Field(
+        None,
+        description="Unpacked images (oci); unset: below the state directory. Daemons may share it.",
+        examples=["/var/lib/assayd/images"],
+    )
+    run_dir: Path = Field(
+        Path("/run/assayd-oci"),
+        description="What lives no longer than containers do (oci); one for the host.",
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")

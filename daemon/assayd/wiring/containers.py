@@ -12,7 +12,6 @@ import assayd.guest
 from assayd.attempts.admission import AdmissionDependencies, limits_of
 from assayd.documents import canonical
 from assayd.egress import Relay
-from assayd.engines.docker import DockerEngine
 from assayd.engines.measured import measured
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
@@ -26,6 +25,7 @@ from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
+from assayd.wiring.engine import choose_engine
 from assayd.wiring.limits import DaemonLimits, demand_from
 
 log = structlog.get_logger()
@@ -43,9 +43,9 @@ async def build_readiness(
     stack: AsyncExitStack,
 ) -> ReadinessSupervisor:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
-    configured = settings.engine
-    docker = DockerEngine(base_url=configured.url, threads=configured.threads, timeout_s=configured.timeout_s)
-    engine = measured(docker, metrics, shared.clock)
+    chosen = await choose_engine(settings)
+    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason)
+    engine = measured(chosen.engine, metrics, shared.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
         engine=engine,
@@ -71,7 +71,7 @@ async def build_readiness(
         sandbox=sandbox,
         usual=_usual_runs(shared, limits),
         isolation_check=check_isolation,
-        refuse_vulnerable=configured.holes_are_errors,
+        refuse_vulnerable=settings.engine.holes_are_errors,
     )
 
 

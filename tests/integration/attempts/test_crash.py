@@ -17,6 +17,7 @@ from assayd.ports.engine import LABEL_CONTAINER, LABEL_GENERATION
 from support.daemon_process import DaemonProcess, new_home
 from support.extractors import GOOD, PROCESSES, endless, extractor
 from support.faulty_daemon import Step
+from support.oci import needs_oci
 
 pytestmark = pytest.mark.engine
 
@@ -63,10 +64,10 @@ class Mortal(DaemonProcess):
             return client.attempt(attempt_id, wait_s=60)
 
 
-@pytest.fixture(scope="module")
-def mortal(docker_host: str) -> Iterator[Mortal]:
+@pytest.fixture(scope="module", params=["docker", pytest.param("oci", marks=needs_oci)])
+def mortal(request: pytest.FixtureRequest) -> Iterator[Mortal]:
     """Return one daemon for all deaths: each test leaves it alive, on the state of all runs before."""
-    mortal = Mortal(docker_host)
+    mortal = Mortal("oci" if request.param == "oci" else request.getfixturevalue("docker_host"))
     try:
         mortal.start()
         yield mortal

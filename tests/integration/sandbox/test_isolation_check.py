@@ -7,19 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.docker import DockerEngine
+from assayd.engines.oci import OciEngine
+from assayd.engines.oci.runtime import CANDIDATES
+from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
 from assayd.sandbox.probes import RELAYED, probes
 from assayd.sandbox.sandbox import Sandbox
+from support.oci import IMAGES, RUN, made_engine, needs_oci
 from support.sandboxes import sandbox_on
 
-pytestmark = pytest.mark.engine
 
-
-@pytest.fixture
-async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
-    engine = DockerEngine(base_url=docker_host)
+@pytest.fixture(
+    params=[pytest.param("docker", marks=pytest.mark.engine), pytest.param("oci", marks=needs_oci)]
+)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    engine = made_engine(request, request.param)
     try:
         async with sandbox_on(engine) as ready:
             yield ready
@@ -32,10 +35,29 @@ async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
     assert sandbox.counts_kills
 
 
+@needs_oci
+async def test_the_canary_is_silent_where_runc_stands_in_for_crun():
+    engine = OciEngine(images=IMAGES, run=RUN, runtimes=[each for each in CANDIDATES if each[0] == "runc"])
+    async with sandbox_on(engine) as sandbox:
+        assert await canary.check_isolation(sandbox) == []
+        assert (await engine.info()).runtime.endswith("/runc")
+    await engine.close()
+
+
+@pytest.mark.parametrize("sandbox", ["docker"], indirect=True)
+@pytest.mark.engine
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
     sandbox.seccomp = "unconfined"
     complaints = await canary.check_isolation(sandbox)
     assert complaints == ["walls: seccomp: ['0', '2'] instead of ['2', '2']"]
+
+
+@pytest.mark.parametrize("sandbox", [pytest.param("oci", marks=needs_oci)], indirect=True)
+async def test_a_container_without_seccomp_is_refused_where_we_write_its_configuration(sandbox: Sandbox):
+    sandbox.seccomp = "unconfined"
+    with pytest.raises(EngineError) as caught:
+        await canary.check_isolation(sandbox)
+    assert caught.value.code == "engine.seccomp"
 
 
 async def test_the_canary_sees_limits_that_are_wider_than_asked(

@@ -14,13 +14,16 @@ import pytest
 
 from assayd.aio import Deadline
 from assayd.engines.docker import DockerEngine
+from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunEnd, RunResult, RunSpec, Unit, UnitEnd
+from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.sandbox.session.conversation import Observer
 from support.cuttable_engine import CuttableEngine
 from support.hostile_program import read_programs
+from support.oci import made_engine, needs_oci
 from support.sandboxes import sandbox_on
 
 pytestmark = pytest.mark.engine
@@ -77,9 +80,9 @@ async def run(
         return await running
 
 
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine(base_url=docker_host)
+@pytest.fixture(params=["docker", pytest.param("oci", marks=needs_oci)])
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+    made = made_engine(request, request.param)
     yield made
     await made.close()
 
@@ -89,7 +92,7 @@ def test_causes_that_a_guest_can_bring_about_have_programs() -> None:
     assert set(Cause) - shown == {Cause.CANCELLED, Cause.INFRASTRUCTURE}
 
 
-async def test_completed_run_names_its_container(engine: DockerEngine) -> None:
+async def test_completed_run_names_its_container(engine: Engine) -> None:
     async with sandbox_on(engine) as sandbox:
         result = await run(sandbox, spec(RETURNS, RETURNS))
     image = await engine.image("assayd/python")
@@ -99,7 +102,7 @@ async def test_completed_run_names_its_container(engine: DockerEngine) -> None:
     assert all(unit.usage.wall_s > 0 and unit.usage.peak_memory_bytes > 0 for unit in result.units)
 
 
-async def test_unit_past_its_own_deadline_leaves_the_others_their_turn(engine: DockerEngine) -> None:
+async def test_unit_past_its_own_deadline_leaves_the_others_their_turn(engine: Engine) -> None:
     async with sandbox_on(engine) as sandbox:
         planned = spec(RETURNS, WAITS, RETURNS, limits=replace(LIMITS, unit_timeout_s=2))
         result = await run(sandbox, planned)
@@ -109,7 +112,7 @@ async def test_unit_past_its_own_deadline_leaves_the_others_their_turn(engine: D
     assert result.units[1].stdout.head == b"begun\n"
 
 
-async def test_attempt_past_its_deadline_keeps_what_came_and_starts_no_more(engine: DockerEngine) -> None:
+async def test_attempt_past_its_deadline_keeps_what_came_and_starts_no_more(engine: Engine) -> None:
     async with sandbox_on(engine) as sandbox:
         result = await run(sandbox, spec(RETURNS, WAITS, RETURNS), timeout_s=3)
     first, second = result.units
@@ -119,7 +122,7 @@ async def test_attempt_past_its_deadline_keeps_what_came_and_starts_no_more(engi
     assert second.stdout.head == b"begun\n"
 
 
-async def test_cancelled_run_keeps_what_came(engine: DockerEngine) -> None:
+async def test_cancelled_run_keeps_what_came(engine: Engine) -> None:
     async def cancel(lease: Lease, deadline: Deadline) -> None:
         deadline.cancel()
 
@@ -129,7 +132,7 @@ async def test_cancelled_run_keeps_what_came(engine: DockerEngine) -> None:
     assert result.units[0].stdout.head == b"begun\n"
 
 
-async def test_run_cancelled_before_it_begins_starts_nothing(engine: DockerEngine) -> None:
+async def test_run_cancelled_before_it_begins_starts_nothing(engine: Engine) -> None:
     async with sandbox_on(engine) as sandbox, sandbox.lease(spec(RETURNS)) as lease:
         deadline = Deadline(20)
         deadline.cancel()
@@ -138,7 +141,7 @@ async def test_run_cancelled_before_it_begins_starts_nothing(engine: DockerEngin
     assert all(unit.end is UnitEnd.INTERRUPTED for unit in result.units)
 
 
-async def test_results_that_are_too_large_together_are_an_output_limit(engine: DockerEngine) -> None:
+async def test_results_that_are_too_large_together_are_an_output_limit(engine: Engine) -> None:
     large = "def extract(path):\n    return 'x' * 300_000\n"
     async with sandbox_on(engine) as sandbox:
         planned = spec(large, large, RETURNS, limits=replace(LIMITS, attempt_result_bytes=500_000))
@@ -147,10 +150,17 @@ async def test_results_that_are_too_large_together_are_an_output_limit(engine: D
     assert [unit.outcome.cause for unit in result.units][:2] == [Cause.COMPLETED, Cause.OUTPUT_LIMIT]
 
 
+@pytest.fixture
+async def other(request: pytest.FixtureRequest, engine: Engine) -> AsyncIterator[Engine]:
+    """Return another engine of the same kind, as another program on this host has it."""
+    made = made_engine(request, "oci" if isinstance(engine, OciEngine) else "docker")
+    yield made
+    await made.close()
+
+
 async def test_runner_killed_from_the_host_is_infrastructure_where_the_kernel_is_known_to_have_killed_nobody(
-    engine: DockerEngine, docker_host: str
+    engine: Engine, other: Engine
 ) -> None:
-    other = DockerEngine(base_url=docker_host)
 
     async def kill(lease: Lease, deadline: Deadline) -> None:
         await other.kill(lease.container.ref)
@@ -159,15 +169,11 @@ async def test_runner_killed_from_the_host_is_infrastructure_where_the_kernel_is
         known = await run(sandbox, spec(WAITS), kill)
         sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), kill)
-    await other.close()
     assert (result.end, result.outcome.cause) == (RunEnd.LOST, Cause.INFRASTRUCTURE)
     assert (result.outcome.evidence["exit_code"], known.outcome.cause) == (137, Cause.OUT_OF_MEMORY)
 
 
-async def test_container_removed_from_the_host_is_infrastructure(
-    engine: DockerEngine, docker_host: str
-) -> None:
-    other = DockerEngine(base_url=docker_host)
+async def test_container_removed_from_the_host_is_infrastructure(engine: Engine, other: Engine) -> None:
 
     async def remove(lease: Lease, deadline: Deadline) -> None:
         await other.remove(lease.container.ref)
@@ -175,7 +181,6 @@ async def test_container_removed_from_the_host_is_infrastructure(
     async with sandbox_on(engine) as sandbox:
         sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), remove)
-    await other.close()
     assert (result.end, result.outcome.cause) == (RunEnd.LOST, Cause.INFRASTRUCTURE)
 
 
@@ -196,7 +201,7 @@ async def test_engine_that_goes_away_is_infrastructure_and_its_container_is_swep
     assert result.outcome.cause is Cause.INFRASTRUCTURE
 
 
-async def test_image_that_is_not_there_is_our_trouble(engine: DockerEngine) -> None:
+async def test_image_that_is_not_there_is_our_trouble(engine: Engine) -> None:
     async with sandbox_on(engine) as sandbox:
         with pytest.raises(EngineError, match="images build"):
             await run(sandbox, replace(spec(RETURNS), image="absent"))

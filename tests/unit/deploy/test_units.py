@@ -42,6 +42,9 @@ def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
         # The program is not installed here, which is all that may be said.
         text = unit.read_text().replace("ExecStart=/usr/bin/assayd", "ExecStart=/bin/sh")
         (tmp_path / unit.name).write_text(text)
+    for name in ("egress.conf", "oci.conf"):
+        (tmp_path / "assayd.service.d").mkdir(exist_ok=True)
+        (tmp_path / "assayd.service.d" / name).write_text((SYSTEMD / name).read_text())
     command = [
         "systemd-analyze",
         "verify",
@@ -71,6 +74,14 @@ def test_daemon_reaches_this_host_alone_until_the_drop_in_for_allowlists_is_inst
     assert set(service["RestrictAddressFamilies"].split()) == {"AF_UNIX", "AF_INET", "AF_INET6"}
     assert (service["IPAddressDeny"], service["IPAddressAllow"]) == ("any", "localhost")
     assert dict(read(SYSTEMD / "egress.conf")["Service"]) == {"IPAddressAllow": "any"}
+
+
+def test_drop_in_for_containers_without_an_engine_lists_what_root_keeps() -> None:
+    service = dict(read(SYSTEMD / "oci.conf")["Service"])
+    kept = {"CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_DAC_OVERRIDE"}
+    assert set(service["CapabilityBoundingSet"].split()) == kept
+    assert (service["User"], service["SupplementaryGroups"], service["Delegate"]) == ("root", "", "yes")
+    assert service["Environment"] == "ASSAYD_ENGINE__KIND=oci"
 
 
 def test_socket_is_where_client_and_daemon_look_for_it() -> None:

@@ -13,40 +13,17 @@ from dataclasses import dataclass
 
 from assayd.engines.docker.api import Document
 from assayd.ports.engine import ContainerSpec
+from assayd.ports.isolation import (
+    GUEST_UID,
+    HOST_NAME,
+    MASKED_PATHS,
+    READONLY_PATHS,
+    SHM_BYTES,
+    SYSCTLS,
+    WORK_DIRECTORY,
+)
 
-WORK_DIRECTORY = "/sandbox"
-_UID = 10001
-_SHM_BYTES = 64 * 1024
 _NANO = 1_000_000_000
-_MASKED_PATHS = [
-    "/dev/mqueue",
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/bus",
-    "/proc/fs",
-    "/proc/interrupts",
-    "/proc/irq",
-    "/proc/kallsyms",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/sysrq-trigger",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-    "/sys/fs/bpf",
-    "/sys/kernel",
-]
-_READONLY_PATHS = ["/proc/sys"]
-_SYSCTLS = {"net.ipv4.tcp_rmem": "4096 32768 65536", "net.ipv4.tcp_wmem": "4096 32768 65536"}
-"""Least, usual and most that a TCP socket may buffer, in either direction.
-
-Where loopback can be used, that memory is of the host's own pool (net.ipv4.tcp_mem), which not every kernel
-counts against the container: 100 connections filled took 370 MiB of it, and take 10 with these.
-"""
 _MISSING = object()
 _SHOWN_CHARACTERS = 80
 
@@ -102,8 +79,8 @@ def differences(inspected: Document, spec: ContainerSpec, host: Host, image: Ima
 def _process(spec: ContainerSpec) -> dict[str, object]:
     return {
         "Image": spec.image_digest,
-        "User": f"{_UID}:{_UID}",
-        "Hostname": "sandbox",
+        "User": f"{GUEST_UID}:{GUEST_UID}",
+        "Hostname": HOST_NAME,
         "Tty": False,
         "OpenStdin": True,
         "StdinOnce": True,
@@ -159,7 +136,7 @@ def _walls(spec: ContainerSpec, host: Host) -> dict[str, object]:
         "Devices": [],
         "DeviceRequests": [],
         "DeviceCgroupRules": [],
-        "Sysctls": _SYSCTLS,
+        "Sysctls": SYSCTLS,
     }
 
 
@@ -184,15 +161,15 @@ def _resources(spec: ContainerSpec, host: Host) -> dict[str, object]:
 
 def _writable_places(spec: ContainerSpec) -> dict[str, object]:
     bounds = f"size={spec.work_bytes},nr_inodes={spec.work_files}"
-    access = f"uid={_UID},gid={_UID},mode=0700,nosuid,nodev,noexec"
+    access = f"uid={GUEST_UID},gid={GUEST_UID},mode=0700,nosuid,nodev,noexec"
     return {
         "ReadonlyRootfs": True,
         "Binds": [],
         "VolumesFrom": [],
         "Tmpfs": {WORK_DIRECTORY: f"{bounds},{access}"},
-        "ShmSize": _SHM_BYTES,
-        "MaskedPaths": _MASKED_PATHS,
-        "ReadonlyPaths": _READONLY_PATHS,
+        "ShmSize": SHM_BYTES,
+        "MaskedPaths": list(MASKED_PATHS),
+        "ReadonlyPaths": list(READONLY_PATHS),
     }
 
 

@@ -28,29 +28,6 @@ def test_limit_that_the_host_lacks_is_a_warning(key: str, value: object) -> None
     assert len(host.missing_limits({**GOOD, key: value})) == 1
 
 
-@pytest.mark.parametrize(
-    ("version", "holes"),
-    [
-        ("1.0.0-rc5", 2),
-        ("1.1.5+ds1", 2),
-        ("1.1.12", 1),
-        ("1.2.7", 1),
-        ("1.2.8", 0),
-        ("v1.3.2", 1),
-        ("1.3.3", 0),
-        ("1.4.0", 0),
-        ("2.0.0", 0),
-        ("unknown", 3),
-    ],
-)
-def test_runtime_with_published_holes_is_a_warning(version: str, holes: int) -> None:
-    assert len(host.known_holes({"runc": version})) == holes
-
-
-def test_other_runtime_is_not_judged_by_the_holes_of_runc() -> None:
-    assert host.known_holes({"crun": "0.1.0"}) == ()
-
-
 @pytest.mark.parametrize(("version", "swappiness"), [("1", True), ("2", False)])
 def test_swappiness_exists_in_the_first_cgroup_version_only(version: str, swappiness: bool) -> None:
     assert host.host({**GOOD, "CgroupVersion": version}).swappiness is swappiness

@@ -1,0 +1,271 @@
+"""Control groups of containers: made, limited, compared, read and removed, on version 1 and on version 2.
+
+The runtime is told to leave control groups alone: it takes 10 ms less, and what the kernel counted stays
+readable until we have read it. Which numbers are to hold is decided in `config`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.errors import EngineError
+
+ROOT = Path("/sys/fs/cgroup")
+CONTROLLERS = ("memory", "pids", "cpu")
+DAEMON_GROUP = "assayd-daemon"
+"""Where the daemon moves itself on version 2: a group that has members may not hand controllers on."""
+_KILL_FOR_S = 10.0
+_AGAIN_S = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """Where groups are made: folder per controller on version 1, one folder named "" on version 2."""
+
+    version: int
+    folders: Mapping[str, Path]
+    others: tuple[Path, ...] = ()
+    """The same of version 1's other controllers, where a runtime may make groups as well."""
+
+    def group(self, name: str) -> ControlGroup:
+        """Return the group of that name, whether or not it was made."""
+        return ControlGroup(
+            version=self.version,
+            folders={key: str(folder / name) for key, folder in self.folders.items()},
+            others=tuple(str(folder / name) for folder in self.others),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlGroup:
+    """One container's group: controller ("" on version 2) -> folder."""
+
+    version: int
+    folders: Mapping[str, str]
+    others: Sequence[str] = ()
+
+    def make(self, limits: Mapping[str, int]) -> None:
+        """Make the group with its limits; nothing is left when that fails.
+
+        Raises: EngineError ``engine.cgroup``.
+        """
+        with _told("make a control group"):
+            try:
+                for folder in self.folders.values():
+                    Path(folder).mkdir(mode=0o755)
+                for path, value in self._settings(limits):
+                    _write(path, value)
+            except OSError:
+                self._discard()
+                raise
+
+    def limit_pids(self, pids: int) -> None:
+        """Set how many processes there may be, once the runtime's have ended.
+
+        Raises: EngineError ``engine.cgroup``.
+        """
+        with _told("limit processes"):
+            _write(f"{self._of('pids')}/pids.max", str(pids))
+
+    def differences(self, limits: Mapping[str, int]) -> list[str]:
+        """List in which ways the limits that the kernel holds are not those that were asked for."""
+        found = []
+        for path, wanted in self._settings(limits):
+            try:
+                held = " ".join(Path(path).read_text(encoding="ascii").split())
+            except OSError:
+                held = "unreadable"
+            if held != wanted:
+                found.append(f"{Path(path).name} is {held!r}, asked for {wanted!r}")
+        return found
+
+    def members(self) -> list[str]:
+        """Return the files into which a process writes ``0`` to join."""
+        return [f"{folder}/cgroup.procs" for folder in self.folders.values()]
+
+    def pids(self) -> list[int]:
+        """Return the processes that are in the group; none where it is gone."""
+        found: set[int] = set()
+        for path in self.members():
+            with suppress(FileNotFoundError, OSError):
+                found |= {int(line) for line in Path(path).read_text(encoding="ascii").split()}
+        return sorted(found)
+
+    def oom_kills(self) -> int:
+        """Return how many processes of the group the kernel killed for memory."""
+        path, key = ("memory.oom_control", "oom_kill") if self.version == 1 else ("memory.events", "oom_kill")
+        return _field(f"{self._of('memory')}/{path}", key)
+
+    def pids_refused(self) -> int:
+        """Return how many processes the kernel refused."""
+        return _field(f"{self._of('pids')}/pids.events", "max")
+
+    def peak_memory_bytes(self) -> int:
+        """Return the most memory that was ever charged; 0 where the kernel does not tell."""
+        name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
+        try:
+            return int(Path(f"{self._of('memory')}/{name}").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    def kill(self) -> None:
+        """Kill every process of the group and wait until none is left.
+
+        Raises: EngineError ``engine.cgroup_busy`` when one stays.
+        """
+        until = time.monotonic() + _KILL_FOR_S
+        while pids := self.pids():
+            if time.monotonic() > until:
+                message = f"processes {pids[:5]} of a container do not end within {_KILL_FOR_S:.0f} s"
+                raise EngineError("engine.cgroup_busy", message, retryable=True)
+            for pid in pids:
+                self._kill_member(pid)
+
+    def remove(self) -> None:
+        """Remove the group, whose processes have ended, and see that it is gone.
+
+        Raises: EngineError ``engine.cgroup_busy``.
+        """
+        until = time.monotonic() + _KILL_FOR_S
+        for folder in (*self.folders.values(), *self.others):
+            while True:
+                try:
+                    Path(folder).rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError as problem:
+                    # A process that was reaped just now may still be counted, and one may just have joined.
+                    if time.monotonic() > until:
+                        message = f"control group {folder} cannot be removed: {problem.strerror}"
+                        raise EngineError("engine.cgroup_busy", message, retryable=True) from problem
+                    for pid in self.pids():
+                        self._kill_member(pid)
+                    time.sleep(_AGAIN_S)
+
+    def _kill_member(self, pid: int) -> None:
+        """Kill a process by a descriptor, so that a number that was used anew is never hit."""
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                if pid in self.pids():
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    select.select([descriptor], [], [], _AGAIN_S * 10)
+            finally:
+                os.close(descriptor)
+
+    def _settings(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+        """Return file and content of every limit, in the order in which they can be written."""
+        memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
+        yield f"{self._of('pids')}/pids.max", str(limits["pids"])
+        if self.version == 1:
+            rounded = str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
+            yield f"{self._of('memory')}/memory.limit_in_bytes", rounded
+            yield f"{self._of('memory')}/memory.memsw.limit_in_bytes", rounded
+            yield f"{self._of('memory')}/memory.swappiness", "0"
+            yield f"{self._of('cpu')}/cpu.cfs_period_us", str(period)
+            yield f"{self._of('cpu')}/cpu.cfs_quota_us", str(quota)
+        else:
+            yield f"{self._of('memory')}/memory.max", str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
+            yield f"{self._of('memory')}/memory.swap.max", "0"
+            # The kernel is to kill the child that grew, not the runner that reports it.
+            yield f"{self._of('memory')}/memory.oom.group", "0"
+            yield f"{self._of('cpu')}/cpu.max", f"{quota} {period}"
+
+    def _of(self, controller: str) -> str:
+        return self.folders[controller if self.version == 1 else ""]
+
+    def _discard(self) -> None:
+        for folder in self.folders.values():
+            with suppress(OSError):
+                Path(folder).rmdir()
+
+
+def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
+    """Return where the groups of containers are made: below the daemon's own.
+
+    Args:
+        own: content of ``/proc/self/cgroup``.
+        root: where control groups are mounted.
+
+    Raises: EngineError ``engine.cgroup``, naming the controller that is missing.
+    """
+    paths = dict(_own_paths(own))
+    if (root / "cgroup.controllers").exists():
+        return Hierarchy(version=2, folders={"": _delegated(root, paths.get("", "/"))})
+    folders = {}
+    for name in CONTROLLERS:
+        mounted = root / name
+        if not (mounted / "cgroup.procs").exists():
+            message = f"the kernel's controller {name!r} is not mounted at {mounted}; mount it (cgroup v1)"
+            raise EngineError("engine.cgroup", message)
+        below = mounted / paths.get(name, "/").lstrip("/")
+        # Inside a container of somebody else's, the path may be one of a host that is not seen.
+        folders[name] = below.resolve() if below.is_dir() else mounted.resolve()
+    # The hierarchy without controllers is version 2's, beside the others.
+    others = (
+        root / (name.removeprefix("name=") or "unified") / path.lstrip("/") for name, path in paths.items()
+    )
+    also = {folder.resolve() for folder in others if folder.is_dir()} - set(folders.values())
+    return Hierarchy(version=1, folders=folders, others=tuple(sorted(also)))
+
+
+def _own_paths(text: str) -> Iterator[tuple[str, str]]:
+    """Read ``/proc/PID/cgroup``: a line for each hierarchy, which version 2 has without a controller."""
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(","):
+            yield name, path
+
+
+def _delegated(root: Path, own: str) -> Path:
+    """Return the group of version 2 that containers' are made in, with its controllers handed on."""
+    base = root / own.lstrip("/")
+    if base.name == DAEMON_GROUP:
+        base = base.parent
+    with _told(f"use the controllers of {base}; run the daemon in a delegated group (systemd: Delegate=yes)"):
+        if base != root:
+            (base / DAEMON_GROUP).mkdir(exist_ok=True)
+            for pid in (base / "cgroup.procs").read_text(encoding="ascii").split():
+                _write(f"{base}/{DAEMON_GROUP}/cgroup.procs", pid)
+        handed = (base / "cgroup.subtree_control").read_text(encoding="ascii").split()
+        for name in CONTROLLERS:
+            if name not in handed:
+                _write(f"{base}/cgroup.subtree_control", f"+{name}")
+    return base
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        name = problem.filename or "a control group"
+        raise EngineError("engine.cgroup", f"cannot {what}: {name}: {problem.strerror}") from problem
+
+
+def _write(path: str, content: str) -> None:
+    """Write in one call: a buffered file would keep what the kernel refuses until it is closed."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, content.encode("ascii"))
+    except OSError as problem:
+        problem.filename = path
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _field(path: str, name: str) -> int:
+    with suppress(OSError):
+        for line in Path(path).read_text(encoding="ascii").splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    return 0

@@ -1,0 +1,175 @@
+"""The runtime's configuration of one container, as a pure function of what was asked for.
+
+All flags are constants or numbers of the spec; there is no way in for anything else.
+
+Source: SECURITY "Container"; Open Container Initiative, runtime specification 1.0, config.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assayd.errors import EngineError
+from assayd.ports.engine import ContainerSpec
+from assayd.ports.isolation import (
+    GUEST_UID,
+    HOST_NAME,
+    MASKED_PATHS,
+    READONLY_PATHS,
+    SHM_BYTES,
+    SYSCTLS,
+    WORK_DIRECTORY,
+)
+
+Document = Mapping[str, object]
+
+NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "cgroup", "user")
+CGROUPS = "/sys/fs/cgroup"
+DEVICES = ("null", "zero", "full", "tty", "random", "urandom")
+"""What the runtime puts into `/dev` of every container, as the specification wants it."""
+_CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
+_HIDDEN = ("nosuid", "noexec", "nodev")
+_ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+_NO_DEVICES = {"allow": False, "access": "rwm"}
+_PERIOD_US = 100_000
+_RUNTIME_PIDS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What one container gets of this host.
+
+    `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has.
+
+    `cgroups` are the container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it
+    ("" = the one of version 2) -> path on the host. `joins` names the group below the daemon's own that the
+    runtime puts the container into; "" for one that leaves it where it was started.
+    """
+
+    root: str
+    arguments: Sequence[str]
+    environment: Sequence[str]
+    first_uid: int
+    cgroups: Mapping[str, str]
+    machine: str
+    joins: str = ""
+
+
+def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+    """Return the runtime's configuration.
+
+    Raises: EngineError ``engine.seccomp``, when the filter cannot be read.
+    """
+    return {
+        "ociVersion": "1.0.2",
+        "hostname": HOST_NAME,
+        "root": {"path": place.root, "readonly": True},
+        "process": _process(spec, place),
+        "mounts": mounts(spec, place.cgroups),
+        "linux": {
+            "namespaces": [{"type": name} for name in NAMESPACES],
+            "uidMappings": id_mappings(place.first_uid),
+            "gidMappings": id_mappings(place.first_uid),
+            "sysctl": dict(SYSCTLS),
+            "maskedPaths": list(MASKED_PATHS),
+            "readonlyPaths": list(READONLY_PATHS),
+            "seccomp": _seccomp(spec.seccomp, place.machine),
+            **({"cgroupsPath": place.joins, "resources": {"devices": [_NO_DEVICES]}} if place.joins else {}),
+        },
+    }
+
+
+def resources(spec: ContainerSpec) -> dict[str, int]:
+    """Return the limits that a control group is to hold; quota and period in microseconds."""
+    return {
+        "memory_bytes": spec.memory_bytes,
+        "pids": spec.pids,
+        "cpu_quota_us": round(spec.cpus * _PERIOD_US),
+        "cpu_period_us": _PERIOD_US,
+    }
+
+
+def while_starting(limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits while the runtime sets up the container, as its own processes are counted."""
+    return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
+
+
+def rlimits(spec: ContainerSpec) -> dict[str, int]:
+    """Return the limits of each process, soft and hard being the same."""
+    return {"core": 0, "fsize": spec.work_bytes, "msgqueue": 0, "nofile": spec.open_files}
+
+
+def id_mappings(first_uid: int) -> list[dict[str, int]]:
+    """Map the container's root and its guest, and nobody else, to ids that nobody else has."""
+    return [
+        {"containerID": 0, "hostID": first_uid, "size": 1},
+        {"containerID": GUEST_UID, "hostID": first_uid + 1, "size": 1},
+    ]
+
+
+def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
+    """Return the mounts in their order; the work directory and the tiny shared memory can be written."""
+    owner = (f"uid={GUEST_UID}", f"gid={GUEST_UID}", "mode=0700")
+    bounds = (f"size={spec.work_bytes}", f"nr_inodes={spec.work_files}")
+    return [
+        _mount("/proc", "proc", *_HIDDEN),
+        _mount("/dev", "tmpfs", "nosuid", "noexec", "mode=755", "size=64k", "nr_inodes=64"),
+        _mount("/dev/shm", "tmpfs", *_HIDDEN, "mode=1777", f"size={SHM_BYTES}"),  # noqa: S108
+        _mount("/sys", "sysfs", *_HIDDEN, "ro"),
+        *_cgroup_mounts(cgroups),
+        _mount(WORK_DIRECTORY, "tmpfs", *_HIDDEN, *bounds, *owner),
+    ]
+
+
+def _cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:
+    """Show the container its own control groups and no others, read-only.
+
+    The runtime's own mount of type ``cgroup`` shows every hierarchy of the host, and took 40 ms here.
+    """
+    outer = [] if "" in cgroups else [_mount(CGROUPS, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
+    inner = [
+        _mount(f"{CGROUPS}/{name}".rstrip("/"), "bind", *_HIDDEN, "bind", "ro", source=path)
+        for name, path in cgroups.items()
+    ]
+    return [*outer, *inner]
+
+
+def _mount(destination: str, kind: str, *options: str, source: str | None = None) -> dict[str, object]:
+    return {"destination": destination, "type": kind, "source": source or kind, "options": list(options)}
+
+
+def _process(spec: ContainerSpec, place: Place) -> dict[str, object]:
+    return {
+        "terminal": False,
+        "user": {"uid": GUEST_UID, "gid": GUEST_UID},
+        "args": list(place.arguments),
+        "env": list(place.environment),
+        "cwd": "/",
+        "capabilities": {name: [] for name in _CAPABILITY_SETS},
+        "noNewPrivileges": True,
+        "rlimits": [
+            {"type": f"RLIMIT_{name.upper()}", "soft": value, "hard": value}
+            for name, value in rlimits(spec).items()
+        ],
+    }
+
+
+def _seccomp(text: str, machine: str) -> dict[str, object]:
+    """Read the filter that all engines share, in the form of the container engines, for this architecture."""
+    try:
+        profile = json.loads(text)
+        rules = [{key: rule[key] for key in rule if key != "comment"} for rule in profile["syscalls"]]
+        default, number = profile["defaultAction"], profile.get("defaultErrnoRet", 1)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise EngineError("engine.seccomp", "the filter of system calls is not a profile") from problem
+    if machine not in _ARCHITECTURES:
+        message = f"the filter of system calls knows {sorted(_ARCHITECTURES)}, this machine is {machine}"
+        raise EngineError("engine.seccomp", message)
+    return {
+        "defaultAction": default,
+        "defaultErrnoRet": number,
+        "architectures": [_ARCHITECTURES[machine]],
+        "syscalls": rules,
+    }

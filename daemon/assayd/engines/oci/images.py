@@ -1,0 +1,304 @@
+"""Unpacked images in a folder: addressed by digest, verified once per engine, never written again.
+
+    <folder>/images/<sha256>/   config.json (its sha256 is the image's id) and rootfs/
+    <folder>/names/<name>       the digest that a name stands for now
+    <folder>/locks/<sha256>     held shared by each engine that uses the image, so that it is not removed
+
+Several engines may share a folder. What makes images is `imaging`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.parse import quote
+
+from assayd.errors import EngineError
+from assayd.imaging.tree import LABEL_FILES, entries_of_folder, tree_digest
+from assayd.ports.engine import ImageFacts
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+_CONFIG_BYTES = 1 << 20
+_ROOTFS = "rootfs"
+_LOADING, _GOING = ".loading-", ".going-"
+_OLD_S = 3600.0
+_CONFIG = "config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """An image that was verified: what a container takes over from it, and where it lies."""
+
+    digest: str
+    folder: Path
+    arguments: Sequence[str]
+    environment: Sequence[str]
+    labels: Mapping[str, str]
+    size_bytes: int
+
+    @property
+    def root(self) -> Path:
+        """The root filesystem."""
+        return self.folder / _ROOTFS
+
+
+class ImageStore:
+    """The images below one folder. All methods block and raise EngineError ``image.*``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._verified: dict[str, StoredImage] = {}
+        self._locks: dict[str, int] = {}
+
+    @property
+    def roots(self) -> Path:
+        """The folder below which all root filesystems are: ``<sha256>/rootfs``."""
+        return self._folder / "images"
+
+    def prepare(self) -> None:
+        """Make the folders.
+
+        Raises: EngineError ``image.store``.
+        """
+        try:
+            for folder in (self._folder, *(self._folder / name for name in ("images", "names", "locks"))):
+                _make_folder(folder)
+        except OSError as problem:
+            message = f"cannot use {self._folder} for images: {problem.strerror}; see engine.images_dir"
+            raise EngineError("image.store", message) from problem
+
+    def find(self, name: str) -> ImageFacts:
+        """Return the image of this name or digest, verified if it was not yet."""
+        image = self.get(self._digest_of(name))
+        return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
+
+    def get(self, digest: str) -> StoredImage:
+        """Return an image, verified at its first use.
+
+        Raises: EngineError ``image.missing``, ``image.damaged``.
+        """
+        if digest not in self._verified:
+            found = _DIGEST.fullmatch(digest)
+            if found is None:
+                raise _missing(digest)
+            folder = self.roots / found[1]
+            self._hold(found[1])
+            self._verified[digest] = _verify(digest, folder)
+        return self._verified[digest]
+
+    def load(self, archive: Path) -> ImageFacts:
+        """Unpack an archive as `imaging` packs it, and let its name stand for it.
+
+        Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
+        """
+        if not archive.is_file():
+            message = f"there is no image archive {archive.name}; build it first"
+            raise EngineError("image.archive_missing", message)
+        self.prepare()
+        try:
+            with tarfile.open(archive, "r:") as tar:
+                name, digest = self._unpack(tar)
+        except (OSError, tarfile.TarError, ValueError, KeyError, IndexError, TypeError) as problem:
+            message = f"{archive.name} could not be unpacked; build it again"
+            raise EngineError("image.archive_refused", message) from problem
+        self.get(digest)
+        self._name(name, digest)
+        self.collect()
+        return self.find(name)
+
+    def export(self, name: str, target: Path) -> None:
+        """Write an image's root filesystem as a tar file."""
+        image = self.get(self._digest_of(name))
+        with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
+            for path in sorted(image.root.iterdir()):
+                tar.add(path, path.name)
+
+    def collect(self) -> None:
+        """Remove images that no name stands for and no engine uses, and what was half unpacked."""
+        named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}
+        for folder in list(self.roots.iterdir()):
+            digest = f"sha256:{folder.name}"
+            if _DIGEST.fullmatch(digest) and digest not in named and digest not in self._verified:
+                with suppress(BlockingIOError), _locked(self._lock_of(folder.name), fcntl.LOCK_EX):
+                    _remove(folder)
+            elif folder.name.startswith((_LOADING, _GOING)) and _old(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let go of all images."""
+        for lock in self._locks.values():
+            os.close(lock)
+        self._locks.clear()
+        self._verified.clear()
+
+    def _digest_of(self, name: str) -> str:
+        if _DIGEST.fullmatch(name):
+            return name
+        try:
+            return self._named(name).read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            raise _missing(name) from None
+
+    def _named(self, name: str) -> Path:
+        tagged = name if ":" in name else f"{name}:latest"
+        return self._folder / "names" / quote(tagged, safe="")
+
+    def _name(self, name: str, digest: str) -> None:
+        path = self._named(name)
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.write_text(digest, encoding="ascii")
+        fresh.replace(path)
+
+    def _unpack(self, tar: tarfile.TarFile) -> tuple[str, str]:
+        """Unpack into a folder beside its place and move it there; return name and digest."""
+        manifest = json.loads(_member(tar, "manifest.json"))[0]
+        config = _member(tar, manifest["Config"])
+        digest = hashlib.sha256(config).hexdigest()
+        if not (self.roots / digest).is_dir():
+            work = Path(tempfile.mkdtemp(prefix=_LOADING, dir=self.roots))
+            try:
+                root = work / _ROOTFS
+                _make_folder(root)
+                wanted = json.loads(config)["rootfs"]["diff_ids"]
+                for layer, expected in zip(manifest["Layers"], wanted, strict=True):
+                    _unpack_layer(tar, layer, expected, root)
+                (work / _CONFIG).write_bytes(config)
+                work.chmod(0o755)
+                with suppress(FileExistsError, OSError):  # another was quicker; what it made is verified
+                    work.rename(self.roots / digest)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+        return str(manifest["RepoTags"][0]), f"sha256:{digest}"
+
+    def _lock_of(self, digest: str) -> Path:
+        return self._folder / "locks" / digest
+
+    def _hold(self, digest: str) -> None:
+        """Keep the image from being removed for as long as this engine lives."""
+        if digest not in self._locks and (self.roots / digest).is_dir():
+            lock = os.open(self._lock_of(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            self._locks[digest] = lock
+
+
+def _verify(digest: str, folder: Path) -> StoredImage:
+    """Read an image and see that it is, file by file, what its digest says."""
+    try:
+        config = (folder / _CONFIG).read_bytes()
+    except FileNotFoundError:
+        raise _missing(digest) from None
+    said = json.loads(config) if hashlib.sha256(config).hexdigest() == folder.name else {}
+    taken = said.get("config") or {}
+    labels = taken.get("Labels") or {}
+    try:
+        held = tree_digest(entries_of_folder(folder / _ROOTFS))
+    except OSError:
+        held = ""
+    if not held or labels.get(LABEL_FILES) != held:
+        message = (
+            f"image {digest[:19]} in {folder} is not what its digest says; remove that folder, then run: "
+        )
+        raise EngineError("image.damaged", message + "assay images build")
+    return StoredImage(
+        digest=digest,
+        folder=folder,
+        arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
+        environment=tuple(taken.get("Env") or ()),
+        labels=labels,
+        size_bytes=sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()),
+    )
+
+
+def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path) -> None:
+    with _open(tar, name) as stream:
+        total = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            total.update(block)
+        if f"sha256:{total.hexdigest()}" != expected:
+            raise ValueError(f"layer {name} is not what the image says")
+        stream.seek(0)
+        with tarfile.open(fileobj=stream, mode="r:") as layer:
+            for member in layer:
+                _place(layer, member, root)
+
+
+def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
+    """Write one member as root's own file that nobody can change; never through a link."""
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{member.name} leads out of the image")
+    target = root / path
+    if any(parent.is_symlink() for parent in target.parents if parent != root and root in parent.parents):
+        raise ValueError(f"{member.name} leads through a link")
+    if member.isdir():
+        _make_folder(target)
+    elif member.issym():
+        target.symlink_to(member.linkname)
+    elif member.isreg():
+        with _open(layer, member) as stream, target.open("xb") as file:
+            shutil.copyfileobj(stream, file, 1 << 20)
+        target.chmod(0o555 if member.mode & 0o100 else 0o444)
+    else:
+        raise ValueError(f"{member.name} is neither file, folder nor link")
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder that everybody may look into, whatever the mask says; one that is there is left alone."""
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o755)
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    with _open(tar, name) as stream:
+        return stream.read(_CONFIG_BYTES)
+
+
+def _open(tar: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
+    stream = tar.extractfile(member)
+    if stream is None:
+        raise ValueError(f"{member} is no file")
+    return stream
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[None]:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """Remove an image; moved away first, so that none is ever found in part."""
+    going = folder.with_name(f"{_GOING}{folder.name}")
+    shutil.rmtree(going, ignore_errors=True)
+    folder.rename(going)
+    shutil.rmtree(going)
+
+
+def _old(folder: Path) -> bool:
+    """Return whether nobody can be at work on a folder any more."""
+    try:
+        return time.time() - folder.stat().st_mtime > _OLD_S
+    except FileNotFoundError:
+        return False
+
+
+def _missing(name: str) -> EngineError:
+    short = name.removeprefix("assayd/").removesuffix(":latest")
+    return EngineError("image.missing", f"there is no image {name}; run: assay images build {short}")

@@ -1,0 +1,210 @@
+"""What the kernel says of a container's first process, compared with what was asked for.
+
+`observe` reads, `differences` decides. The process is looked at once its program has said something, as its
+capabilities and its filter are in place only then.
+
+Source: proc(5), namespaces(7), capabilities(7).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.engines.oci.config import CGROUPS, DEVICES, Place, rlimits
+from assayd.ports.engine import ContainerSpec
+from assayd.ports.isolation import GUEST_UID, MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY
+
+_NAMESPACES = ("pid", "net", "ipc", "uts", "mnt", "cgroup", "user")
+_LIMITS = {
+    "core": "Max core file size",
+    "fsize": "Max file size",
+    "msgqueue": "Max msgqueue size",
+    "nofile": "Max open files",
+}
+_HIDDEN = frozenset({"nosuid", "nodev", "noexec"})
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A process as the kernel shows it, in the kernel's own words.
+
+    `foreign` names the namespaces that it shares with us, `outside` the control groups that it is not in,
+    `masked` the paths of this host that ought to be hidden.
+    """
+
+    status: str
+    limits: str
+    mountinfo: str
+    uid_map: str
+    gid_map: str
+    routes: str
+    shared_namespaces: tuple[str, ...]
+    outside: tuple[str, ...]
+    root_is_image: bool
+    masked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A line of mountinfo. `root` is what of the file system is mounted."""
+
+    root: str
+    kind: str
+    options: frozenset[str]
+    of_file_system: Mapping[str, str]
+
+
+def observe(pid: int, place: Place, image: Path) -> Seen:
+    """Read what the kernel says. Args: `image` is the root filesystem as the daemon sees it.
+
+    Raises: OSError when the process is gone, or not ours to look at.
+    """
+    process = Path(f"/proc/{pid}")
+    return Seen(
+        **{
+            name: (process / path).read_text(encoding="ascii", errors="replace")
+            for name, path in (
+                ("status", "status"),
+                ("limits", "limits"),
+                ("mountinfo", "mountinfo"),
+                ("uid_map", "uid_map"),
+                ("gid_map", "gid_map"),
+                ("routes", "net/route"),
+            )
+        },
+        shared_namespaces=tuple(
+            name for name in _NAMESPACES if _namespace(process, name) == _namespace(Path("/proc/self"), name)
+        ),
+        outside=tuple(path for path in place.cgroups.values() if str(pid) not in _members(path)),
+        root_is_image=os.path.samestat((process / "root").stat(), image.stat()),
+        masked=tuple(path for path in MASKED_PATHS if _shown(path)),
+    )
+
+
+def differences(seen: Seen, spec: ContainerSpec, place: Place) -> list[str]:
+    """List in which ways a process is not what was asked for; empty when it is."""
+    return [
+        *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
+        *(f"control group {path} does not hold the process" for path in seen.outside),
+        *([] if seen.root_is_image else ["the root is not the image's"]),
+        *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
+        *_identity(seen, place),
+        *_limits(seen, spec),
+        *_mounts(seen, spec, place),
+    ]
+
+
+def _identity(seen: Seen, place: Place) -> Iterator[str]:
+    status = dict(line.split(":\t", 1) for line in seen.status.splitlines() if ":\t" in line)
+    uid = str(place.first_uid + 1)
+    wanted = {
+        "Uid": [uid] * 4,
+        "Gid": [uid] * 4,
+        "Groups": [],
+        "CapInh": ["0" * 16],
+        "CapPrm": ["0" * 16],
+        "CapEff": ["0" * 16],
+        "CapBnd": ["0" * 16],
+        "CapAmb": ["0" * 16],
+        "NoNewPrivs": ["1"],
+        "Seccomp": ["2"],
+    }
+    for name, value in wanted.items():
+        held = status.get(name, "missing").split()
+        if held != value:
+            yield f"{name} is {' '.join(held) or 'empty'}, asked for {' '.join(value) or 'none'}"
+    if status.get("NSpid", "").split()[-1:] != ["1"]:
+        yield "it is not the first process of its namespace"
+    mapping = [["0", str(place.first_uid), "1"], [str(GUEST_UID), uid, "1"]]
+    for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
+        if [line.split() for line in text.splitlines()] != mapping:
+            yield f"{name} maps other ids than were asked for"
+
+
+def _limits(seen: Seen, spec: ContainerSpec) -> Iterator[str]:
+    for name, wanted in rlimits(spec).items():
+        title = _LIMITS[name]
+        line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
+        held = line.removeprefix(title).split()[:2]
+        if held != [str(wanted)] * 2:
+            yield f"limit {name} is {' '.join(held) or 'missing'}, asked for {wanted}"
+
+
+def _mounts(seen: Seen, spec: ContainerSpec, place: Place) -> Iterator[str]:
+    held = read_mounts(seen.mountinfo)
+    wanted = _wanted_mounts(spec, place)
+    readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
+    for path in sorted({*wanted, *seen.masked, *readonly} - held.keys()):
+        yield f"{path} is not mounted"
+    known = {*wanted, *MASKED_PATHS, *readonly, *(f"/dev/{name}" for name in DEVICES)}
+    for path in sorted(held.keys() - known):
+        yield f"{path} is mounted and was not asked for"
+    for path in sorted((readonly | set(seen.masked) | {"/sys"}) & held.keys()):
+        # A file that is hidden behind the null device can be written, and keeps nothing.
+        hidden = path in seen.masked and held[path].root == "/null"
+        if "ro" not in held[path].options and not hidden:
+            yield f"{path} can be written"
+    for path, (kind, options) in wanted.items():
+        if path in held:
+            yield from _unlike(path, held[path], kind, options)
+
+
+def _wanted_mounts(spec: ContainerSpec, place: Place) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Return kind and options of the mounts that may not be anything else."""
+    size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
+    uid = str(place.first_uid + 1)
+    work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
+    return {
+        "/proc": ("proc", {}),
+        "/sys": ("sysfs", {}),
+        "/dev": ("tmpfs", {"size": "64k"}),
+        "/dev/shm": ("tmpfs", {"size": f"{SHM_BYTES // 1024}k"}),  # noqa: S108
+        WORK_DIRECTORY: ("tmpfs", work),
+        **({} if "" in place.cgroups else {CGROUPS: ("tmpfs", {"size": "64k"})}),
+    }
+
+
+def _unlike(path: str, mount: Mount, kind: str, options: Mapping[str, str]) -> Iterator[str]:
+    if mount.kind != kind:
+        yield f"{path} is of kind {mount.kind}, asked for {kind}"
+    missing = sorted((_HIDDEN - ({"nodev"} if path == "/dev" else frozenset())) - mount.options)
+    if missing:
+        yield f"{path} lacks {', '.join(missing)}"
+    for name, wanted in options.items():
+        held = mount.of_file_system.get(name)
+        if held != wanted:
+            yield f"{path}: {name} is {held}, asked for {wanted}"
+
+
+def read_mounts(text: str) -> dict[str, Mount]:
+    """Read mountinfo: place -> the mount that is uppermost there."""
+    found = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        root, place, options = before.split(" ")[3:6]
+        kind, _, of_file_system = after.split(" ", 2)
+        pairs = (option.partition("=") for option in of_file_system.split(","))
+        found[place] = Mount(
+            root=root,
+            kind=kind,
+            options=frozenset(options.split(",")),
+            of_file_system={name: value for name, _, value in pairs},
+        )
+    return found
+
+
+def _shown(path: str) -> bool:
+    """Return whether a container would see this path of the kernel's; its `/dev` is made from nothing."""
+    return path.startswith(("/proc/", "/sys/")) and Path(path).exists()
+
+
+def _namespace(process: Path, name: str) -> str:
+    return str((process / "ns" / name).readlink())
+
+
+def _members(group: str) -> list[str]:
+    return (Path(group) / "cgroup.procs").read_text(encoding="ascii").split()

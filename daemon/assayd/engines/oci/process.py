@@ -1,0 +1,346 @@
+"""The daemon's end of a container's process: its streams as plain pipes, its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from assayd.engines.oci import launcher
+from assayd.errors import EngineError
+
+_READ_BYTES = 256 * 1024
+_DIAGNOSTICS_BYTES = 8 * 1024
+_READY_WITHIN_S = 20.0
+_ENDS_WITHIN_S = 10.0
+
+
+class PipeStream:
+    """The Duplex of one container. Made by `open_streams`.
+
+    Args:
+        inspect: called once, before the first bytes are passed on, as the runner is what it will be by then.
+            Raises: EngineError, which the reader gets.
+    """
+
+    def __init__(self, inspect: Callable[[], Awaitable[None]]) -> None:
+        self._inspect: Callable[[], Awaitable[None]] | None = inspect
+        self._reader = asyncio.StreamReader(limit=_READ_BYTES)
+        self._inlet = _Inlet()
+        self._complaints = _Complaints()
+        self._writing: asyncio.WriteTransport | None = None
+        self._reading: list[asyncio.ReadTransport] = []
+        self._closed = False
+
+    async def connect(self, ends: Ends) -> None:
+        """Hand our ends of the pipes, which become the loop's, to the running loop."""
+        loop = asyncio.get_running_loop()
+        reading = asyncio.StreamReaderProtocol(self._reader)
+        # The first is handed over, or closed, by the loop in any case; the others once it is their turn.
+        with ExitStack() as waiting:
+            waiting.callback(ends.stdout.close)
+            waiting.callback(ends.stderr.close)
+            self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
+            waiting.pop_all()
+            waiting.callback(ends.stderr.close)
+            self._reading.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
+            waiting.pop_all()
+            self._reading.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
+
+    async def read(self) -> bytes:
+        """Return the next bytes of standard output; empty at the end and after `close`."""
+        data = await self._reader.read(_READ_BYTES)
+        if self._closed or not data:
+            return b""
+        if self._inspect is not None:
+            await self._inspect()
+            self._inspect = None
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to standard input and wait while its buffer is full.
+
+        Raises: EngineError ``engine.stream_broken``.
+        """
+        if self._writing is None or self._inlet.lost:
+            raise _broken()
+        self._writing.write(data)
+        await self._inlet.room.wait()
+        if self._inlet.lost:
+            raise _broken()
+
+    @property
+    def diagnostics(self) -> bytes:
+        """The last bytes of standard error."""
+        return self._complaints.kept
+
+    async def close(self) -> None:
+        """Drop the pipes with whatever is still in them."""
+        if self._closed:
+            return
+        self._closed = True
+        self._inlet.connection_lost(None)
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.abort()
+        for transport in self._reading:
+            transport.close()
+        if not self._reader.at_eof():
+            self._reader.feed_eof()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Our ends of a container's pipes."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def close(self) -> None:
+        """Close what the loop has not taken over."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
+
+
+def make_pipes() -> tuple[Ends, list[int]]:
+    """Make the three pipes; return our ends, and the container's in the order of their numbers."""
+    pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+    ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
+    stdin, stdout, stderr = (
+        os.fdopen(descriptor, "wb" if number == 0 else "rb", buffering=0)
+        for number, descriptor in enumerate(ours)
+    )
+    return Ends(stdin=stdin, stdout=stdout, stderr=stderr), [pairs[0][0], pairs[1][1], pairs[2][1]]
+
+
+class _Inlet(asyncio.BaseProtocol):
+    """Knows whether standard input has room, and whether somebody is left to read it."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Event()
+        self.room.set()
+        self.lost = False
+
+    def pause_writing(self) -> None:
+        self.room.clear()
+
+    def resume_writing(self) -> None:
+        self.room.set()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self.lost = True
+        self.room.set()
+
+
+class _Complaints(asyncio.Protocol):
+    """Keeps the end of standard error."""
+
+    def __init__(self) -> None:
+        self.kept = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.kept = (self.kept + data)[-_DIAGNOSTICS_BYTES:]
+
+
+class Process:
+    """A container's first process, as the launcher told of it; ``exit_code`` is None until it has ended.
+
+    Where the launcher died first, nobody knows how a process ended, and the code stays None.
+    """
+
+    def __init__(self, pid: int, descriptor: int | None) -> None:
+        self.pid = pid
+        self.exit_code: int | None = None
+        self.ended = asyncio.Event()
+        self._descriptor = descriptor
+
+    def kill(self) -> None:
+        """Kill it, and with it, as it is the first of its namespace, every process of the container."""
+        if self._descriptor is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def end(self, code: int | None) -> None:
+        """Take note of its end."""
+        self.exit_code = code
+        self.ended.set()
+        self.close()
+
+    def close(self) -> None:
+        """Return the descriptor back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What the launcher is told of one container."""
+
+    name: str
+    arguments: Sequence[str]
+    join: Sequence[str]
+    pid_file: Path
+
+
+class LauncherFailed(Exception):
+    """The runtime ended without a container; carries its exit status."""
+
+
+class LauncherProcess:
+    """The launcher, as the daemon sees it. Started by `start`, ended by `close`."""
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        self._control = control
+        self._process = process
+        self._loop = asyncio.get_running_loop()
+        self._starting: dict[str, asyncio.Future[Process]] = {}
+        self._running: dict[str, Process] = {}
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self.gone = False
+        self._loop.add_reader(control, self._take)
+
+    @classmethod
+    async def start(cls, *, images: str, shown_at: str, hugetlb: str) -> LauncherProcess:
+        """Start it and wait until it serves.
+
+        Args:
+            images: folder with root filesystems.
+            shown_at: where containers are to find them; "" where they can go there by themselves.
+            hugetlb: where control groups of that name must be mounted for the runtime; "" where nowhere.
+
+        Raises: EngineError ``engine.launcher``.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-I", "-S", launcher.__file__, str(theirs.fileno())]
+            process = subprocess.Popen(  # noqa: ASYNC220 - two milliseconds, once
+                [*command, images, shown_at, hugetlb],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        made = cls(ours, process)
+        try:
+            async with asyncio.timeout(_READY_WITHIN_S):
+                await made._ready
+        except asyncio.CancelledError:
+            made.close()
+            raise
+        except (EngineError, TimeoutError) as problem:
+            made.close()
+            message = f"the launcher of containers did not start: {problem}"
+            raise EngineError("engine.launcher", message, retryable=True) from problem
+        return made
+
+    async def launch(self, launch: Launch, streams: Sequence[int]) -> Process:
+        """Start a container and wait until its first process is there.
+
+        Raises: LauncherFailed; EngineError ``engine.launcher`` when the launcher died.
+        """
+        waiting: asyncio.Future[Process] = self._loop.create_future()
+        self._starting[launch.name] = waiting
+        request = {
+            "id": launch.name,
+            "argv": list(launch.arguments),
+            "join": list(launch.join),
+            "pidfile": str(launch.pid_file),
+        }
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], list(streams))
+            return await waiting
+        except OSError as problem:
+            raise _no_launcher() from problem
+        finally:
+            self._starting.pop(launch.name, None)
+
+    def forget(self, name: str) -> None:
+        """Forget a container that is gone."""
+        process = self._running.pop(name, None)
+        if process is not None:
+            process.close()
+
+    def close(self) -> None:
+        """End the launcher, and with it every container that it still has."""
+        if not self.gone:
+            self._lose()
+        try:
+            self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            # What it could not end, the reaper finds.
+            self._process.kill()
+            self._process.wait()
+
+    def _take(self) -> None:
+        """Take what the launcher says."""
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, launcher.MESSAGE_BYTES, 1, flags)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        if data:
+            self._hear(json.loads(data), descriptors[0] if descriptors else None)
+        else:
+            self._lose()
+
+    def _hear(self, reply: Mapping[str, object], descriptor: int | None) -> None:
+        name = str(reply["id"])
+        waiting = self._starting.get(name)
+        if not name:
+            self._say_ready(reply)
+        elif "code" in reply:
+            if (process := self._running.pop(name, None)) is not None:
+                process.end(int(str(reply["code"])))
+        elif "failed" in reply:
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(LauncherFailed(str(reply["failed"])))
+        else:
+            process = Process(int(str(reply["pid"])), descriptor)
+            self._running[name] = process
+            if waiting is None or waiting.done():
+                process.kill()  # nobody waits for it any more
+            else:
+                waiting.set_result(process)
+
+    def _say_ready(self, reply: Mapping[str, object]) -> None:
+        if self._ready.done():
+            return
+        if "failed" in reply:
+            self._ready.set_exception(EngineError("engine.launcher", str(reply["failed"])))
+        else:
+            self._ready.set_result(None)
+
+    def _lose(self) -> None:
+        self.gone = True
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        if not self._ready.done():
+            self._ready.set_exception(_no_launcher())
+        for waiting in self._starting.values():
+            if not waiting.done():
+                waiting.set_exception(_no_launcher())
+        for process in self._running.values():
+            process.kill()
+            process.end(None)
+        self._running.clear()
+
+
+def _no_launcher() -> EngineError:
+    return EngineError("engine.launcher", "the launcher of containers has died", retryable=True)
+
+
+def _broken() -> EngineError:
+    return EngineError("engine.stream_broken", "nobody reads the container's input any more", retryable=True)

@@ -1,0 +1,73 @@
+"""User ids that nobody else on this host has: a block per engine, held by a lock, and two ids per container.
+
+What the kernel counts by user (pending signals, locked memory, watches) is then counted for one container.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from assayd.errors import EngineError
+
+FIRST_UID = 0x7000_0000
+"""Where blocks begin.
+
+Source: systemd.io/UIDS-GIDS: 1879048192 to 2147483647 is used by nothing.
+"""
+BLOCKS = 4096
+PER_BLOCK = 4096
+_PER_CONTAINER = 2
+
+
+class Ranges:
+    """Hands out the first of a container's user ids. Args: `folder` holds the locks of this host's blocks."""
+
+    def __init__(self, folder: Path, first_uid: int = FIRST_UID, blocks: int = BLOCKS) -> None:
+        self._folder = folder
+        self._first_uid = first_uid
+        self._blocks = blocks
+        self._lock: int | None = None
+        self._base = 0
+        self._used: set[int] = set()
+
+    def take(self) -> int:
+        """Return the first of two ids that nobody has.
+
+        Raises: EngineError ``engine.no_ids``.
+        """
+        if self._lock is None:
+            self._take_block()
+        for first in range(self._base, self._base + PER_BLOCK, _PER_CONTAINER):
+            if first not in self._used:
+                self._used.add(first)
+                return first
+        raise EngineError(
+            "engine.no_ids", f"all {PER_BLOCK} user ids for containers are in use", retryable=True
+        )
+
+    def give_back(self, first: int) -> None:
+        """Take ids back whose container is gone; those of another engine are left alone."""
+        self._used.discard(first)
+
+    def close(self) -> None:
+        """Return the block back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_block(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in range(self._blocks):
+            lock = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                continue
+            self._lock, self._base = lock, self._first_uid + number * PER_BLOCK
+            return
+        raise EngineError(
+            "engine.no_ids", f"all {self._blocks} blocks of user ids are taken by other daemons"
+        )

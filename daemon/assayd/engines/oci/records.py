@@ -1,0 +1,80 @@
+"""What is known of containers beyond the life of the daemon: a folder with a record for each.
+
+The record is written before the control group is made, so that the reaper finds all that is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
+
+_NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
+_RECORD = "record.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A container: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest."""
+
+    name: str
+    labels: Mapping[str, str]
+    cgroup_version: int
+    cgroups: Mapping[str, str]
+    image: str
+    first_uid: int
+    other_cgroups: Sequence[str] = ()
+
+
+class Records:
+    """The records below one folder of this host, which all daemons of one user share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def folder_of(self, name: str) -> Path:
+        """Return the folder of a container: bundle, runtime's state, process file, log.
+
+        Raises: ValueError for a name that is no plain word.
+        """
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a container")
+        return self._folder / name
+
+    def write(self, record: Record) -> Path:
+        """Make the container's folder with its record; return the folder."""
+        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        folder = self.folder_of(record.name)
+        folder.mkdir(mode=0o700)
+        fresh = folder / "record.new"
+        fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        fresh.replace(folder / _RECORD)
+        return folder
+
+    def read(self, name: str) -> Record | None:
+        """Return a record; None where there is none, or one that another version wrote in another form."""
+        try:
+            return Record(**json.loads((self.folder_of(name) / _RECORD).read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, TypeError):
+            log.warning("container.record_unreadable", container=name)
+            return None
+
+    def remove(self, name: str) -> None:
+        """Remove a container's folder; one that is gone is fine."""
+        shutil.rmtree(self.folder_of(name), ignore_errors=True)
+
+    def all(self) -> Iterator[Record]:
+        """Return every record of this host."""
+        for path in sorted(self._folder.glob(f"*/{_RECORD}")):
+            record = self.read(path.parent.name)
+            if record is not None:
+                yield record

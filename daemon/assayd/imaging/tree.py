@@ -1,0 +1,79 @@
+"""What files an image consists of, as one digest that its layers and its unpacked form both give.
+
+The image carries it as a label, so that its id vouches for a root filesystem that was unpacked earlier.
+"""
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from assayd.imaging.digest import digest_of
+
+LABEL_FILES = "org.assayd.files"
+_READ_BYTES = 1 << 20
+
+Entries = Mapping[str, tuple[str, str]]
+"""Path without leading slash -> kind (folder, file, program, link) and content digest or target."""
+
+
+def tree_digest(entries: Entries) -> str:
+    """Return ``sha256:…`` over all entries; owners and times are left out."""
+    return digest_of(
+        (f"{kind} {path}", content.encode()) for path, (kind, content) in sorted(entries.items())
+    )
+
+
+def entries_of_layers(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
+    """Return what unpacking the layers would give, the lowest first."""
+    found: dict[str, tuple[str, str]] = {}
+    for layer in layers:
+        with tarfile.open(layer, "r:") as tar:
+            found |= {member.name: _entry_of(tar, member) for member in tar}
+    return found
+
+
+def entries_of_folder(root: Path) -> dict[str, tuple[str, str]]:
+    """Return what a root filesystem holds.
+
+    Raises: OSError when it cannot be read, or holds what no image does.
+    """
+    return dict(_walk(os.fspath(root), ""))
+
+
+def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
+    if member.isdir():
+        return ("folder", "")
+    if member.issym():
+        return ("link", member.linkname)
+    stream = tar.extractfile(member)
+    if stream is None:
+        raise OSError(f"{member.name} is neither file, folder nor link")
+    with stream:
+        return ("program" if member.mode & 0o100 else "file", _digest(stream))
+
+
+def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    with os.scandir(folder) as found:
+        for each in found:
+            path = f"{name}/{each.name}" if name else each.name
+            if each.is_symlink():
+                yield path, ("link", os.readlink(each.path))  # noqa: PTH115 - as quick as it gets
+            elif each.is_dir(follow_symlinks=False):
+                yield path, ("folder", "")
+                yield from _walk(each.path, path)
+            elif each.is_file(follow_symlinks=False):
+                mode = each.stat(follow_symlinks=False).st_mode
+                with open(each.path, "rb") as stream:  # noqa: PTH123 - as quick as it gets, thousands of times
+                    yield path, ("program" if mode & 0o100 else "file", _digest(stream))
+            else:
+                raise OSError(f"{path} is neither file, folder nor link")
+
+
+def _digest(stream: IO[bytes]) -> str:
+    total = hashlib.sha256()
+    while block := stream.read(_READ_BYTES):
+        total.update(block)
+    return total.hexdigest()

@@ -1,0 +1,69 @@
+"""Which container engine is used, and why; decided once, when the daemon starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+from assayd.engines.docker import DockerEngine
+from assayd.engines.oci import OciEngine
+from assayd.engines.oci.host import find_host
+from assayd.errors import EngineError
+from assayd.ports.engine import Engine
+from assayd.settings import Settings
+
+_ASKED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenEngine:
+    """An engine, its kind, and the reason in a few words."""
+
+    engine: Engine
+    kind: str
+    reason: str
+
+
+async def choose_engine(settings: Settings) -> ChosenEngine:
+    """Return the engine that the settings mean.
+
+    ``auto`` takes Docker where it is named or answers, else an OCI runtime where this host has what that
+    needs, else Docker, which is waited for.
+    """
+    wanted = settings.engine
+    if wanted.kind == "oci":
+        return ChosenEngine(engine=_oci(settings), kind="oci", reason="engine.kind says so")
+    docker = DockerEngine(base_url=wanted.url, threads=wanted.threads, timeout_s=wanted.timeout_s)
+    if wanted.kind == "docker":
+        return ChosenEngine(engine=docker, kind="docker", reason="engine.kind says so")
+    if wanted.url or os.environ.get("DOCKER_HOST"):
+        return ChosenEngine(engine=docker, kind="docker", reason="its address is given")
+    if await _answers(docker):
+        return ChosenEngine(engine=docker, kind="docker", reason="it answers at its usual address")
+    try:
+        runtime = await asyncio.to_thread(lambda: find_host().runtime)
+    except EngineError as problem:
+        return ChosenEngine(engine=docker, kind="docker", reason=f"no other can be used: {problem.message}")
+    await docker.close()
+    reason = f"Docker does not answer, and {runtime.path} is there"
+    return ChosenEngine(engine=_oci(settings), kind="oci", reason=reason)
+
+
+def _oci(settings: Settings) -> OciEngine:
+    wanted = settings.engine
+    return OciEngine(
+        images=(wanted.images_dir or settings.state_dir / "images").absolute(),
+        run=wanted.run_dir,
+        threads=wanted.threads,
+        timeout_s=wanted.timeout_s,
+    )
+
+
+async def _answers(engine: Engine) -> bool:
+    try:
+        async with asyncio.timeout(_ASKED_WITHIN_S):
+            await engine.info()
+    except (EngineError, TimeoutError):
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""What the OCI engine leaves, and what it reads before it leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from assayd.engines.oci import OciEngine
+from assayd.ids import Ulids
+from assayd.package_data import share
+from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
+from support.oci import IMAGES, PYTHON, RUN, derive, needs_oci, oci_engine
+
+pytestmark = needs_oci
+
+PROGRAM = """
+import os, sys
+os.write(1, b"ready")
+line = os.read(0, 100)
+if line == b"grow":
+    held = []
+    while True:
+        held.append(bytearray(2**20))
+os.read(0, 100)
+"""
+ULIDS = Ulids()
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="test-", dir=IMAGES))
+    folder.chmod(0o755)
+    derive("assayd-test/grows", [*PYTHON, PROGRAM], folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def engine(store: Path) -> AsyncIterator[OciEngine]:
+    made = oci_engine(store)
+    yield made
+    await made.close()
+
+
+async def spec(engine: OciEngine, daemon_id: str) -> ContainerSpec:
+    image = await engine.image("assayd-test/grows")
+    return ContainerSpec(
+        image=image.name,
+        image_digest=image.digest,
+        memory_bytes=48 * 2**20,
+        pids=16,
+        cpus=1.0,
+        work_bytes=4 * 2**20,
+        work_files=64,
+        open_files=128,
+        seccomp=share("seccomp", "container.json").read_text(),
+        labels={LABEL_DAEMON: daemon_id, LABEL_CONTAINER: ULIDS.new()},
+    )
+
+
+def traces(ref: ContainerRef) -> list[Path]:
+    """Name all that is there for a container: its folder, its control groups."""
+    groups = Path("/sys/fs/cgroup").glob(f"**/assayd-{ref.engine_id}")
+    return [path for path in (RUN / "containers" / ref.engine_id, *groups) if path.exists()]
+
+
+async def test_kill_for_memory_is_evidence_until_the_container_is_removed(engine: OciEngine) -> None:
+    ref = await engine.create(await spec(engine, ULIDS.new()))
+    stream = await engine.start(ref)
+    assert await stream.read() == b"ready"
+    await stream.write(b"grow")
+    assert await stream.read() == b""
+    async with asyncio.timeout(20):
+        while (facts := await engine.facts(ref)).running:
+            await asyncio.sleep(0)
+    group = engine._containers[ref.engine_id].group
+    assert (facts.exit_code, facts.oom_killed) == (137, True)
+    assert group.peak_memory_bytes() > 40 * 2**20
+    await engine.remove(ref)
+    assert traces(ref) == []
+
+
+async def test_containers_at_the_same_time_are_users_of_their_own(engine: OciEngine) -> None:
+    owner = ULIDS.new()
+    refs = [await engine.create(await spec(engine, owner)) for _ in range(2)]
+    uids = []
+    for ref in refs:
+        stream = await engine.start(ref)
+        assert await stream.read() == b"ready"
+        process = engine._containers[ref.engine_id].process
+        assert process is not None
+        uids.append(Path(f"/proc/{process.pid}").stat().st_uid)
+    for ref in refs:
+        await engine.remove(ref)
+    assert len(set(uids)) == 2
+    assert min(uids) >= 0x70000000
+
+
+async def test_what_an_engine_has_left_is_found_and_removed_by_the_next(
+    engine: OciEngine, store: Path
+) -> None:
+    owner = ULIDS.new()
+    ref = await engine.create(await spec(engine, owner))
+    assert await (await engine.start(ref)).read() == b"ready"
+    launcher = engine._launcher
+    assert launcher is not None
+    launcher._process.kill()  # what it had goes on without it
+
+    other = oci_engine(store)
+    [found] = await other.list_owned(owner)
+    await other.remove(ContainerRef(engine_id=found.engine_id, ulid=""))
+    left = (await other.list_owned(owner), traces(ref))
+    await other.close()
+    assert (found.engine_id, left) == (ref.engine_id, ([], []))
+
+
+async def test_engine_whose_launcher_died_starts_another(engine: OciEngine) -> None:
+    owner = ULIDS.new()
+    first = await engine.create(await spec(engine, owner))
+    await engine.start(first)
+    launcher = engine._launcher
+    assert launcher is not None
+    launcher._process.kill()
+    async with asyncio.timeout(20):
+        while not launcher.gone:
+            await asyncio.sleep(0)
+    second = await engine.create(await spec(engine, owner))
+    assert await (await engine.start(second)).read() == b"ready"
+    for ref in (first, second):
+        await engine.remove(ref)
+    assert await engine.list_owned(owner) == []
+
+
+async def test_cancelled_start_leaves_nothing_once_the_container_is_removed(engine: OciEngine) -> None:
+    ref = await engine.create(await spec(engine, ULIDS.new()))
+    starting = asyncio.ensure_future(engine.start(ref))
+    await asyncio.wait({starting}, timeout=0.02)
+    starting.cancel()
+    await asyncio.wait({starting})
+    await engine.remove(ref)
+    assert traces(ref) == []
+
+
+async def test_container_of_a_name_that_is_taken_is_refused_and_the_first_stays(engine: OciEngine) -> None:
+    wanted = await spec(engine, ULIDS.new())
+    ref = await engine.create(wanted)
+    with pytest.raises(Exception, match="already") as caught:
+        await engine.create(wanted)
+    assert caught.value.code == "engine.name_taken"
+    await engine.verify(ref, wanted)
+    await engine.remove(ref)

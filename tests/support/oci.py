@@ -1,0 +1,60 @@
+"""The OCI engine for tests: on the project's own unpacked images, and on ones derived from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from assayd.engines.docker import DockerEngine
+from assayd.engines.oci import OciEngine
+from assayd.engines.oci.images import ImageStore
+from assayd.ports.engine import Engine
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = Path(os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", ROOT / ".run/images"))
+RUN = Path("/run/assayd-oci")
+PYTHON = ("/usr/bin/python3.11", "-I", "-S", "-c")
+
+needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
+"""For others than root these tests are among those of `make test-system`."""
+
+
+def oci_engine(images: Path = IMAGES) -> OciEngine:
+    """Return an engine as the daemon has it."""
+    return OciEngine(images=images, run=RUN)
+
+
+def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:
+    """Return an engine of a kind, for a fixture that is parametrised with it."""
+    if kind == "oci":
+        return oci_engine()
+    return DockerEngine(base_url=request.getfixturevalue("docker_host"))
+
+
+def derive(name: str, arguments: Sequence[str], folder: Path, base: str = "assayd/python") -> str:
+    """Make an image like another that starts with another program; return its digest.
+
+    Args:
+        folder: a store for it alone, on the file system of the project's own; files are shared with that.
+    """
+    own = ImageStore(IMAGES)
+    image = own.get(own.find(base).digest)
+    own.close()
+    document = json.loads((image.folder / "config.json").read_bytes())
+    document["config"]["Entrypoint"] = list(arguments)
+    config = json.dumps(document).encode()
+    digest = hashlib.sha256(config).hexdigest()
+    store = ImageStore(folder)
+    store.prepare()
+    made = store.roots / digest
+    shutil.copytree(image.root, made / "rootfs", symlinks=True, copy_function=os.link)
+    made.chmod(0o755)
+    (made / "config.json").write_bytes(config)
+    store._name(name, f"sha256:{digest}")
+    return f"sha256:{digest}"

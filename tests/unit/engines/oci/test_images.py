@@ -1,0 +1,164 @@
+"""The store of unpacked images: by digest, verified, shared, and emptied of what nobody uses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from assayd.engines.oci.images import ImageStore
+from assayd.errors import EngineError
+from assayd.imaging.archive import Image, pack_layer, write_archive
+from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
+
+
+def archive(folder: Path, content: str = "text", *, label: str | None = None) -> Path:
+    """Pack an image as `imaging` does."""
+    root = folder / "root"
+    (root / "usr").mkdir(parents=True, exist_ok=True)
+    (root / "usr/data").write_text(content)
+    layer = folder / "layer.tar"
+    digest = pack_layer(root, layer)
+    image = Image(
+        tag="assayd/test:latest",
+        architecture="amd64",
+        user="10001:10001",
+        entrypoint=["/usr/data"],
+        environment={"LANG": "C.UTF-8"},
+        labels={LABEL_FILES: label or tree_digest(entries_of_layers([layer]))},
+    )
+    write_archive(folder / "image.tar", image, [(digest, layer)])
+    return folder / "image.tar"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "store")
+
+
+def test_loaded_image_is_found_by_name_and_by_digest(tmp_path: Path, store: ImageStore) -> None:
+    loaded = store.load(archive(tmp_path))
+    assert store.find("assayd/test").digest == store.find(loaded.digest).digest == loaded.digest
+    image = store.get(loaded.digest)
+    assert (image.arguments, image.environment) == (("/usr/data",), ("LANG=C.UTF-8",))
+    assert (image.root / "usr/data").read_text() == "text"
+    store.close()
+
+
+def test_files_of_an_image_can_be_read_by_everybody_and_written_by_nobody(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    image = store.get(store.load(archive(tmp_path)).digest)
+    assert (image.root / "usr/data").stat().st_mode & 0o777 == 0o444
+    assert (image.root / "usr").stat().st_mode & 0o777 == 0o755
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["assayd/absent", "sha256:" + "0" * 64, "../../etc/passwd"])
+def test_image_that_is_not_there_is_missing(store: ImageStore, name: str) -> None:
+    store.prepare()
+    with pytest.raises(EngineError, match="assay images build") as caught:
+        store.find(name)
+    assert caught.value.code == "image.missing"
+
+
+@pytest.mark.parametrize("change", ["content", "more", "config"])
+def test_image_that_was_changed_is_refused_by_the_next_engine(
+    tmp_path: Path, store: ImageStore, change: str
+) -> None:
+    image = store.get(store.load(archive(tmp_path)).digest)
+    store.close()
+    match change:
+        case "content":
+            (image.root / "usr/data").chmod(0o644)
+            (image.root / "usr/data").write_text("evil")
+        case "more":
+            (image.root / "more").write_text("")
+        case "config":
+            document = json.loads((image.folder / "config.json").read_bytes())
+            document["config"]["Entrypoint"] = ["/bin/evil"]
+            (image.folder / "config.json").write_text(json.dumps(document))
+    with pytest.raises(EngineError) as caught:
+        ImageStore(tmp_path / "store").find("assayd/test")
+    assert caught.value.code == "image.damaged"
+
+
+def test_image_whose_files_are_not_those_of_its_label_is_refused(tmp_path: Path, store: ImageStore) -> None:
+    with pytest.raises(EngineError) as caught:
+        store.load(archive(tmp_path, label="sha256:" + "0" * 64))
+    assert caught.value.code == "image.damaged"
+    store.close()
+
+
+def test_image_that_nothing_refers_to_goes_when_another_takes_its_name(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    first = store.load(archive(tmp_path))
+    store.close()
+    store.load(archive(tmp_path, "other"))
+    assert [path.name for path in store.roots.iterdir()] == [
+        store.find("assayd/test").digest.removeprefix("sha256:")
+    ]
+    assert store.find("assayd/test").digest != first.digest
+    store.close()
+
+
+def test_image_that_another_engine_uses_stays(tmp_path: Path, store: ImageStore) -> None:
+    user = ImageStore(tmp_path / "store")
+    first = store.load(archive(tmp_path))
+    user.get(first.digest)
+    store.close()
+    store.load(archive(tmp_path, "other"))
+    assert len(list(store.roots.iterdir())) == 2
+    user.close()
+    store.collect()
+    assert len(list(store.roots.iterdir())) == 1
+    store.close()
+
+
+def test_archive_that_is_not_there_is_missing(tmp_path: Path, store: ImageStore) -> None:
+    with pytest.raises(EngineError) as caught:
+        store.load(tmp_path / "absent.tar")
+    assert caught.value.code == "image.archive_missing"
+
+
+def test_file_that_is_no_archive_is_refused(tmp_path: Path, store: ImageStore) -> None:
+    (tmp_path / "bad.tar").write_text("no archive")
+    with pytest.raises(EngineError) as caught:
+        store.load(tmp_path / "bad.tar")
+    assert caught.value.code == "image.archive_refused"
+    assert list(store.roots.iterdir()) == []
+
+
+@pytest.mark.parametrize("way_out", ["absolute", "dots", "link"])
+def test_layer_that_leads_out_of_the_image_is_refused(
+    tmp_path: Path, store: ImageStore, way_out: str
+) -> None:
+    layer = tmp_path / "evil.tar"
+    with tarfile.open(layer, "w") as tar:
+        if way_out == "link":
+            link = tarfile.TarInfo("out")
+            link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path)
+            tar.addfile(link)
+        names = {"absolute": str(tmp_path / "hit"), "dots": "../../../../hit", "link": "out/hit"}
+        tar.addfile(tarfile.TarInfo(names[way_out]))
+    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
+    image = Image(
+        tag="evil:latest", architecture="amd64", user="0", entrypoint=["/x"], environment={}, labels={}
+    )
+    write_archive(tmp_path / "image.tar", image, [(f"sha256:{digest}", layer)])
+    with pytest.raises(EngineError) as caught:
+        store.load(tmp_path / "image.tar")
+    assert caught.value.code == "image.archive_refused"
+    assert not list(tmp_path.rglob("hit"))
+
+
+def test_exported_image_is_a_tar_of_its_root(tmp_path: Path, store: ImageStore) -> None:
+    store.load(archive(tmp_path))
+    store.export("assayd/test", tmp_path / "out.tar")
+    with tarfile.open(tmp_path / "out.tar") as tar:
+        assert "usr/data" in tar.getnames()
+    store.close()

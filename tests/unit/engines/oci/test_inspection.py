@@ -1,0 +1,147 @@
+"""What the kernel says of a container is compared with what was asked: each wall that is missing is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assayd.engines.oci.config import Place
+from assayd.engines.oci.inspection import Seen, differences, read_mounts
+from assayd.ports.engine import ContainerSpec
+
+NO_CAPABILITIES = "".join(f"Cap{name}:\t{'0' * 16}\n" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
+STATUS = (
+    "Name:\tpython3.11\nUid:\t1879048193\t1879048193\t1879048193\t1879048193\n"
+    "Gid:\t1879048193\t1879048193\t1879048193\t1879048193\nGroups:\t \nNSpid:\t4711\t1\n"
+    f"{NO_CAPABILITIES}NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"
+)
+LIMITS = (
+    "Limit                     Soft Limit           Hard Limit           Units     \n"
+    "Max file size             4194304              4194304              bytes     \n"
+    "Max core file size        0                    0                    bytes     \n"
+    "Max open files            128                  128                  files     \n"
+    "Max msgqueue size         0                    0                    bytes     \n"
+)
+MOUNTS = """\
+176 153 254:0 /images/rootfs / ro,relatime - ext4 /dev/vda rw,discard
+177 176 0:41 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
+178 176 0:42 / /dev rw,nosuid,noexec - tmpfs tmpfs rw,size=64k,nr_inodes=64,mode=755
+179 178 0:43 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=64k,uid=1879048192
+180 176 0:44 / /sys ro,nosuid,nodev,noexec,relatime - sysfs sysfs rw
+181 180 0:45 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=64k,mode=755
+182 181 0:32 /a /sys/fs/cgroup/memory ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,memory
+183 181 0:36 /a /sys/fs/cgroup/pids ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,pids
+184 181 0:29 /a /sys/fs/cgroup/cpu ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,cpu
+192 176 0:46 / /sandbox rw,nosuid,nodev,noexec - tmpfs - rw,size=4096k,nr_inodes=64,mode=700,uid=UID,gid=UID
+193 178 0:6 /null /dev/null rw,nosuid,noexec,relatime - devtmpfs devtmpfs rw,size=12334524k,mode=755
+202 177 0:6 /null /proc/interrupts ro,relatime - devtmpfs devtmpfs rw,size=12334524k,mode=755
+207 180 0:51 / /sys/firmware ro,relatime - tmpfs tmpfs rw,size=0k
+210 177 0:41 /sys /proc/sys ro,relatime - proc proc rw
+""".replace("UID", "1879048193")
+MAP = "         0 1879048192          1\n     10001 1879048193          1\n"
+GOOD = Seen(
+    status=STATUS,
+    limits=LIMITS,
+    mountinfo=MOUNTS,
+    uid_map=MAP,
+    gid_map=MAP,
+    routes="Iface\tDestination\tGateway\n",
+    shared_namespaces=(),
+    outside=(),
+    root_is_image=True,
+    masked=("/proc/interrupts", "/sys/firmware"),
+)
+
+
+def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: Place) -> None:
+    assert differences(GOOD, spec, place) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (replace(GOOD, shared_namespaces=("net",)), "namespace net is the daemon's"),
+        (replace(GOOD, outside=("/sys/fs/cgroup/pids/a",)), "control group /sys/fs/cgroup/pids/a does not"),
+        (replace(GOOD, root_is_image=False), "the root is not the image's"),
+        (replace(GOOD, routes=GOOD.routes + "eth0\t0\t0\n"), "the network has routes"),
+        (replace(GOOD, uid_map="0 0 4294967295\n"), "uid_map maps other ids"),
+        (replace(GOOD, gid_map=MAP + "10002 5 1\n"), "gid_map maps other ids"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wall_that_is_not_the_containers_own_is_a_difference(
+    spec: ContainerSpec, place: Place, seen: Seen, said: str
+) -> None:
+    [difference] = differences(seen, spec, place)
+    assert difference.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "said"),
+    [
+        ("Uid:\t1879048193\t", "Uid:\t0\t", "Uid is 0"),
+        ("Gid:\t1879048193\t", "Gid:\t0\t", "Gid is 0"),
+        ("Groups:\t ", "Groups:\t27 ", "Groups is 27, asked for none"),
+        (f"CapBnd:\t{'0' * 16}", "CapBnd:\t00000000a80425fb", "CapBnd is 00000000a80425fb"),
+        (f"CapAmb:\t{'0' * 16}\n", "", "CapAmb is missing"),
+        ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "NoNewPrivs is 0"),
+        ("Seccomp:\t2", "Seccomp:\t0", "Seccomp is 0"),
+        ("NSpid:\t4711\t1", "NSpid:\t4711", "it is not the first process"),
+    ],
+)
+def test_right_that_a_process_has_is_a_difference(
+    spec: ContainerSpec, place: Place, line: str, instead: str, said: str
+) -> None:
+    assert line in STATUS
+    [difference] = differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
+    assert difference.startswith(said)
+
+
+@pytest.mark.parametrize("name", ["file size", "core file size", "open files", "msgqueue size"])
+def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place, name: str) -> None:
+    lines = [
+        line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"
+        for line in LIMITS.split("\n")
+    ]
+    [difference] = differences(replace(GOOD, limits="\n".join(lines)), spec, place)
+    assert difference.startswith("limit ")
+
+
+@pytest.mark.parametrize(
+    ("part", "instead", "said"),
+    [
+        (" / ro,relatime - ext4", " / rw,relatime - ext4", "/ can be written"),
+        ("/sys ro,nosuid", "/sys rw,nosuid", "/sys can be written"),
+        ("/proc/sys ro", "/proc/sys rw", "/proc/sys can be written"),
+        ("0:6 /null /proc/interrupts ro", "0:6 / /proc/interrupts rw", "/proc/interrupts can be written"),
+        ("/sys/firmware ro", "/sys/firmware rw", "/sys/firmware can be written"),
+        ("/sys/fs/cgroup/pids ro", "/sys/fs/cgroup/pids rw", "/sys/fs/cgroup/pids can be written"),
+        ("/sandbox rw,nosuid,nodev,noexec", "/sandbox rw,nosuid,nodev", "/sandbox lacks noexec"),
+        ("/dev/shm rw,nosuid,nodev", "/dev/shm rw,nodev", "/dev/shm lacks nosuid"),
+        ("size=4096k", "size=8192k", "/sandbox: size is 8192k, asked for 4096k"),
+        ("nr_inodes=64,mode=700", "nr_inodes=65,mode=700", "/sandbox: nr_inodes is 65"),
+        ("rw,size=64k,uid=", "rw,size=65536k,uid=", "/dev/shm: size is 65536k"),
+        (" /sandbox rw", " /data rw", "/sandbox is not mounted"),
+        (" /sandbox rw", " /data rw", "/data is mounted and was not asked for"),
+        (" /sys/firmware ro", " /sys/firm ro", "/sys/firmware is not mounted"),
+        ("- proc proc rw\n178", "- tmpfs proc rw\n178", "/proc is of kind tmpfs, asked for proc"),
+    ],
+)
+def test_mount_that_is_another_is_a_difference(
+    spec: ContainerSpec, place: Place, part: str, instead: str, said: str
+) -> None:
+    assert part in MOUNTS
+    found = differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
+    assert [each for each in found if each.startswith(said)], found
+
+
+def test_file_that_is_hidden_behind_the_null_device_may_be_written(spec: ContainerSpec, place: Place) -> None:
+    hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
+    assert hidden != MOUNTS
+    assert differences(replace(GOOD, mountinfo=hidden), spec, place) == []
+
+
+def test_uppermost_of_two_mounts_at_a_place_counts() -> None:
+    twice = MOUNTS + "300 176 0:99 / /sandbox rw - ext4 /dev/vdb rw\n"
+    assert read_mounts(twice)["/sandbox"].kind == "ext4"

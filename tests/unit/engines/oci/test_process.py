@@ -1,0 +1,216 @@
+"""Streams over plain pipes, on both event loops; the launcher, with shell scripts in the runtime's place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from assayd.engines.oci.process import (
+    Launch,
+    LauncherFailed,
+    LauncherProcess,
+    PipeStream,
+    make_pipes,
+)
+from assayd.errors import EngineError
+
+LOOPS = pytest.mark.parametrize(
+    "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+async def nothing() -> None:
+    """Find nothing to complain of."""
+
+
+async def opened(inspect: Callable[[], object] = nothing) -> tuple[PipeStream, list[int]]:
+    ends, theirs = make_pipes()
+    stream = PipeStream(inspect)  # type: ignore[arg-type]
+    await stream.connect(ends)
+    return stream, theirs
+
+
+def close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+@LOOPS
+def test_bytes_go_both_ways_and_output_ends(loop: NewLoop) -> None:
+    async def act() -> tuple[bytes, bytes, bytes]:
+        stream, (stdin, stdout, stderr) = await opened()
+        await stream.write(b"in")
+        os.write(stdout, b"out")
+        first, came = await stream.read(), os.read(stdin, 10)
+        close(stdin, stdout, stderr)
+        last = await stream.read()
+        await stream.close()
+        return came, first, last
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(act()) == (b"in", b"out", b"")
+
+
+@LOOPS
+def test_closed_stream_gives_nothing_takes_nothing_and_may_be_closed_again(loop: NewLoop) -> None:
+    async def act() -> tuple[bytes, str]:
+        stream, theirs = await opened()
+        os.write(theirs[1], b"late")
+        await stream.close()
+        await stream.close()
+        with pytest.raises(EngineError) as caught:
+            await stream.write(b"more")
+        close(*theirs)
+        return await stream.read(), caught.value.code
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(act()) == (b"", "engine.stream_broken")
+
+
+@LOOPS
+def test_writer_waits_while_nobody_reads_and_is_told_when_nobody_can(loop: NewLoop) -> None:
+    async def act() -> str:
+        stream, theirs = await opened()
+        waiting = asyncio.ensure_future(stream.write(b"x" * 2**20))
+        await asyncio.wait({waiting}, timeout=0.05)
+        assert not waiting.done()
+        close(*theirs)
+        with pytest.raises(EngineError) as caught:
+            await waiting
+        await stream.close()
+        return caught.value.code
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(act()) == "engine.stream_broken"
+
+
+async def test_nothing_is_passed_on_before_the_container_was_inspected() -> None:
+    seen: list[str] = []
+
+    async def inspect() -> None:
+        seen.append("inspected")
+        raise EngineError("engine.mismatch", "not what was asked for")
+
+    stream, theirs = await opened(inspect)
+    os.write(theirs[1], b"ready")
+    with pytest.raises(EngineError) as caught:
+        await stream.read()
+    assert (caught.value.code, seen) == ("engine.mismatch", ["inspected"])
+    await stream.close()
+    close(*theirs)
+
+
+async def test_only_the_end_of_standard_error_is_kept() -> None:
+    stream, theirs = await opened()
+    os.write(theirs[2], b"a" * 10_000 + b"last")
+    close(*theirs)
+    assert await stream.read() == b""
+    async with asyncio.timeout(10):
+        while not stream.diagnostics.endswith(b"last"):
+            await asyncio.sleep(0)
+    assert len(stream.diagnostics) == 8192
+    await stream.close()
+
+
+@pytest.fixture
+async def launcher(tmp_path: Path) -> AsyncIterator[LauncherProcess]:
+    """Start the launcher without mounts, for which it would have to be root."""
+    made = await LauncherProcess.start(images=str(tmp_path), shown_at="", hugetlb="")
+    yield made
+    made.close()
+
+
+def runtime(folder: Path, script: str) -> Launch:
+    """Return a launch of a shell script in the place of a runtime, whose child is the container."""
+    return Launch(
+        name="C", arguments=["/bin/sh", "-c", script, str(folder / "pid")], join=(), pid_file=folder / "pid"
+    )
+
+
+def detached(program: str) -> str:
+    return f"sh -c '{program}' & echo $! >\"$0\""
+
+
+async def launched(launcher: LauncherProcess, folder: Path, script: str):
+    ends, theirs = make_pipes()
+    try:
+        return await launcher.launch(runtime(folder, script), theirs)
+    finally:
+        close(*theirs)
+        ends.close()
+
+
+async def test_end_of_a_container_is_told_with_its_code(launcher: LauncherProcess, tmp_path: Path) -> None:
+    process = await launched(launcher, tmp_path, detached("exit 7"))
+    async with asyncio.timeout(10):
+        await process.ended.wait()
+    assert process.exit_code == 7
+
+
+async def test_killed_container_ends_with_the_signal(launcher: LauncherProcess, tmp_path: Path) -> None:
+    process = await launched(launcher, tmp_path, detached("exec sleep 60"))
+    process.kill()
+    async with asyncio.timeout(10):
+        await process.ended.wait()
+    assert process.exit_code == 128 + signal.SIGKILL
+
+
+async def test_runtime_that_fails_is_told(launcher: LauncherProcess, tmp_path: Path) -> None:
+    with pytest.raises(LauncherFailed, match="3"):
+        await launched(launcher, tmp_path, "exit 3")
+
+
+async def test_container_does_not_start_where_its_control_group_is_gone(
+    launcher: LauncherProcess, tmp_path: Path
+) -> None:
+    launch = Launch(
+        name="C",
+        arguments=["/bin/sh", "-c", f"echo started >{tmp_path}/started"],
+        join=[f"{tmp_path}/gone/cgroup.procs"],
+        pid_file=tmp_path / "pid",
+    )
+    ends, theirs = make_pipes()
+    with pytest.raises(LauncherFailed):
+        await launcher.launch(launch, theirs)
+    close(*theirs)
+    ends.close()
+    assert not (tmp_path / "started").exists()
+
+
+async def test_containers_end_with_the_daemons_end_of_the_socket(
+    launcher: LauncherProcess, tmp_path: Path
+) -> None:
+    process = await launched(launcher, tmp_path, detached("exec sleep 60"))
+    handle = os.pidfd_open(process.pid)
+    launcher._process.poll()
+    launcher.close()
+    assert process.ended.is_set()
+    os.set_blocking(handle, False)
+    assert not Path(f"/proc/{process.pid}/exe").exists()
+    os.close(handle)
+
+
+async def test_launcher_that_dies_fails_what_waits_and_is_known_to_be_gone(
+    launcher: LauncherProcess, tmp_path: Path
+) -> None:
+    process = await launched(launcher, tmp_path, detached("exec sleep 60"))
+    launcher._process.kill()
+    async with asyncio.timeout(10):
+        await process.ended.wait()
+    assert (launcher.gone, process.exit_code) == (True, None)
+    with pytest.raises(EngineError) as caught:
+        await launched(launcher, tmp_path, detached("exit 0"))
+    assert caught.value.code == "engine.launcher"
+
+
+async def test_launcher_that_cannot_mount_says_why(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="did not start") as caught:
+        await LauncherProcess.start(images=str(tmp_path / "absent"), shown_at=str(tmp_path), hugetlb="")
+    assert caught.value.code == "engine.launcher"

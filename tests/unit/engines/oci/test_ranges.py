@@ -1,0 +1,53 @@
+"""User ids: no two containers and no two engines share one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assayd.engines.oci.ranges import FIRST_UID, PER_BLOCK, Ranges
+from assayd.errors import EngineError
+
+
+def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Path) -> None:
+    ranges = Ranges(tmp_path)
+    first, second = ranges.take(), ranges.take()
+    assert (first, second) == (FIRST_UID, FIRST_UID + 2)
+    ranges.give_back(first)
+    assert ranges.take() == first
+    ranges.close()
+
+
+def test_two_engines_have_blocks_of_their_own(tmp_path: Path) -> None:
+    one, other = Ranges(tmp_path), Ranges(tmp_path)
+    assert abs(one.take() - other.take()) >= PER_BLOCK
+    one.close()
+    other.close()
+
+
+def test_block_of_an_engine_that_has_ended_is_used_again(tmp_path: Path) -> None:
+    one = Ranges(tmp_path)
+    first = one.take()
+    one.close()
+    other = Ranges(tmp_path)
+    assert other.take() == first
+    other.close()
+
+
+def test_engine_without_a_block_is_refused(tmp_path: Path) -> None:
+    one, other = Ranges(tmp_path, blocks=1), Ranges(tmp_path, blocks=1)
+    one.take()
+    with pytest.raises(EngineError) as caught:
+        other.take()
+    assert caught.value.code == "engine.no_ids"
+    one.close()
+
+
+def test_block_that_is_used_up_is_refused(tmp_path: Path) -> None:
+    ranges = Ranges(tmp_path)
+    taken = {ranges.take() for _ in range(PER_BLOCK // 2)}
+    with pytest.raises(EngineError, match="all 4096 user ids"):
+        ranges.take()
+    assert max(taken) + 1 < FIRST_UID + PER_BLOCK
+    ranges.close()

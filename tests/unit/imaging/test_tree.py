@@ -1,0 +1,69 @@
+"""One digest for an image's files, from its layers and from what they unpack to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assayd.imaging.archive import pack_layer
+from assayd.imaging.tree import entries_of_folder, entries_of_layers, tree_digest
+
+
+def files(root: Path) -> Path:
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/tool").write_text("#!/bin/sh\n")
+    (root / "usr/bin/tool").chmod(0o755)
+    (root / "usr/data").write_text("text")
+    (root / "bin").symlink_to("usr/bin")
+    return root
+
+
+def test_layers_and_folder_give_the_same(tmp_path: Path) -> None:
+    root = files(tmp_path / "root")
+    pack_layer(root, tmp_path / "layer.tar")
+    assert entries_of_layers([tmp_path / "layer.tar"]) == entries_of_folder(root)
+
+
+def test_upper_layer_adds_to_the_lower(tmp_path: Path) -> None:
+    root, more = files(tmp_path / "root"), tmp_path / "more"
+    (more / "usr").mkdir(parents=True)
+    (more / "usr/extra").write_text("more")
+    pack_layer(root, tmp_path / "1.tar")
+    pack_layer(more, tmp_path / "2.tar")
+    (root / "usr/extra").write_text("more")
+    assert entries_of_layers([tmp_path / "1.tar", tmp_path / "2.tar"]) == entries_of_folder(root)
+
+
+@pytest.mark.parametrize("change", ["content", "name", "mode", "target", "more"])
+def test_every_change_gives_another_digest(tmp_path: Path, change: str) -> None:
+    root = files(tmp_path / "root")
+    before = tree_digest(entries_of_folder(root))
+    match change:
+        case "content":
+            (root / "usr/data").write_text("tex")
+        case "name":
+            (root / "usr/data").rename(root / "usr/date")
+        case "mode":
+            (root / "usr/data").chmod(0o755)
+        case "target":
+            (root / "bin").unlink()
+            (root / "bin").symlink_to("usr")
+        case "more":
+            (root / "new").mkdir()
+    assert tree_digest(entries_of_folder(root)) != before
+
+
+def test_times_and_rights_to_write_are_left_out(tmp_path: Path) -> None:
+    root = files(tmp_path / "root")
+    before = tree_digest(entries_of_folder(root))
+    (root / "usr/data").chmod(0o444)
+    os.utime(root / "usr/data", (0, 0))
+    assert tree_digest(entries_of_folder(root)) == before
+
+
+def test_what_no_image_holds_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe is neither"):
+        entries_of_folder(tmp_path)
