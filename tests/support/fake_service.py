@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict
 
 from assayd.documents import canonical
 from assayd.errors import RequestError
+from assayd.kinds.pipeline.stored import PipelineQuery, StoredPipeline
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
-from assayd.ports.pipelines import PipelineQuery, StoredPipeline
 from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator

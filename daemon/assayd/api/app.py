@@ -11,13 +11,14 @@ from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
-from assayd.api import discovery, pipelines, routes
+from assayd.api import discovery, routes
 from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
 from assayd.api.requests import RequestIds
 from assayd.documents import SubmissionBody
+from assayd.kinds.pipeline import routes as pipelines
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
 from assayd.ports.repairs import Repairs

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.cli.batch_app import batch_app
-from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
 from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
+from assayd.kinds.pipeline.commands import pipeline_app, print_steps, steps_of
 
 if TYPE_CHECKING:
     from assayd.client import Client
@@ -82,7 +82,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     from assayd.cli.validate import Request, build_submission, run
 
     if as_yaml:
-        from assayd.cli.yaml_form import require_kind
+        from assayd.kinds.fifth.yaml_form import require_kind
 
         require_kind(kind)
     submission = build_submission(
@@ -104,7 +104,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         if repair is not None and attempt["verdict"] == "failed":
             attempt = follow_repairs(client, attempt, show=not (as_json or as_yaml))
     if as_yaml:
-        from assayd.cli.yaml_form import write_yaml
+        from assayd.kinds.fifth.yaml_form import write_yaml
 
         print(write_yaml(attempt, submission, ascii_only=sys.stdout.isatty()), end="")
     else:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from assayd.kinds.pipeline.stored import Pipelines
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
-from assayd.ports.pipelines import Pipelines
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, RowMapping, select
 
 from assayd.documents import canonical, read_submission
 from assayd.errors import RequestError
-from assayd.model.submission import Submission
-from assayd.ports.pipelines import (
+from assayd.kinds.pipeline.stored import (
     PipelineAttempt,
     PipelineQuery,
     PipelineStatus,
@@ -20,6 +19,7 @@ from assayd.ports.pipelines import (
     StepRun,
     StoredPipeline,
 )
+from assayd.model.submission import Submission
 from assayd.ports.validator import Validator
 from assayd.store.rows import from_micros
 from assayd.store.tables import (
@@ -44,7 +44,7 @@ class Reader(Protocol):
 
 
 class DatabasePipelines:
-    """Implements `ports.pipelines.Pipelines`."""
+    """Implements `stored.Pipelines`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from assayd.kinds.pipeline.stored import PipelineStatus
 from assayd.model.attempt import Attempt
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.pipelines import PipelineStatus
 from assayd.ports.store import Event, Run
 from assayd.store.rows import to_micros
 from assayd.store.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines, verdicts

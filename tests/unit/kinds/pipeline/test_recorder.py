@@ -16,10 +16,10 @@ from assayd.documents import read_submission
 from assayd.errors import RequestError
 from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.kinds.pipeline.recorder import PipelineRecorder
+from assayd.kinds.pipeline.stored import PipelineQuery, PipelineStatus, StoredPipeline
 from assayd.kinds.registry import all_validators
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
-from assayd.ports.pipelines import PipelineQuery, PipelineStatus, StoredPipeline
 from assayd.ports.store import Event
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from support.empty_database import lay_database

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from assayd.cli.yaml_form import require_kind, write_yaml
 from assayd.errors import RequestError
+from assayd.kinds.fifth.yaml_form import require_kind, write_yaml
 
 FINDING = {
     "rule": "forbidden.concatenation",

@@ -70,7 +70,7 @@ def commit(
     ] = None,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd.cli.commit import apply, read_result
+    from assayd.kinds.pipeline.commit import apply, read_result
 
     with Client(context.find_root().obj) as client:
         result = read_result(client, attempt_id)

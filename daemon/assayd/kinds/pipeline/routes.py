@@ -11,9 +11,9 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.api.schemas import Described
-from assayd.documents.pipelines import pipeline_document, pipeline_row
 from assayd.errors import RequestError
-from assayd.ports.pipelines import PipelineQuery, PipelineStatus
+from assayd.kinds.pipeline.documents import pipeline_document, pipeline_row
+from assayd.kinds.pipeline.stored import PipelineQuery, PipelineStatus
 
 
 class PipelineRow(Described):
