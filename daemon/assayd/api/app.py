@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
@@ -18,7 +19,6 @@ from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
 from assayd.api.requests import RequestIds
 from assayd.documents import SubmissionBody
-from assayd.kinds.pipeline import routes as pipelines
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
 from assayd.ports.repairs import Repairs
@@ -53,8 +53,9 @@ def create_app(
     access: Access,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
+    routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """Create the application for a daemon."""
+    """Create the application for a daemon; `routers` are those of its kinds."""
     app = Api(
         title="assayd",
         version=__version__,
@@ -69,8 +70,9 @@ def create_app(
     app.state.limits = limits
     app.state.examining = False
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
-    for module in (routes, batch_routes, repair_routes, discovery, pipelines):
-        app.router.routes.extend(module.router.routes)
+    own = (module.router for module in (routes, batch_routes, repair_routes, discovery))
+    for router in (*own, *routers):
+        app.router.routes.extend(router.routes)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     app.add_middleware(

@@ -14,9 +14,8 @@ import structlog
 
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.scheduler import Order, Scheduler
-from assayd.documents import read_submission
+from assayd.documents import read_submission, with_payload
 from assayd.errors import AssaydError, RequestError
-from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
@@ -27,6 +26,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
 from assayd.ports.validator import Narrowing, Validator
+from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
 
@@ -37,10 +37,10 @@ ROOM_KNOWN_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """What submissions are looked up in, and where they go."""
+    """What submissions are looked up in, and where they go. `records` are those that kinds keep, by kind."""
 
     jobs: JobStore
-    pipelines: DatabasePipelines
+    records: Mapping[str, object]
     artifacts: ArtifactStore
     policies: PolicySet
     kinds: Mapping[str, Validator]
@@ -94,7 +94,7 @@ class Intake:
 
     async def submit(self, submission: Submission, origin: Origin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
-        submission = await self._stock.pipelines.complete(submission, origin.peer.uid, self._stock.kinds)
+        submission = await self._complete(submission, origin.peer.uid)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
             if not accepted.existing:  # it was removed just now, being old
@@ -119,6 +119,12 @@ class Intake:
             if not started:
                 self._scheduler.give_back(uid, size)
         return accepted
+
+    async def _complete(self, submission: Submission, uid: int) -> Submission:
+        """Fill in what a submission means of its kind's records."""
+        records = self._stock.records.get(submission.kind)
+        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
+        return submission if payload is None else with_payload(submission, payload, self._stock.kinds)
 
     async def _watch(self, attempt: Attempt, submission: Submission) -> None:
         """Have an attempt repaired if it fails, where its submission asks for that."""

@@ -60,7 +60,7 @@ class DaemonService:
     def __init__(self, parts: Parts) -> None:
         self._stock = parts.stock
         self.kinds = parts.stock.kinds
-        self.pipelines = parts.stock.pipelines
+        self.records = parts.stock.records
         self._intake = parts.intake
         self._scheduler = parts.scheduler
         self._hub = parts.hub

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from assayd.kinds.pipeline.stored import Pipelines
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
 from assayd.ports.store import Accepted, Event, Page, Query
@@ -56,8 +55,8 @@ class Service(Protocol):
         ...
 
     @property
-    def pipelines(self) -> Pipelines:
-        """The pipelines on record."""
+    def records(self) -> Mapping[str, object]:
+        """What kinds keep records in, by kind; the routes of each know theirs."""
         ...
 
     def ready(self) -> tuple[bool, str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Executable, Table
+from sqlalchemy import Connection, Executable, Table, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 
 from assayd.store.database import READERS, Database, open_database
 from assayd.store.faults import translated
+from assayd.store.tables import metadata
 from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
@@ -41,6 +42,14 @@ class Access:
                 return fetch(connection)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+
+    async def make(self, tables: Sequence[Table]) -> None:
+        """Make those of these tables that there are not, with all that belongs to them. Raises: StoreError."""
+        missing = await self.read(
+            lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
+        )
+        if missing:
+            await self.write(lambda connection: metadata.create_all(connection, missing, checkfirst=False))
 
     def insert_or_nothing(self, table: Table) -> Executable:
         """Return the insert that leaves a row with the same key as it is; each dialect has its own."""

@@ -33,8 +33,6 @@ from assayd.errors import ConfigError, EngineError
 from assayd.fair_queue import FairSlots
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
-from assayd.kinds.pipeline.reader import DatabasePipelines
-from assayd.kinds.pipeline.recorder import PipelineRecorder
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.model.run import Limits, RunSpec
@@ -60,6 +58,7 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring import from_settings as meant
+from assayd.wiring.from_kinds import recorders_of, routers_of
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.providers import open_providers
 
@@ -129,6 +128,7 @@ async def build(settings: Settings, stack: AsyncExitStack, checkpoint: Checkpoin
         access=meant.access_of(settings),
         limits=meant.api_limits_of(settings),
         metrics=basics.metrics,
+        routers=routers_of(basics.stock.kinds),
     )
     limits = settings.limits
     return Assembly(
@@ -196,9 +196,9 @@ def _build_front(settings: Settings, basics: _Basics, house: House, scheduler: S
 
 async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
     clock, ids = SystemClock(), Ulids()
-    jobs = await stack.enter_async_context(
-        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
-    )
+    kinds = validators.load(settings.validators)
+    recorders = recorders_of(kinds)
+    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url, recorders))
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     analyst = Analyst(meant.analysis_limits_of(settings), settings.validators)
@@ -207,10 +207,10 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
         analyst=analyst,
         stock=Stock(
             jobs=jobs,
-            pipelines=DatabasePipelines(jobs.access),
+            records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
             artifacts=artifacts,
             policies=load_profiles(settings),
-            kinds=validators.load(settings.validators),
+            kinds=kinds,
             clock=clock,
             ids=ids,
         ),

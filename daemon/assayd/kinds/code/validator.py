@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -38,7 +39,7 @@ from assayd.model.submission import JsonValue, Sample
 from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -180,8 +181,9 @@ class Code:
     """The kind `code`."""
 
     kind: str = "code"
-    payload: type[BaseModel] = CodePayload
-    prepared: type[BaseModel] = PreparedCode
+    payload: type[CodePayload] = CodePayload
+    prepared: type[PreparedCode] = PreparedCode
+    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "inputs": Cap.INPUTS})
     default_policy: str = "code"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
@@ -189,7 +191,7 @@ class Code:
     samples: Sequence[Sample] = _SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[CodePayload]]:
         """The static stages, in order."""
         return (
             Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
@@ -205,12 +207,12 @@ class Code:
             raise RequestError("request.options", message)
         return {"code": code, "inputs": dict(options.input or {}), **_extra(options.extra)}
 
-    def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
+    def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Take the payload's own timeout for a unit's.
 
         Raises: RequestError ``override.wider``.
         """
-        timeout_s = _code(payload).timeout_s
+        timeout_s = payload.timeout_s
         if timeout_s is None:
             return policy
         if timeout_s > policy.resources.unit_timeout_s:
@@ -219,30 +221,29 @@ class Code:
             raise RequestError("override.wider", f"{message}; a request can only tighten", field=_TIMEOUT)
         return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: CodePayload) -> PreparedCode:
         """Return the payload with the code that an answer means, and what it declares."""
-        submitted, source = _code(payload), _parsed(payload)
+        source = _parsed(payload)
         if source.tree is None:
-            return payload
+            return PreparedCode.model_construct(**dict(payload))
         result = declarations(source.tree, {RESULT})[0]
         return PreparedCode.model_construct(
             code=source.text,
-            inputs=submitted.inputs,
-            timeout_s=submitted.timeout_s,
-            requires=submitted.requires,
+            inputs=payload.inputs,
+            timeout_s=payload.timeout_s,
+            requires=payload.requires,
             result_types=result.types,
             result_annotation=result.shown(source.text),
             result_line=result.node.lineno,
-            awaited=awaited(source.tree, submitted.inputs),
+            awaited=awaited(source.tree, payload.inputs),
         )
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the one run."""
-        submitted = _code(payload)
         arguments = {
-            "source": submitted.code,
+            "source": payload.code,
             "filename": FILENAME,
-            "namespace": submitted.inputs,
+            "namespace": payload.inputs,
             "results": [RESULT],
             "builtins": "full",
             "tagged": True,
@@ -257,10 +258,8 @@ class Code:
             preload=_PRELOAD,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge how the code ended, and then what it gave."""
-        if not isinstance(payload, PreparedCode):
-            raise TypeError(f"not a prepared code node: {type(payload).__name__}")
         tried = _judge_unit(result.units[0] if result.units else None, payload)
         if tried.case.status is not CaseStatus.PASSED or has_errors(tried.findings):
             return Judgement(stage_findings={_stage_of(tried): tried.findings}, cases=(tried.case,))
@@ -281,38 +280,32 @@ class Code:
         headline = _HEADLINES.get(stage, "The code was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: CodePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the code again, with what its report says and the inputs that it gets."""
         inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
         return context_of(
-            Passage(name="code", language="python", text=model_answer.clean(_code(payload).code).text),
+            Passage(name="code", language="python", text=model_answer.clean(payload.code).text),
             report,
             instructions=_REMINDERS,
             runtime_stages=self.runtime_stages,
             surroundings=(Surrounding(title="inputs", text=inputs or "none"),),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: CodePayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code."""
         return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal.normal_form(model_answer.clean(_code(payload).code).text)
+        return python_normal.normal_form(model_answer.clean(payload.code).text)
 
 
-def _code(payload: BaseModel) -> CodePayload:
-    if not isinstance(payload, CodePayload):
-        raise TypeError(f"not a code node's payload: {type(payload).__name__}")
-    return payload
+def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
+    return payload.inputs  # type: ignore[return-value]  # it was read as JSON
 
 
-def _inputs(payload: BaseModel) -> Mapping[str, JsonValue]:
-    return _code(payload).inputs  # type: ignore[return-value]  # it was read as JSON
-
-
-def _parsed(payload: BaseModel) -> PythonSource:
-    return python_source.parse(model_answer.clean(_code(payload).code).text)
+def _parsed(payload: CodePayload) -> PythonSource:
+    return python_source.parse(model_answer.clean(payload.code).text)
 
 
 def _extra(options: Mapping[str, str]) -> dict[str, object]:
@@ -327,15 +320,15 @@ def _extra(options: Mapping[str, str]) -> dict[str, object]:
     return extra
 
 
-def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``result: list = [1, 2`` -> syntax.unclosed_bracket."""
     source = _parsed(payload)
     # Names of typing are looked at where they matter, in annotations.
     meant = check_meant(source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"})
-    return (*model_answer.clean(_code(payload).code).findings, *source.findings, *meant)
+    return (*model_answer.clean(payload.code).findings, *source.findings, *meant)
 
 
-def _check_annotations(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_annotations(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``result = len(data)`` -> annotations.missing_result, annotations.missing_input."""
     source = _parsed(payload)
     if source.tree is None:
@@ -343,12 +336,12 @@ def _check_annotations(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Findi
     return tuple(islice(check_annotations(source.text, source.tree, _inputs(payload)), FINDINGS))
 
 
-def _check_inputs(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_inputs(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``data: list``, given ``{}`` -> inputs.type."""
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
-    found = check_inputs(source.text, source.tree, _inputs(payload), _code(payload).requires)
+    found = check_inputs(source.text, source.tree, _inputs(payload), payload.requires)
     return tuple(islice(found, FINDINGS))
 
 
@@ -383,4 +376,4 @@ def _stage_of(tried: Tried) -> str:
     return "syntax" if disagrees else "sandbox"
 
 
-validator = Code()
+validator: Validator[CodePayload, PreparedCode] = Code()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,7 +29,7 @@ from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, U
 from assayd.model.submission import Sample
 from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -174,7 +175,8 @@ class Extractor:
     """The kind `extractor`."""
 
     kind: str = "extractor"
-    payload: type[BaseModel] = ExtractorPayload
+    payload: type[ExtractorPayload] = ExtractorPayload
+    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS})
     default_policy: str = "extractor"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
@@ -182,7 +184,7 @@ class Extractor:
     samples: Sequence[Sample] = _SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[ExtractorPayload]]:
         """The static stages, in order."""
         return (
             Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
@@ -200,15 +202,14 @@ class Extractor:
             raise RequestError("request.sample_paths", message, field="payload.sample_paths")
         return {"code": code, "sample_paths": list(options.sample_paths)}
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
         """Return the payload with the code that the answer means, and nothing else of it."""
         return payload.model_copy(update={"code": _source(payload).text})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan one call per sample path."""
-        submitted = _extractor(payload)
-        text = submitted.code
-        units = (_unit(path, text, limits) for path in submitted.sample_paths)
+        text = payload.code
+        units = (_unit(path, text, limits) for path in payload.sample_paths)
         return RunSpec(
             image=self.image,
             limits=limits,
@@ -218,10 +219,9 @@ class Extractor:
             preload=_PRELOAD,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge every path; look at the quality of the results only when all paths gave one."""
-        submitted = _extractor(payload)
-        text, paths = submitted.code, submitted.sample_paths
+        text, paths = payload.code, payload.sample_paths
         tries = [_judge_path(path, unit, text) for path, unit in _by_path(paths, result)]
         cases = tuple(one.case for one in tries)
         found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
@@ -240,9 +240,9 @@ class Extractor:
         headline = _HEADLINES.get(stage, "The extractor was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: ExtractorPayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
-        paths = "\n".join(_extractor(payload).sample_paths[:_PATHS_TOLD])
+        paths = "\n".join(payload.sample_paths[:_PATHS_TOLD])
         return context_of(
             Passage(name=FILENAME, language="python", text=_source(payload).text),
             report,
@@ -251,42 +251,36 @@ class Extractor:
             surroundings=(Surrounding(title="sample paths", text=paths),),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: ExtractorPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code."""
         return {**payload.model_dump(mode="json"), "code": code}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
 
-    def taken(self, payload: BaseModel) -> Taken:
+    def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns."""
         fields = taken_fields(_source(payload).text, EXPECTED.function)
-        return Taken(texts=_extractor(payload).sample_paths, fields=fields)
+        return Taken(texts=payload.sample_paths, fields=fields)
 
 
-def _extractor(payload: BaseModel) -> ExtractorPayload:
-    if not isinstance(payload, ExtractorPayload):
-        raise TypeError(f"not an extractor's payload: {type(payload).__name__}")
-    return payload
+def _source(payload: ExtractorPayload) -> model_answer.Answer:
+    return model_answer.clean(payload.code)
 
 
-def _source(payload: BaseModel) -> model_answer.Answer:
-    return model_answer.clean(_extractor(payload).code)
-
-
-def _parsed(payload: BaseModel) -> PythonSource:
+def _parsed(payload: ExtractorPayload) -> PythonSource:
     return python_source.parse(_source(payload).text)
 
 
-def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``def extract(path`` -> syntax.unclosed_bracket."""
     source = _parsed(payload)
     meant = check_meant(source, policy.imports)
     return (*_source(payload).findings, *source.findings, *meant)
 
 
-def _check_security(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``import os`` -> import.not_allowed."""
     source = _parsed(payload)
     found = python_security.scan(source, policy.imports)
@@ -294,7 +288,7 @@ def _check_security(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Fin
     return tuple(with_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
 
 
-def _check_signature(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``def extract(): …`` -> signature.no_parameter."""
     return check_signature(_parsed(payload), EXPECTED)
 
@@ -347,4 +341,4 @@ def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
     return cause_finding(cause, "The run", f"{missing} of {len(cases)} paths have no result")
 
 
-validator = Extractor()
+validator: Validator[ExtractorPayload] = Extractor()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
@@ -30,7 +31,7 @@ from assayd.model.report import CaseStatus, Judgement, Rating
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import STDIN, FileOptions, OnFail, Stage
+from assayd.ports.validator import STDIN, Cap, FileOptions, OnFail, Stage, Validator
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
 """A file on the command line is a program, or an answer as the model gave it."""
@@ -126,7 +127,8 @@ class Fifth:
     """The kind `fifth`."""
 
     kind: str = "fifth"
-    payload: type[BaseModel] = FifthPayload
+    payload: type[FifthPayload] = FifthPayload
+    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE})
     default_policy: str = "fifth"
     image: str = "forth"
     runtime_stages: Sequence[str] = ("sandbox",)
@@ -143,7 +145,7 @@ class Fifth:
         )
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[FifthPayload]]:
         """The static stages, in order; all of them run."""
         return (
             Stage(name="forbidden", check=_check_forbidden, on_fail=OnFail.CONTINUE),
@@ -168,14 +170,13 @@ class Fifth:
             payload["files"] = texts
         return payload | _read_options(options.extra)
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer means, and nothing else of it."""
-        return payload.model_copy(update={"code": program_of(_fifth(payload).code)})
+        return payload.model_copy(update={"code": program_of(payload.code)})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+    def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
         """Plan one run in gforth, where it is asked for."""
-        submitted = _fifth(payload)
-        if not submitted.execute:
+        if not payload.execute:
             return None
         argv = [_GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"]
         return RunSpec(
@@ -191,13 +192,12 @@ class Fifth:
             ),
             network=policy.network,
             imports=policy.imports,
-            files=_laid(submitted),
+            files=_laid(payload),
             allow_exec=True,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: FifthPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge the run by how it ended; what gforth says only words a bad end."""
-        submitted = _fifth(payload)
         unit = next((unit for unit in result.units[:1] if unit.name == _UNIT), None)
         tried = judge_exec(_UNIT, unit, program=_GFORTH)
         if unit is None:
@@ -207,7 +207,7 @@ class Fifth:
             return Judgement(
                 stage_findings={"sandbox": tuple(notes(stderr, language()))}, cases=(tried.case,)
             )
-        said = error_finding(stderr, submitted.code, language())
+        said = error_finding(stderr, payload.code, language())
         if said is None or unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
             return Judgement(stage_findings={"sandbox": tried.findings}, cases=(tried.case,))
         case = replace(tried.case, error_type=said.rule, message=said.message, line=said.line)
@@ -221,47 +221,39 @@ class Fifth:
         headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: FifthPayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the program again, with what its report says and the libraries that it has."""
-        submitted = _fifth(payload)
         libraries = Surrounding(
-            title="libraries that are loaded", text=", ".join(submitted.libraries) or "none"
+            title="libraries that are loaded", text=", ".join(payload.libraries) or "none"
         )
         return context_of(
-            Passage(name="code", language="fifth", text=program_of(submitted.code)),
+            Passage(name="code", language="fifth", text=program_of(payload.code)),
             report,
             instructions=("Write Fifth: words between blanks, a stack comment in every definition.",),
             runtime_stages=self.runtime_stages,
             surroundings=(libraries,),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: FifthPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the program."""
         return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
-        return without_layout(program_of(_fifth(payload).code).lower(), "\\ ")
+        return without_layout(program_of(payload.code).lower(), "\\ ")
 
-    def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
+    def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and what another try should be told."""
-        submitted = _fifth(payload)
         return Rating(
             confidence=advice.confidence(findings),
             feedback=advice.feedback(
                 findings,
                 language(),
-                model_source=submitted.model_source or "",
-                task_type=submitted.task_type or "",
-                ran=submitted.execute,
+                model_source=payload.model_source or "",
+                task_type=payload.task_type or "",
+                ran=payload.execute,
             ),
         )
-
-
-def _fifth(payload: BaseModel) -> FifthPayload:
-    if not isinstance(payload, FifthPayload):
-        raise TypeError(f"not a Fifth program's payload: {type(payload).__name__}")
-    return payload
 
 
 def _analysis(payload: FifthPayload) -> Analysis:
@@ -274,27 +266,27 @@ def _analyse(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str]
     return analyse(code, libraries=libraries, files=dict(files))
 
 
-def _found(payload: BaseModel, stage: str) -> tuple[Finding, ...]:
-    return _analysis(_fifth(payload)).findings.get(stage, ())
+def _found(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
+    return _analysis(payload).findings.get(stage, ())
 
 
-def _check_forbidden(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_forbidden(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``s" a" s" b" s+`` -> forbidden.concatenation."""
     return _found(payload, "forbidden")
 
 
-def _check_required(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``: double 2 * ;`` -> required.stack_comment, an error only in strict mode."""
     found = _found(payload, "required")
-    return found if _fifth(payload).strict_mode else errors_as_warnings(found)
+    return found if payload.strict_mode else errors_as_warnings(found)
 
 
-def _check_structure(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``: f ( n -- ) if drop ;`` -> structure.unbalanced, always a warning."""
     return errors_as_warnings(_found(payload, "structure"))
 
 
-def _check_vocabulary(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``string-split`` -> vocabulary.unknown_word."""
     return _found(payload, "vocabulary")
 
@@ -333,4 +325,4 @@ def _read_options(options: Mapping[str, str]) -> dict[str, object]:
     return read
 
 
-validator = Fifth()
+validator: Validator[FifthPayload] = Fifth()

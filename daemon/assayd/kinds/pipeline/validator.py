@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-
-from pydantic import BaseModel
+from types import MappingProxyType
 
 from assayd.errors import RequestError
 from assayd.findings import exec_unit
@@ -31,7 +30,7 @@ from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult,
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS, shorten
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
 from assayd.static.shell.parse.source import clean
 from assayd.static.sql import tokens as sql_tokens
@@ -130,7 +129,12 @@ class Pipeline:
     """The kind `pipeline`."""
 
     kind: str = "pipeline"
-    payload: type[BaseModel] = PipelinePayload
+    payload: type[PipelinePayload] = PipelinePayload
+    bounded: Mapping[str, Cap] = MappingProxyType(
+        {"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS}
+    )
+    recorder: str = "assayd.kinds.pipeline.recorder:recorder"
+    routes: str = "assayd.kinds.pipeline.routes:router"
     default_policy: str = "pipeline"
     image: str = "shell"
     rules: Sequence[Rule] = _RULES
@@ -138,7 +142,7 @@ class Pipeline:
     samples: Sequence[Sample] = _SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[PipelinePayload]]:
         """The static stages, in order."""
         return (
             Stage(name="parse", check=_check_parse, on_fail=OnFail.STOP),
@@ -156,17 +160,15 @@ class Pipeline:
             raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
         return {**payload_of_files(files), **options.extra}
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the steps without byte order marks, and with plain line ends."""
-        submitted = _pipeline(payload)
-        cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in submitted.steps)
-        return submitted if cleaned == submitted.steps else submitted.model_copy(update={"steps": cleaned})
+        cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
+        return payload if cleaned == payload.steps else payload.model_copy(update={"steps": cleaned})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, behind one that makes or checks the database."""
-        submitted = _pipeline(payload)
-        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(submitted.steps, 1)]
-        database = submitted.database
+        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(payload.steps, 1)]
+        database = payload.database
         if database is not None:
             units.insert(0, _database_unit(database, policy.sql, limits))
         return RunSpec(
@@ -176,7 +178,7 @@ class Pipeline:
             network=policy.network,
             imports=policy.imports,
             folders=FOLDERS,
-            files={path: content_of(given) for path, given in submitted.files.items()},
+            files={path: content_of(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
             preload=("csv", "sqlite3"),
             collect=COLLECTED,
@@ -185,14 +187,13 @@ class Pipeline:
             allow_exec=True,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: PipelinePayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge the database, every step, and what was left behind."""
-        submitted = _pipeline(payload)
         units = iter(result.units)
         found: list[Finding] = []
-        if submitted.database is not None:
-            found += judge_database(submitted.database, next(units, None))
-        judged = [judge_step(text, next(units, None)) for text in _texts(submitted)]
+        if payload.database is not None:
+            found += judge_database(payload.database, next(units, None))
+        judged = [judge_step(text, next(units, None)) for text in _texts(payload)]
         found += [step.finding for step in judged if step.finding is not None]
         cases = tuple(step.case for step in judged)
         if not found:
@@ -207,35 +208,28 @@ class Pipeline:
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
-        submitted = _pipeline(payload)
-        step = _faulty(submitted, report)
+        step = _faulty(payload, report)
         return context_of(
             Passage(name=str(step.number), language=step.program.value, text=step.content),
             report,
             instructions=_REMINDERS,
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(_around(submitted, step)),
+            surroundings=tuple(_around(payload, step)),
             about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: PipelinePayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the step of that number."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         steps = [dict(step) for step in document["steps"]]
         steps[int(passage) - 1]["content"] = code
         return {**document, "steps": steps}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
-        return b"\n;\n".join(_normal(step) for step in _texts(_pipeline(payload)))
-
-
-def _pipeline(payload: BaseModel) -> PipelinePayload:
-    if not isinstance(payload, PipelinePayload):
-        raise TypeError(f"not a pipeline's payload: {type(payload).__name__}")
-    return payload
+        return b"\n;\n".join(_normal(step) for step in _texts(payload))
 
 
 def _texts(submitted: PipelinePayload) -> Iterator[StepText]:
@@ -273,10 +267,9 @@ def _normal(step: StepText) -> bytes:
         return without_layout(step.content, "--")
 
 
-def _check_parse(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax; the file ``../x`` -> path.invalid."""
-    submitted = _pipeline(payload)
-    if not submitted.steps:
+    if not payload.steps:
         suggestion = "Submit steps, or the id of a pipeline that has some."
         finding = Finding(
             rule="pipeline.no_steps", category="syntax", message="There are no steps.", suggestion=suggestion
@@ -286,11 +279,11 @@ def _check_parse(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Findin
         Writer.BASH: shell.parse_script,
         Writer.SQL: lambda text: sql.examine(text, policy.sql).syntax,
     }
-    paths = [*check_paths(submitted.files, field="payload.files"), *_reserved(submitted.files)]
-    return [*paths, *_of_steps(submitted, lambda step: reads[step.program](step.content))]
+    paths = [*check_paths(payload.files, field="payload.files"), *_reserved(payload.files)]
+    return [*paths, *_of_steps(payload, lambda step: reads[step.program](step.content))]
 
 
-def _check_commands(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``rm data/sales.csv`` -> command.blocked."""
 
     def check(step: StepText) -> Sequence[Finding]:
@@ -298,16 +291,16 @@ def _check_commands(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Fin
             return ()
         return shell.check_script(step.content, policy.commands, network=policy.network).findings
 
-    return _of_steps(_pipeline(payload), check)
+    return _of_steps(payload, check)
 
 
-def _check_sql(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``DELETE FROM sales`` -> sql.delete_without_where."""
 
     def check(step: StepText) -> Sequence[Finding]:
         return sql.examine(step.content, policy.sql).rules if step.program is Writer.SQL else ()
 
-    return _of_steps(_pipeline(payload), check)
+    return _of_steps(payload, check)
 
 
 def _of_steps(
@@ -377,4 +370,4 @@ def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> M
     }
 
 
-validator = Pipeline()
+validator: Validator[PipelinePayload] = Pipeline()

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -31,7 +32,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResu
 from assayd.model.submission import Sample
 from assayd.model.text_limits import shorten
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
@@ -154,7 +155,8 @@ class Script:
     """The kind `script`."""
 
     kind: str = "script"
-    payload: type[BaseModel] = ScriptPayload
+    payload: type[ScriptPayload] = ScriptPayload
+    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE})
     default_policy: str = "script"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
@@ -162,7 +164,7 @@ class Script:
     samples: Sequence[Sample] = _SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[ScriptPayload]]:
         """The one static stage."""
         return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
 
@@ -178,12 +180,12 @@ class Script:
             payload["collect"] = options.extra["collect"].split(",")
         return payload
 
-    def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
+    def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Refuse a policy that judges imports for a program in which nothing can judge them.
 
         Raises: RequestError ``policy.unenforceable``.
         """
-        if _script(payload).argv and policy.imports.mode is ImportMode.ENFORCE:
+        if payload.argv and policy.imports.mode is ImportMode.ENFORCE:
             message = (
                 f"policy {policy.name!r} judges imports, which nothing can do inside another program; "
                 "send the script as code, or use a policy that only records them"
@@ -191,32 +193,30 @@ class Script:
             raise RequestError("policy.unenforceable", message, field="policy")
         return policy
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: ScriptPayload) -> ScriptPayload:
         """Return the payload with the code that an answer means, and nothing else of it."""
-        code = _script(payload).code
+        code = payload.code
         return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the one program."""
-        submitted = _script(payload)
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=(_unit(submitted, policy, limits),),
+            units=(_unit(payload, policy, limits),),
             network=policy.network,
             imports=policy.imports,
-            files={path: content_of(given) for path, given in submitted.files.items()},
-            collect=tuple(map(escape, submitted.collect)),
+            files={path: content_of(given) for path, given in payload.files.items()},
+            collect=tuple(map(escape, payload.collect)),
             allow_exec=policy.imports.mode is ImportMode.OBSERVE,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: ScriptPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge how the program ended, and then what it left."""
-        submitted = _script(payload)
         unit = result.units[0] if result.units else None
-        tried = _judge_unit(unit, submitted)
+        tried = _judge_unit(unit, payload)
         if tried.case.status is CaseStatus.PASSED and not has_errors(tried.findings):
-            missing = tuple(_judge_outputs(submitted.collect, result))
+            missing = tuple(_judge_outputs(payload.collect, result))
             if missing:
                 case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
                 tried = Tried(case=case, findings=(*tried.findings, *missing))
@@ -227,38 +227,31 @@ class Script:
         headline = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
         return retry_context(findings, headline=headline.get(stage, "It failed:"), reminders=_REMINDERS)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: ScriptPayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the code again, or for the file that is run, with what the report says."""
-        submitted = _script(payload)
-        name, text = _main_text(submitted)
-        python = submitted.code is not None or name.endswith(".py")
-        wanted = Surrounding(title="files that must be there at the end", text="\n".join(submitted.collect))
+        name, text = _main_text(payload)
+        python = payload.code is not None or name.endswith(".py")
+        wanted = Surrounding(title="files that must be there at the end", text="\n".join(payload.collect))
         return context_of(
             Passage(name=name, language="python" if python else "text", text=text),
             report,
             instructions=_REMINDERS if python else (),
             runtime_stages=self.runtime_stages,
-            surroundings=(wanted,) if submitted.collect else (),
+            surroundings=(wanted,) if payload.collect else (),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code, or of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
-        if _script(payload).code is not None:
+        if payload.code is not None:
             return {**document, "code": code}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python, else the words of the text."""
-        name, text = _main_text(_script(payload))
-        python = _script(payload).code is not None or name.endswith(".py")
+        name, text = _main_text(payload)
+        python = payload.code is not None or name.endswith(".py")
         return python_normal.normal_form(text) if python else without_layout(text, "#")
-
-
-def _script(payload: BaseModel) -> ScriptPayload:
-    if not isinstance(payload, ScriptPayload):
-        raise TypeError(f"not a script's payload: {type(payload).__name__}")
-    return payload
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
@@ -284,16 +277,15 @@ def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
     return {"code": only_text(files, what="a script without --option argv")}
 
 
-def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``for n in range(3)`` -> syntax.missing_colon; ``collect: ["../out"]`` -> path.invalid."""
-    submitted = _script(payload)
     paths = (
-        *check_paths(submitted.files, field="files"),
-        *check_paths(submitted.collect, field="collect"),
+        *check_paths(payload.files, field="files"),
+        *check_paths(payload.collect, field="collect"),
     )
-    if submitted.code is None:
+    if payload.code is None:
         return paths
-    answer = model_answer.clean(submitted.code)
+    answer = model_answer.clean(payload.code)
     source = python_source.parse(answer.text)
     meant = check_meant(source, policy.imports, offered=IMAGE_MODULES)
     return (*answer.findings, *source.findings, *meant, *paths)
@@ -344,4 +336,4 @@ def _output_finding(rule: str, message: str, suggestion: str) -> Finding:
     return Finding(rule=rule, category="outputs", message=message, layer=Layer.RUNTIME, suggestion=suggestion)
 
 
-validator = Script()
+validator: Validator[ScriptPayload] = Script()
