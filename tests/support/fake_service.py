@@ -100,8 +100,8 @@ class FakeService:
         self.silent = False
 
     @property
-    def pipelines(self) -> FakePipelines:
-        return self.stored_pipelines
+    def records(self) -> Mapping[str, object]:
+        return {"pipeline": self.stored_pipelines}
 
     def ready(self) -> tuple[bool, str]:
         return not self.unready, self.unready

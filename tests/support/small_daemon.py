@@ -31,7 +31,6 @@ from assayd.documents import read_submission
 from assayd.errors import EngineError
 from assayd.fair_queue import FairSlots
 from assayd.ids import Ulids
-from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
@@ -47,6 +46,7 @@ from assayd.repairs.desk import Desk
 from assayd.repairs.loop import Means
 from assayd.repairs.providers.rules import RulesProvider
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
+from assayd.store.access import Access
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
@@ -248,6 +248,7 @@ class How:
     min_free_bytes: int = 0
     checkpoint: Checkpoint = unobserved
     kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
+    records: Callable[[Access], Mapping[str, object]] = lambda _: {}
 
 
 @asynccontextmanager
@@ -262,7 +263,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         await artifacts.sweep()
         stock = Stock(
             jobs=jobs,
-            pipelines=DatabasePipelines(jobs.access),
+            records=how.records(jobs.access),
             artifacts=artifacts,
             policies=POLICIES,
             kinds=how.kinds(),

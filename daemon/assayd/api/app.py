@@ -45,7 +45,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(
+def create_app(  # noqa: PLR0913  (each is a part of its own)
     service: Service,
     batches: Batches,
     repairs: Repairs,

@@ -13,11 +13,14 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.ports.command_line import CommandLine
-from assayd.ports.validator import Validator
+
+if TYPE_CHECKING:  # the client imports this module and no validator
+    from assayd.ports.validator import Validator
 
 GROUP = "assayd.validators"
 COMMAND_LINES = "assayd.command_lines"
@@ -54,7 +57,7 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Validator:
         return own(kind)
     known = load(enabled)
     if kind not in known:
-        message = f"there is no kind {kind!r}; known are {', '.join(known)}"
+        message = f"there is no kind {kind!r}; there are {', '.join(known)}"
         raise RequestError("kind.unknown", message, field="kind")
     return known[kind]
 
@@ -77,7 +80,7 @@ def load(enabled: Sequence[str]) -> Mapping[str, Validator]:
 
 
 def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
-    """Return what the command line shows of a kind, which imports no validator; the usual where it says nothing.
+    """Return what the command line shows of a kind; the usual where it says nothing. Imports no validator.
 
     Raises: ConfigError ``validator.broken``.
     """

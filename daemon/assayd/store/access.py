@@ -14,7 +14,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from assayd.store.database import READERS, Database, open_database
 from assayd.store.faults import translated
-from assayd.store.tables import metadata
 from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
@@ -44,12 +43,17 @@ class Access:
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
 
     async def make(self, tables: Sequence[Table]) -> None:
-        """Make those of these tables that there are not, with all that belongs to them. Raises: StoreError."""
+        """Make those of these tables that are missing, with their indexes. Raises: StoreError."""
         missing = await self.read(
             lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
         )
+
+        def create(connection: Connection) -> None:
+            for table in missing:
+                table.create(connection)
+
         if missing:
-            await self.write(lambda connection: metadata.create_all(connection, missing, checkfirst=False))
+            await self.write(create)
 
     def insert_or_nothing(self, table: Table) -> Executable:
         """Return the insert that leaves a row with the same key as it is; each dialect has its own."""

@@ -1,6 +1,6 @@
 """How a kind keeps tables of its own: a recorder, which the job store asks inside the attempts' transactions.
 
-Its tables are of `tables.metadata`, so that they can refer to `attempts`, and are made where they are missing.
+Its tables are made where they are missing. They may refer to `tables.attempts` by its columns.
 
 What a recorder writes is there exactly when the attempt's own rows are. It is not as important as they are:
 what it cannot write is tried once more, then logged, and the attempt goes on.

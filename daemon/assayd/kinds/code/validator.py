@@ -29,6 +29,7 @@ from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
+from assayd.kinds.code.command_line import command_line
 from assayd.kinds.code.inputs import awaited, check_inputs
 from assayd.kinds.code.result import Wanted, check_result
 from assayd.model.finding import Finding, Rule, has_errors
@@ -202,7 +203,7 @@ class Code:
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
         """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
         code = only_text(files, what="a code node")
-        if options.sample_paths or options.extra.keys() - {"timeout_s", "requires"}:
+        if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
             message = "a code node takes --input, and --option of timeout_s and requires"
             raise RequestError("request.options", message)
         return {"code": code, "inputs": dict(options.input or {}), **_extra(options.extra)}

@@ -23,6 +23,7 @@ from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
+from assayd.kinds.fifth.command_line import command_line
 from assayd.kinds.fifth.language import language
 from assayd.kinds.fifth.run import PROGRAM_FILE, error_finding, notes
 from assayd.model.finding import Finding, Rule
@@ -37,7 +38,7 @@ SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
 """A file on the command line is a program, or an answer as the model gave it."""
 MOST_FILES = 100
 
-_OPTIONS = frozenset({"task_type", "model_source", "strict_mode", "libraries", "execute"})
+_OPTIONS = frozenset(option.name for option in command_line.options)
 _SWITCHES = {"true": True, "false": False}
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"

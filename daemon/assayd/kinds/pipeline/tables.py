@@ -1,4 +1,4 @@
-"""The tables of stored pipelines. The revisions of `store/migrations` made them before kinds had their own."""
+"""The tables of stored pipelines; revisions in `store/migrations` make them too, and change them."""
 
 from __future__ import annotations
 

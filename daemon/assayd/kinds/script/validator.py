@@ -25,6 +25,7 @@ from assayd.findings.python_failures import IMAGE_MODULES, Surroundings
 from assayd.findings.python_unit import judge_end, never_started
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
+from assayd.kinds.script.command_line import command_line
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.report import CaseStatus, Judgement
@@ -49,7 +50,7 @@ UNIT = "script"
 _MOST_ARGUMENTS = 256
 _MOST_ARGUMENT_BYTES = 65_536
 _OFFER = "It has python3.11, and no shell."
-_OPTIONS = frozenset({"argv", "stdin", "collect"})
+_OPTIONS = frozenset(option.name for option in command_line.options)
 
 _REMINDERS = (
     "Write one file of Python; it ends well when it ends by itself with exit code 0.",
