@@ -6,7 +6,6 @@ import pytest
 
 from assayd.kinds.fifth.analysis import analyse
 from assayd.model.finding import Finding, Severity
-from support.cli_fixtures import assay, finished, server, service, socket  # noqa: F401 - pytest finds them
 
 Check = Callable[..., list[Finding]]
 
