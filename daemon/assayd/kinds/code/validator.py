@@ -10,32 +10,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from assayd.errors import RequestError
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.call_unit import Tried
-from assayd.findings.python_failures import IMAGE_MODULES, Surroundings
-from assayd.findings.python_unit import judge_end, never_started, read
+from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
-from assayd.findings.runs import cause_finding
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Bound, Value
 from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
 from assayd.kinds.code.command_line import command_line
 from assayd.kinds.code.inputs import awaited, check_inputs
+from assayd.kinds.code.judging import UNIT, judge_unit, stage_of
+from assayd.kinds.code.payload import CodePayload, PreparedCode
 from assayd.kinds.code.result import Wanted, check_result
+from assayd.kinds.code.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue, Sample
 from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
@@ -50,7 +45,6 @@ from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
 
 FILENAME = "node.py"
-UNIT = "node"
 _TIMEOUT = "payload.timeout_s"
 
 _PRELOAD = (
@@ -86,97 +80,6 @@ _RULES = (
     *code_result.RULES,
 )
 
-Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
-
-
-class CodePayload(BaseModel):
-    """`code` is Python, or an answer that holds it; `inputs` are the values of its declared names, as JSON.
-
-    What JSON has no form for goes as a tagged object. `timeout_s` tightens the policy's `unit_timeout_s`;
-    `requires` names the modules that the code needs.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    code: str
-    inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
-    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    requires: Annotated[tuple[Module, ...], Field(max_length=50)] = ()
-
-
-class PreparedCode(CodePayload):
-    """A payload with what was read out of its code, so that nothing needs to parse it again."""
-
-    model_config = ConfigDict(strict=False)
-
-    result_types: frozenset[str] = frozenset()
-    result_annotation: str = ""
-    result_line: int | None = None
-    awaited: tuple[str, ...] = ()
-
-
-_ORDERS = [
-    {"id": 1, "customer": "acme", "total": 120.5, "paid": True},
-    {"id": 2, "customer": "nord", "total": 80.0, "paid": False},
-    {"id": 3, "customer": "acme", "total": 42.25, "paid": True},
-]
-_GOOD = """
-from collections import defaultdict
-
-orders: list[dict]
-least: float
-
-totals = defaultdict(float)
-for order in orders:
-    if order["paid"]:
-        totals[order["customer"]] += order["total"]
-
-result: dict[str, float] = {name: total for name, total in totals.items() if total >= least}
-"""
-_TAGGED = """
-from datetime import datetime, timedelta
-
-days: set
-start: datetime
-result: list = sorted(start + timedelta(days=day) for day in days)
-"""
-
-
-def _sample(
-    name: str, code: str, *rules: str, verdict: str = "failed", runs: bool = False, **inputs: object
-) -> Sample:
-    payload = {"code": code, "inputs": inputs}
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_SAMPLES = (
-    _sample("good", _GOOD, verdict="validated", runs=True, orders=_ORDERS, least=100),
-    _sample(
-        "good_tagged",
-        _TAGGED,
-        verdict="validated",
-        runs=True,
-        days={"$py": "set", "value": [1, 2]},
-        start={"$py": "datetime", "value": "2024-02-28T00:00:00"},
-    ),
-    _sample("syntax", "data: list\nresult: list = [n for n in data\n", "syntax.unclosed_bracket", data=[]),
-    _sample("undeclared", "result: int = len(data)\n", "annotations.missing_input", data=[]),
-    _sample("no_result", "data: list\nprint(data)\n", "annotations.missing_result", data=[]),
-    _sample("any", "data: any\nresult: list = [data]\n", "annotations.lower_case_any", data=[]),
-    _sample("typing", "data: List[int]\nresult: list = data\n", "annotations.not_imported", data=[]),
-    _sample("input_type", "data: list\nresult: int = len(data)\n", "inputs.type", data={}),
-    _sample("encoding", "d: set\nresult: set = d\n", "inputs.encoding", d={"$py": "set", "value": "ab"}),
-    _sample("undefined", "result: int = total\n", "sandbox.name_undefined", runs=True),
-    _sample("module", "import pandas\nresult: int = 1\n", "sandbox.module_missing", runs=True),
-    _sample("raised", "rows: list\nresult: int = rows[3]\n", "sandbox.raised", runs=True, rows=[]),
-    _sample("endless", "while True: pass\nresult: int = 1\n", "sandbox.timeout", runs=True),
-    _sample("result_type", "result: list = dict(a=1)\n", "result.type", runs=True),
-    _sample("result_missing", "result: int\nif False:\n    result = 1\n", "result.missing", runs=True),
-    _sample(
-        "object", "result: object = [object()]\n", "result.not_plain", runs=True, verdict="validated"
-    ),
-)  # fmt: skip
-
 
 class Code:
     """The kind `code`."""
@@ -189,7 +92,7 @@ class Code:
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "result")
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @property
     def stages(self) -> Sequence[Stage[CodePayload]]:
@@ -261,9 +164,9 @@ class Code:
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge how the code ended, and then what it gave."""
-        tried = _judge_unit(result.units[0] if result.units else None, payload)
+        tried = judge_unit(result.units[0] if result.units else None, payload)
         if tried.case.status is not CaseStatus.PASSED or has_errors(tried.findings):
-            return Judgement(stage_findings={_stage_of(tried): tried.findings}, cases=(tried.case,))
+            return Judgement(stage_findings={stage_of(tried): tried.findings}, cases=(tried.case,))
         wanted = Wanted(
             types=payload.result_types,
             annotation=payload.result_annotation,
@@ -344,37 +247,6 @@ def _check_inputs(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]
         return source.findings
     found = check_inputs(source.text, source.tree, _inputs(payload), payload.requires)
     return tuple(islice(found, FINDINGS))
-
-
-def _judge_unit(unit: UnitResult | None, payload: PreparedCode) -> Tried:
-    """Judge the end of the run; a good one must have told the value of `result`, or that there is none."""
-    if unit is None:
-        return never_started(UNIT)
-    around = Surroundings(text=payload.code, required=payload.requires, awaited=payload.awaited)
-    tried = judge_end(unit, around, what="The code")
-    if tried.case.status is not CaseStatus.PASSED:
-        return tried
-    try:
-        return replace(tried, value=_value(unit))
-    except GuestJsonError as problem:
-        finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
-        case = replace(tried.case, status=CaseStatus.ERROR, message=finding.message)
-        return Tried(case=case, findings=(*tried.findings, finding))
-
-
-def _value(unit: UnitResult) -> Value | None:
-    record = read(unit)
-    if not isinstance(record, Bound):
-        raise GuestJsonError("not the record of a node")
-    if RESULT not in record.values and record.missing != (RESULT,):
-        raise GuestJsonError("the record tells nothing of the result")
-    return record.values.get(RESULT)
-
-
-def _stage_of(tried: Tried) -> str:
-    """Put a text that only the container's Python refuses where syntax belongs."""
-    disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
-    return "syntax" if disagrees else "sandbox"
 
 
 validator: Validator[CodePayload, PreparedCode] = Code()

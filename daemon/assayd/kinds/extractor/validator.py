@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import RequestError
 from assayd.findings import runs as run_findings
@@ -20,14 +17,15 @@ from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding, grouped
 from assayd.kinds.extractor import quality as extraction_quality
+from assayd.kinds.extractor.payload import ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
+from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
-from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
@@ -93,84 +91,6 @@ _RULES = (
 )
 
 
-_PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2024/Q2/data.csv")
-_GOOD = """
-import re
-from pathlib import PurePosixPath
-
-
-def extract(path: str) -> dict:
-    found = re.search(r"CLIENT-(?P<client>[A-Z]+)/(?P<year>[0-9]{4})/Q(?P<quarter>[1-4])/", path)
-    if found is None:
-        return {}
-    quarter = int(found["quarter"])
-    return {
-        "client_id": found["client"],
-        "year": int(found["year"]),
-        "quarter": quarter,
-        "start_month": 3 * quarter - 2,
-        "filename": PurePosixPath(path).name,
-    }
-"""
-
-
-def _sample(name: str, code: str, *rules: str, runs: bool = False, verdict: str = "failed") -> Sample:
-    paths = _PATHS[:1] if "sandbox.timeout" in rules else _PATHS  # each takes all of its time
-    payload = {"code": code, "sample_paths": list(paths)}
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_SAMPLES = (
-    _sample("good", _GOOD, runs=True, verdict="validated"),
-    _sample(
-        "good_answer",
-        f"Here is the function:\n\n```python{_GOOD}```\nIt gives {{}} for other paths.",
-        "answer.block_taken",
-        runs=True,
-        verdict="validated",
-    ),
-    _sample(
-        "some_empty",
-        'def extract(path: str) -> dict:\n    return {"client": "ABC"} if "ABC" in path else {}\n',
-        "quality.some_empty",
-        runs=True,
-        verdict="validated",
-    ),
-    _sample("syntax", "def extract(path: str) -> dict\n    return {}\n", "syntax.missing_colon"),
-    _sample("import", "import os\ndef extract(path): return dict(os.environ)\n", "import.not_allowed"),
-    _sample(
-        "module_name", "import re\ndef extract(path): return {'x': re.enum.sys}\n", "attribute.not_allowed"
-    ),
-    _sample("builtin", "def extract(path): return {'x': open(path).read()}\n", "builtin.not_allowed"),
-    _sample("dunder", "def extract(path): return {'x': path.__class__.__mro__}\n", "attribute.dunder"),
-    _sample("missing", "def parse(path: str) -> dict:\n    return {}\n", "signature.missing"),
-    _sample("async", "async def extract(path: str) -> dict:\n    return {}\n", "signature.async"),
-    _sample(
-        "raised",
-        "def extract(path): return {'quarter': int(path.split('/')[4])}\n",
-        "sandbox.raised",
-        runs=True,
-    ),
-    _sample(
-        "endless", "def extract(path):\n    while True: pass\n    return {}\n", "sandbox.timeout", runs=True
-    ),
-    _sample("list", "def extract(path): return [path]\n", "result.not_dict", runs=True),
-    _sample("empty", "def extract(path): return {}\n", "quality.all_empty", runs=True),
-)
-
-
-class ExtractorPayload(BaseModel):
-    """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    code: str
-    sample_paths: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)], ...],
-        Field(min_length=1, max_length=SAMPLE_PATHS),
-    ]
-
-
 class Extractor:
     """The kind `extractor`."""
 
@@ -181,7 +101,7 @@ class Extractor:
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "quality")
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:

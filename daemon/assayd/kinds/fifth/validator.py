@@ -11,9 +11,6 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from assayd.errors import RequestError
 from assayd.findings import exec_unit
@@ -23,9 +20,13 @@ from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
-from assayd.kinds.fifth.command_line import command_line
 from assayd.kinds.fifth.language import language
+from assayd.kinds.fifth.payload import (
+    FifthPayload,
+    read_options,
+)
 from assayd.kinds.fifth.run import PROGRAM_FILE, error_finding, notes
+from assayd.kinds.fifth.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement, Rating
@@ -36,92 +37,13 @@ from assayd.ports.validator import STDIN, Cap, FileOptions, OnFail, Stage, Valid
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
 """A file on the command line is a program, or an answer as the model gave it."""
-MOST_FILES = 100
 
-_OPTIONS = frozenset(option.name for option in command_line.options)
-_SWITCHES = {"true": True, "false": False}
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _GFORTH = "/usr/bin/gforth"
-_LIBRARY_HOME = "/usr/share/fifth"
+_LIBRARY_HOME = "/usr/share/forth"
 _UNIT = "program"
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Path = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$", max_length=200
-    ),
-]
-Label = Annotated[str, StringConstraints(max_length=200)]
-
-
-class FifthPayload(BaseModel):
-    """`code` is a program, or an answer that has it in fenced blocks; `files` are what it may load.
-
-    `libraries` are loaded before it. `task_type` and `model_source` steer what another try is told, and
-    nothing else.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    code: str
-    task_type: Label | None = None
-    model_source: Label | None = None
-    strict_mode: StrictBool = True
-    libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
-    files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
-    execute: StrictBool = False
-
-
-_GOOD = ': double ( n -- n*2 )\n  2 * ;\n\n: show ( n -- )\n  dup . ." doubled is " double . cr ;\n\n5 show\n'
-_PAGE = """require lib/core.fs
-
-: row ( row$ -- )
-  <tr> 2dup 0 sql-field td. 2drop 1 sql-field td. 2drop </tr> ;
-
-: page ( title$ -- )
-  2dup html-head html-body h1.
-  s" app.db" s" SELECT name, kind FROM things" ['] row sql-each
-  html-end ;
-
-html>stdout s" Things" page
-"""
-
-
-def _sample(
-    name: str, code: str, *rules: str, verdict: str = "failed", runs: bool = False, **others: object
-) -> Sample:
-    payload = {"code": code, "execute": runs, **others}
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_SAMPLES = (
-    _sample("good", _GOOD, verdict="validated"),
-    _sample("page", _PAGE, verdict="validated"),
-    _sample("answer", f"Here:\n```forth\n{_GOOD}```\n", "forbidden.answer_blocks", verdict="validated"),
-    _sample(
-        "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
-    ),
-    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches", verdict="validated"),
-    _sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
-    _sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
-    _sample("include", "include str.fs\n", "forbidden.include"),
-    _sample(
-        "raw", ": f ( row$ -- ) 0 sql-field raw 2drop ;\n", "forbidden.raw_user_data", libraries=["core"]
-    ),
-    _sample("comment", ": double 2 * ;\n", "required.stack_comment"),
-    _sample("unknown", ": f ( addr u -- ) string-split ;\n", "vocabulary.unknown_word"),
-    _sample("library", ': f ( -- ) s" a" text ;\n', "vocabulary.library_not_loaded"),
-    _sample("gforth", ": f ( a b -- flag ) <= ;\n", "vocabulary.gforth_word"),
-    _sample("runs", _GOOD, verdict="validated", runs=True),
-    _sample(
-        "unavailable", "require lib/str.fs\n", "fifth.library_unavailable", verdict="validated", runs=True
-    ),
-    _sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
-    _sample("endless", ": f ( -- ) begin again ;\nf\n", "sandbox.timeout", runs=True),
-)
 
 
 class Fifth:
@@ -133,7 +55,7 @@ class Fifth:
     default_policy: str = "fifth"
     image: str = "forth"
     runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
@@ -169,7 +91,7 @@ class Fifth:
         payload: dict[str, object] = {"code": texts.pop(first)}
         if texts:
             payload["files"] = texts
-        return payload | _read_options(options.extra)
+        return payload | read_options(options.extra)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer means, and nothing else of it."""
@@ -308,22 +230,6 @@ def _decoded(name: str, content: bytes) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
         raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
-
-
-def _read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Read the options of the command line."""
-    if unknown := set(options) - _OPTIONS:
-        message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
-        raise RequestError("request.options", message, field=min(unknown))
-    read: dict[str, object] = dict(options)
-    for name in ("strict_mode", "execute"):
-        if name in options:
-            if options[name] not in _SWITCHES:
-                raise RequestError("request.options", f"{name} is true or false", field=name)
-            read[name] = _SWITCHES[options[name]]
-    if "libraries" in options:
-        read["libraries"] = [each for each in options["libraries"].split(",") if each]
-    return read
 
 
 validator: Validator[FifthPayload] = Fifth()

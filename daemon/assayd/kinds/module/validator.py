@@ -13,8 +13,6 @@ from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of, errors_of
 from assayd.findings.retry_context import retry_context
@@ -28,6 +26,7 @@ from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module.expected_tests import Expected
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.imports import Own, check_module_imports
+from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
 from assayd.kinds.module.submission import read_files
 from assayd.model.finding import Finding, Rule, has_errors
@@ -91,21 +90,6 @@ _RULES = (
     *run_findings.POLICY_RULES,
     run_findings.LIMIT_RULE,
 )
-
-
-class ModulePayload(BaseModel):
-    """`manifest` describes the module, `files` are its texts by name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    manifest: dict[str, object]
-    files: dict[str, str] = Field(min_length=1)
-
-
-class PreparedModule(ModulePayload):
-    """A module that was read: `expected` are the tests of each file."""
-
-    expected: dict[str, Expected]
 
 
 class Module:

@@ -16,24 +16,25 @@ from types import MappingProxyType
 from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
-from assayd.findings.repair_context import context_of, errors_of, without_layout
+from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.errors import Program as Writer
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
+from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts
+from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy, SqlPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS, shorten
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
+from assayd.ports.repairable import Passage, RepairContext
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
 from assayd.static.shell.parse.source import clean
-from assayd.static.sql import tokens as sql_tokens
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
@@ -60,8 +61,6 @@ _RULES = (
     *pipeline_run.RULES,
 )
 
-_HEAD_BYTES = 1024
-"""How much of each file a request for a fix shows."""
 
 _HEADLINES = {
     "parse": "The pipeline cannot be read:",
@@ -79,52 +78,6 @@ _REMINDERS = (
 )
 
 
-def _sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
-    """Make a sample; one without rules is good, and one with rules of the run needs a container."""
-    payload = {
-        "steps": [
-            {"name": f"step {n}", "type": kind, "content": text} for n, (kind, text) in enumerate(steps, 1)
-        ],
-        **more,
-    }
-    runs = all(rule.startswith(("step.", "sandbox.", "database.", "outputs.")) for rule in rules)
-    verdict = "failed" if rules else "validated"
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_CLEAN = (
-    "set -euo pipefail\nawk -F, 'NR == 1 || $2 > 0' data/sales.csv > tmp/clean.csv\nwc -l < tmp/clean.csv\n"
-)
-_LOAD = (
-    "CREATE TABLE IF NOT EXISTS sales (region TEXT NOT NULL, amount REAL NOT NULL);\n"
-    'INSERT INTO sales SELECT region, amount FROM "tmp/clean.csv";\n'
-    "SELECT region, sum(amount) AS total FROM sales GROUP BY region ORDER BY region;\n"
-)
-_KEEP = "cat logs/02_step_2.out > data/totals.tsv\n"
-_SALES = {"data/sales.csv": "region,amount\nnorth,10\nsouth,-1\nnorth,5\n"}
-_BROKEN = {"schema_sql": "CREATE TABEL t"}
-_ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-
-_SAMPLES = (
-    _sample("good", ("bash", _CLEAN), ("sql", _LOAD), ("bash", _KEEP), files=_SALES),
-    _sample(
-        "schema",
-        ("sql", "UPDATE t SET a = 2 WHERE a = 1"),
-        database={"schema_sql": "CREATE TABLE t (a); INSERT INTO t VALUES (1);"},
-    ),
-    _sample("not_bash", ("bash", "if true; then"), rules=["shell.syntax"]),
-    _sample("not_sql", ("sql", "SELCT 1"), rules=["sql.syntax"]),
-    _sample("blocked", ("bash", "rm data/sales.csv"), rules=["command.blocked"]),
-    _sample("all_rows", ("sql", "DELETE FROM sales -- WHERE id = 1"), rules=["sql.delete_without_where"]),
-    _sample("drops", ("sql", "DROP TABLE sales"), rules=["sql.drop"]),
-    _sample("upwards", ("bash", "true"), files={"../x": ""}, rules=["path.invalid"]),
-    _sample("missing_file", ("bash", "cat data/gone.csv"), rules=["step.file_not_found"]),
-    _sample("missing_table", ("sql", "SELECT * FROM gone"), rules=["step.table_missing"]),
-    _sample("endless", ("sql", _ENDLESS), rules=["sandbox.timeout"]),
-    _sample("bad_schema", ("sql", "SELECT 1"), database=_BROKEN, rules=["database.schema"]),
-)
-
-
 class Pipeline:
     """The kind `pipeline`."""
 
@@ -139,7 +92,7 @@ class Pipeline:
     image: str = "shell"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
@@ -193,7 +146,7 @@ class Pipeline:
         found: list[Finding] = []
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
-        judged = [judge_step(text, next(units, None)) for text in _texts(payload)]
+        judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
         found += [step.finding for step in judged if step.finding is not None]
         cases = tuple(step.case for step in judged)
         if not found:
@@ -210,13 +163,13 @@ class Pipeline:
 
     def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
-        step = _faulty(payload, report)
+        step = faulty(payload, report)
         return context_of(
             Passage(name=str(step.number), language=step.program.value, text=step.content),
             report,
             instructions=_REMINDERS,
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(_around(payload, step)),
+            surroundings=tuple(around(payload, step)),
             about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
         )
 
@@ -229,42 +182,7 @@ class Pipeline:
 
     def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
-        return b"\n;\n".join(_normal(step) for step in _texts(payload))
-
-
-def _texts(submitted: PipelinePayload) -> Iterator[StepText]:
-    for number, step in enumerate(submitted.steps, 1):
-        yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
-
-
-def _faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
-    """Find the step that the first error is about; errors of steps begin with the step's name."""
-    steps = list(_texts(submitted))
-    for finding in errors_of(report):
-        for step in steps:
-            if str(finding.get("message")).startswith(f"{step.label}:"):
-                return step
-    return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
-
-
-def _around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
-    """Tell what a fix has to fit into: the schema, the heads of the files, the steps before it."""
-    if submitted.database is not None and submitted.database.schema_sql is not None:
-        yield Surrounding(title="tables", text=submitted.database.schema_sql)
-    for path, content in sorted(submitted.files.items()):
-        head = content_of(content)[:_HEAD_BYTES].decode("utf-8", "replace")
-        yield Surrounding(title=f"file {path}", text=head)
-    for before in list(_texts(submitted))[: step.number - 1]:
-        yield Surrounding(title=f"{before.label}, {before.program.value}", text=before.content)
-
-
-def _normal(step: StepText) -> bytes:
-    if step.program is Writer.BASH:
-        return without_layout(step.content, "#")
-    try:
-        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
-    except sql_tokens.NotSql:
-        return without_layout(step.content, "--")
+        return b"\n;\n".join(normal(step) for step in step_texts(payload))
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -309,7 +227,7 @@ def _of_steps(
     """Check every step, and say in each finding whose it is."""
     found = (
         replace(finding, message=f"{step.label}: {finding.message}", context=finding.context or step.label)
-        for step in _texts(submitted)
+        for step in step_texts(submitted)
         for finding in check(step)
     )
     return list(islice(found, FINDINGS))

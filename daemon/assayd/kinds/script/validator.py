@@ -8,30 +8,27 @@ CONTRACT section 3.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from glob import escape
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.call_unit import Tried
-from assayd.findings.exec_unit import judge_exec
-from assayd.findings.python_failures import IMAGE_MODULES, Surroundings
-from assayd.findings.python_unit import judge_end, never_started
+from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.script.command_line import command_line
-from assayd.model.finding import Finding, Layer, Rule, has_errors
+from assayd.kinds.script.judging import UNIT, judge_outputs, judge_unit
+from assayd.kinds.script.payload import ScriptPayload
+from assayd.kinds.script.samples import SAMPLES
+from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
-from assayd.model.text_limits import shorten
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import work_paths
@@ -41,15 +38,11 @@ from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.submitted_file import only_text
-from assayd.static.work_files import FileContent, content_of, payload_of
+from assayd.static.work_files import content_of, payload_of
 from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
-UNIT = "script"
 
-_MOST_ARGUMENTS = 256
-_MOST_ARGUMENT_BYTES = 65_536
-_OFFER = "It has python3.11, and no shell."
 _OPTIONS = frozenset(option.name for option in command_line.options)
 
 _REMINDERS = (
@@ -78,80 +71,6 @@ _RULES = (
 )
 
 
-def _argument(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("holds a NUL character")
-    return text
-
-
-class ScriptPayload(BaseModel):
-    """`code` is Python, or an answer that holds it; else `argv` is a program of the image with its arguments.
-
-    `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    code: str | None = None
-    files: Mapping[str, FileContent] = Field(default_factory=dict)
-    argv: Annotated[
-        tuple[Annotated[str, AfterValidator(_argument)], ...], Field(max_length=_MOST_ARGUMENTS)
-    ] = ()
-    stdin: str = ""
-    collect: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _one_program(self) -> ScriptPayload:
-        if (self.code is None) == (not self.argv):
-            raise ValueError("give either code, or argv (with files), and not both")
-        if self.argv and not self.argv[0]:
-            raise ValueError("argv starts with the name of a program")
-        if sum(len(argument.encode()) for argument in self.argv) > _MOST_ARGUMENT_BYTES:
-            raise ValueError(f"argv has more than {_MOST_ARGUMENT_BYTES} bytes; use stdin or a file")
-        return self
-
-
-_WRITES = """
-import csv
-import sys
-
-rows = [line.split() for line in sys.stdin]
-with open("out.csv", "w", newline="") as file:
-    csv.writer(file).writerows(rows)
-print(len(rows), "rows")
-"""
-
-
-def _sample(name: str, *rules: str, verdict: str = "failed", runs: bool = True, **payload: object) -> Sample:
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_SAMPLES = (
-    _sample("good", code=_WRITES, stdin="a 1\nb 2\n", collect=["out.csv"], verdict="validated"),
-    _sample(
-        "good_files",
-        files={"main.py": "import helper\nhelper.greet()\n", "helper.py": "def greet(): print('hello')\n"},
-        argv=["python3.11", "main.py"],
-        verdict="validated",
-    ),
-    _sample("exits", code="import sys\nsys.exit(0)\n", verdict="validated"),
-    _sample("syntax", "syntax.missing_colon", code="for n in range(3)\n    print(n)\n", runs=False),
-    _sample("path", "path.invalid", code="print(1)\n", collect=["../out.csv"], runs=False),
-    _sample("raised", "sandbox.raised", code="print(1 / 0)\n"),
-    _sample("undefined", "sandbox.name_undefined", code="print(json.dumps({}))\n"),
-    _sample("no_module", "sandbox.module_missing", code="import pandas\n"),
-    _sample("status", "sandbox.exited_nonzero", code="raise SystemExit(3)\n"),
-    _sample("endless", "sandbox.timeout", code="while True: pass\n"),
-    _sample(
-        "leaves",
-        "sandbox.left_processes",
-        code="import os, signal\nif os.fork() == 0:\n    os.setsid()\n    signal.pause()\n",
-    ),
-    _sample("no_program", "sandbox.not_executed", argv=["no-such-program"]),
-    _sample("not_written", "collect.missing", code="print('done')\n", collect=["out.csv"]),
-)
-
-
 class Script:
     """The kind `script`."""
 
@@ -162,7 +81,7 @@ class Script:
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @property
     def stages(self) -> Sequence[Stage[ScriptPayload]]:
@@ -215,9 +134,9 @@ class Script:
     def judge(self, payload: ScriptPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge how the program ended, and then what it left."""
         unit = result.units[0] if result.units else None
-        tried = _judge_unit(unit, payload)
+        tried = judge_unit(unit, payload)
         if tried.case.status is CaseStatus.PASSED and not has_errors(tried.findings):
-            missing = tuple(_judge_outputs(payload.collect, result))
+            missing = tuple(judge_outputs(payload.collect, result))
             if missing:
                 case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
                 tried = Tried(case=case, findings=(*tried.findings, *missing))
@@ -309,32 +228,6 @@ def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> 
         stdin=submitted.stdin.encode("utf-8"),
         status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
-
-
-def _judge_unit(unit: UnitResult | None, submitted: ScriptPayload) -> Tried:
-    if submitted.code is None:
-        return judge_exec(UNIT, unit, program=submitted.argv[0], offer=_OFFER)
-    if unit is None:
-        return never_started(UNIT)
-    return judge_end(unit, Surroundings(text=submitted.code), what="The script")
-
-
-def _judge_outputs(wanted: Sequence[str], result: RunResult) -> Iterator[Finding]:
-    """Look for every declared output; what the runner left behind is told in its own words."""
-    there = {output.name: output for output in result.outputs}
-    for path in wanted:
-        if path not in there:
-            left = next((why for why in result.outputs_dropped if why.startswith(ascii(path))), None)
-            message = f"The declared output {shorten(left or f'{path!a} is not there', 300)}."
-            remedy = "Write a regular file of that name below the directory that the script starts in."
-            yield _output_finding("collect.missing", message, remedy)
-        elif there[path].truncated:
-            message = f"The declared output {path!a} is too large; only a part was kept."
-            yield _output_finding("collect.cut", message, "Write less, or fewer files.")
-
-
-def _output_finding(rule: str, message: str, suggestion: str) -> Finding:
-    return Finding(rule=rule, category="outputs", message=message, layer=Layer.RUNTIME, suggestion=suggestion)
 
 
 validator: Validator[ScriptPayload] = Script()
