@@ -75,6 +75,15 @@ def find_kind(kind: str) -> Validator:
     return registry.own(kind) if kind in registry.own_kinds() else registry.find(kind, _enabled())
 
 
+def single_sources(kind: str) -> list[str]:
+    """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
+    from assayd.ports.validator import Bounded, Cap
+
+    validator = find_kind(kind)
+    bounded = validator.bounded.items() if isinstance(validator, Bounded) else ()
+    return [path for path, cap in bounded if cap is Cap.SOURCE and "." not in path]
+
+
 def command_line_of(kind: str) -> CommandLine:
     """Return what the command line shows of a kind; of one that nobody here knows, the usual."""
     if kind in registry.own_kinds():
@@ -90,9 +99,7 @@ def form_of(kind: str, name: str) -> Form:
     forms = command_line_of(kind).forms
     if name not in forms:
         has = f"it has {', '.join(forms)}" if forms else "it has none"
-        message = (
-            f"--{name}: the kind {kind} has no form of this name, {has}; take --json for the whole report"
-        )
+        message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from assayd.cli import main
+from assayd.cli.kinds import single_sources
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry
@@ -78,6 +79,12 @@ def test_its_source_is_under_the_cap_of_sources(ini: Validator) -> None:
         read_submission(text(), kinds, caps=PayloadCaps(source_bytes=size - 1))
 
     assert (refused.value.code, refused.value.field) == ("too_large", "payload.text")
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_source_is_what_a_person_edits() -> None:
+    assert single_sources("ini") == ["text"]
+    assert [single_sources(kind) for kind in ("code", "module", "pipeline")] == [["code"], [], []]
 
 
 def test_static_samples_get_their_rules(ini: Validator) -> None:
