@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 
+from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry as validators
 from assayd.kinds.extractor import validator as extractor
@@ -100,3 +103,29 @@ def test_reference_that_leads_nowhere_is_told(reference: str) -> None:
     with pytest.raises(ConfigError, match=reference.split(":")[0]) as refused:
         validators.resolve(reference)
     assert refused.value.code == "validator.broken"
+
+
+def test_nothing_outside_of_a_kind_names_it() -> None:
+    package = Path(kinds.__file__).parents[1]
+    outside = [path for path in package.rglob("*.py") if package / "kinds" not in path.parents]
+    telling = set(validators.own_kinds()) - {"code", "module"}  # which are words of other things as well
+    named = [
+        f"{path.relative_to(package)}: {found}"
+        for path in outside
+        for node in ast.walk(ast.parse(path.read_text()))
+        for found in _said(node)
+        if found in telling or (found.startswith("assayd.kinds.") and found != "assayd.kinds.registry")
+    ]
+    assert named == []
+
+
+def _said(node: ast.AST) -> list[str]:
+    """Return the texts and the imported modules of a node."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.ImportFrom(module=str(module)):
+            return [module]
+        case ast.Import(names=names):
+            return [name.name for name in names]
+    return []
