@@ -22,6 +22,8 @@ from assayd.model.submission import Submission
 from assayd.ports.store import Query as AttemptQuery
 
 MAX_WAIT_S = 600
+MAX_LABELS = 16
+"""Label filters of one listing; each is a condition of its own for the database."""
 LARGE_BODY_BYTES = 64 * 2**10
 """Above this, a body is read in a thread, so that others are served meanwhile."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
@@ -77,7 +79,11 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
     batch: Annotated[str | None, Query(description="Only attempts of this batch.")] = None,
     label: Annotated[
-        list[str] | None, Query(description="Only attempts with this label, as `key=value`; may be repeated.")
+        list[str] | None,
+        Query(
+            max_length=MAX_LABELS,
+            description="Only attempts with this label, as `key=value`; may be repeated.",
+        ),
     ] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,

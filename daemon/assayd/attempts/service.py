@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+import structlog
+
 from assayd.attempts.admission import Intake, Origin, Stock, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
@@ -27,6 +29,8 @@ from assayd.ports.service import Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import House
+
+log = structlog.get_logger()
 
 RECENT = 256
 RECENT_BYTES = 64 * 2**20
@@ -152,8 +156,14 @@ class DaemonService:
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
-        """Return report and execution of a finished attempt, as its bundle has them."""
-        return self._forget(attempt.id) or await self.read_documents(attempt)
+        """Return report and execution of a finished attempt; null for both where its bundle is gone."""
+        try:
+            return self._forget(attempt.id) or await self.read_documents(attempt)
+        except StoreError as problem:
+            if problem.code != "artifact.missing":
+                raise
+            log.warning("bundle.missing", attempt_id=attempt.id, bundle=attempt.bundle)
+            return NOTHING, NOTHING
 
     async def read_documents(self, attempt: Attempt) -> Documents:
         """Return them from the bundle, whatever is in memory."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from assayd.errors import ConfigError, RequestError
@@ -85,7 +85,12 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
             _remove(partial)
         try:
             shutil.copytree(bundle, partial)
-        except FileNotFoundError:  # removed meanwhile, being old
+        except (FileNotFoundError, shutil.Error) as problem:
+            # Removed meanwhile, being old, or missing for longer: the other bundles are copied all the same.
+            if bundle.exists():
+                raise RequestError(
+                    "backup.failed", f"the bundle {name} cannot be copied: {problem}"
+                ) from problem
             _remove(partial)
             continue
         partial.replace(place)
@@ -94,6 +99,8 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
 
 
 def _remove(folder: Path) -> None:
+    """Remove a folder with read-only folders in it; one that is not there is fine."""
     for path, _, _ in os.walk(folder):
         Path(path).chmod(0o700)
-    shutil.rmtree(folder)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder)

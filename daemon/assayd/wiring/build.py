@@ -29,7 +29,7 @@ from assayd.documents import canonical
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
 from assayd.engines.measured import MeasuredEngine
-from assayd.errors import ConfigError, EngineError
+from assayd.errors import EngineError
 from assayd.fair_queue import FairSlots
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
@@ -59,6 +59,7 @@ from assayd.store.jobs import open_jobs
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring import from_settings as meant
 from assayd.wiring.from_kinds import recorders_of, routers_of
+from assayd.wiring.identity import identify
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.providers import open_providers
 
@@ -217,7 +218,7 @@ async def _basics(settings: Settings, stack: AsyncExitStack) -> _Basics:
         batches=DatabaseBatchStore(jobs.access),
         repairs=DatabaseRepairStore(jobs.access),
         caps=meant.caps_of(settings),
-        origin=Origin(daemon_id=_daemon_id(settings.state_dir, ids), generation=ids.new()),
+        origin=Origin(daemon_id=identify(settings.state_dir, ids).daemon_id, generation=ids.new()),
         metrics=Metrics(),
         hub=EventHub(clock),
     )
@@ -329,16 +330,3 @@ def _usual_runs(stock: Stock, caps: Limits) -> Sequence[RunSpec]:
             spec = validator.plan(payload, policy, limits_of(policy, caps))
             runs.extend([spec] if spec is not None else [])
     return runs
-
-
-def _daemon_id(state_dir: Path, ids: Ulids) -> str:
-    """Return the identity that this state directory has had since its first use."""
-    path = state_dir / "daemon-id"
-    try:
-        if not path.exists():
-            fresh = path.with_suffix(".new")
-            fresh.write_text(ids.new(), encoding="ascii")
-            fresh.replace(path)
-        return path.read_text(encoding="ascii").strip()
-    except OSError as problem:
-        raise ConfigError("state.unusable", f"cannot use {path}: {problem.strerror}") from problem

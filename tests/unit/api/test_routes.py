@@ -200,6 +200,7 @@ class TestList:
             ("limit=501", "limit"),
             ("limit=x", "limit"),
             ("label=novalue", "label"),
+            ("&".join(["label=a%3Db"] * 17), "label"),
             ("since=yesterday", "since"),
             ("since=2026-01-02T03:04:05", "since"),
             ("colour=red", "colour"),

@@ -42,3 +42,19 @@ async def test_copy_has_the_bundles_that_its_verdicts_name_and_no_others(tmp_pat
 def test_state_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="the state directory cannot be copied"):
         back_up(tmp_path / "copy", tmp_path / "none")
+
+
+async def test_bundle_that_is_missing_does_not_keep_the_others_from_being_copied(tmp_path: Path) -> None:
+    live, copy = tmp_path / "live", tmp_path / "copy"
+    live.mkdir()
+    (live / IDENTITY).write_text("d")
+    async with small_daemon(live) as daemon:
+        first = await daemon.finished(await daemon.accept("a"))
+        second = await daemon.finished(await daemon.accept("b"))
+        (gone,) = (live / "artifacts").rglob(f"*{min(first.id, second.id)}")
+        gone.parent.chmod(0o700)
+        gone.chmod(0o700)
+        gone.rename(tmp_path / "elsewhere")
+
+        assert back_up(copy, live) == 1
+        assert bundles(copy) == {f"artifacts/{max(first, second, key=lambda done: done.id).bundle}"}

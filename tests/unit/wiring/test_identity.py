@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import ConfigError
+from assayd.ids import Ulids
+from assayd.wiring.identity import FILE, identify
+
+
+def test_identity_stays_from_one_start_to_the_next(tmp_path: Path) -> None:
+    first = identify(tmp_path, Ulids())
+
+    assert identify(tmp_path, Ulids()) == first
+
+
+def test_identity_goes_with_a_directory_that_is_renamed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    first = identify(tmp_path / "a", Ulids())
+    (tmp_path / "a").rename(tmp_path / "b")
+
+    assert identify(tmp_path / "b", Ulids()) == first
+
+
+def test_copy_of_a_directory_takes_an_identity_of_its_own_and_says_whose_copy_it_is(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    live = identify(tmp_path / "live", Ulids())
+    shutil.copytree(tmp_path / "live", tmp_path / "copy")
+
+    copy = identify(tmp_path / "copy", Ulids())
+
+    assert copy.daemon_id != live.daemon_id
+    assert copy.copied_from == live.daemon_id
+    assert identify(tmp_path / "copy", Ulids()).daemon_id == copy.daemon_id
+    assert identify(tmp_path / "live", Ulids()) == live
+
+
+def test_identity_from_before_places_were_recorded_is_kept(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("01JTC8ZK5V7777777777777777")
+
+    assert identify(tmp_path, Ulids()).daemon_id == "01JTC8ZK5V7777777777777777"
+    assert len((tmp_path / FILE).read_text().split()) == 2
+
+
+def test_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigError, match=FILE):
+        identify(tmp_path, Ulids())
