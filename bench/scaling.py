@@ -1,10 +1,10 @@
-"""Processor time of the static stages at their cap against 64 KiB, for texts that were made to be slow to read.
+"""Processor time of the static stages at their cap against 64 KiB, for texts made to be slow to read.
 
     python -m bench.scaling [KIND …]
 
-Prints a row per shape: seconds at 64 KiB and at the cap, and how much more a byte costs there. A reader that is linear shows 1;
-above 3, or above `analysis.cpu_s` at the cap, it is slower than it should be. Shapes that are refused for another cap (syntax
-nodes, depth, statements) cost what finding that out costs.
+Prints a row per shape: seconds at 64 KiB and at the cap, and how much more a byte costs there. A reader that
+is linear shows 1; above 3, or above `analysis.cpu_s` at the cap, it is slower than it should be. Shapes that
+are refused for another cap (syntax nodes, depth, statements) cost what finding that out costs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ PYTHON = (
     Shape("binary operators", joined("x = 1", "+1", "")),
     Shape("open brackets", joined("x = ", "(", "")),
     Shape("backslashes", joined("x = 'a' ", "\\\n", "'b'")),
-    Shape("comments", repeated("# noqa")),
+    Shape("comments", repeated("# a comment")),
     Shape("undefined names", repeated("nothing{}(other{})")),
     Shape("unclosed string", joined("x = '", "a", "")),
     Shape("invalid escapes", repeated("x{} = '\\d'")),

@@ -24,6 +24,8 @@ from schemathesis.specs.openapi.checks import (
 
 from assayd.api import Access, create_app
 from assayd.client import Client
+from assayd.kinds.registry import all_validators
+from assayd.wiring.from_kinds import routers_of
 from support.fake_service import FakeService
 from support.server import serving_small
 from support.small_daemon import submission
@@ -39,7 +41,8 @@ CHECKS = [
 EXAMPLES = 8
 PASSED_ON = ("method", "url", "params", "headers", "cookies", "json")
 
-SCHEMA = openapi.from_dict(create_app(FakeService(), None, None, access=Access()).openapi())
+ROUTERS = routers_of(all_validators())
+SCHEMA = openapi.from_dict(create_app(FakeService(), None, None, access=Access(), routers=ROUTERS).openapi())
 OPERATIONS = {
     f"{each.ok().method.upper()} {each.ok().path}": each.ok()
     for each in SCHEMA.get_all_operations()

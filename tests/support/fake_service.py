@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict
 
 from assayd.documents import canonical
 from assayd.errors import RequestError
+from assayd.kinds.pipeline.stored import PipelineQuery, StoredPipeline
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
-from assayd.ports.pipelines import PipelineQuery, StoredPipeline
 from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
@@ -101,8 +101,8 @@ class FakeService:
         self.silent = False
 
     @property
-    def pipelines(self) -> FakePipelines:
-        return self.stored_pipelines
+    def records(self) -> Mapping[str, object]:
+        return {"pipeline": self.stored_pipelines}
 
     def ready(self) -> tuple[bool, str]:
         return not self.unready, self.unready

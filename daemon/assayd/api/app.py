@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
-from assayd.api import discovery, pipelines, routes
+from assayd.api import discovery, routes
 from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
@@ -44,7 +45,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(
+def create_app(  # noqa: PLR0913  (each is a part of its own)
     service: Service,
     batches: Batches,
     repairs: Repairs,
@@ -52,8 +53,9 @@ def create_app(
     access: Access,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
+    routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """Create the application for a daemon."""
+    """Create the application for a daemon; `routers` are those of its kinds."""
     app = Api(
         title="assayd",
         version=__version__,
@@ -68,8 +70,9 @@ def create_app(
     app.state.limits = limits
     app.state.examining = False
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
-    for module in (routes, batch_routes, repair_routes, discovery, pipelines):
-        app.router.routes.extend(module.router.routes)
+    own = (module.router for module in (routes, batch_routes, repair_routes, discovery))
+    for router in (*own, *routers):
+        app.router.routes.extend(router.routes)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     app.add_middleware(

@@ -11,6 +11,7 @@ from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.api.events import EventStream, of_all
 from assayd.errors import RequestError
+from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
 from assayd.ports.validator import Validator
 
@@ -121,6 +122,8 @@ async def give_metrics(call: CallDep) -> Response:
 
 def describe_kind(validator: Validator) -> dict[str, object]:
     """Describe a kind, for people and programs that prepare submissions."""
+    shown = command_line(validator.kind, (validator.kind,))
+    good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
     return {
         "kind": validator.kind,
         "default_policy": validator.default_policy,
@@ -131,4 +134,7 @@ def describe_kind(validator: Validator) -> dict[str, object]:
             {"id": rule.id, "title": rule.title, "severity": rule.severity, "help": rule.help}
             for rule in validator.rules
         ],
+        "options": [{"name": option.name, "help": option.help} for option in shown.options],
+        "forms": list(shown.forms),
+        "example": None if good is None else good.payload,
     }

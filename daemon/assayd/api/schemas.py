@@ -360,6 +360,13 @@ class Rule(Described):
     help: str = Field(description="What is wrong, and what would be right.")
 
 
+class KindOption(Described):
+    """An option of `assay validate`."""
+
+    name: str = Field(description="Its name, as in `--option NAME=VALUE`.")
+    help: str = Field(description="What it says.")
+
+
 class Kind(Described):
     """A kind of submission."""
 
@@ -369,6 +376,11 @@ class Kind(Described):
     stages: list[str] = Field(description="Its stages, in order.")
     payload_schema: dict[str, Any] = Field(description="JSON Schema of the payload.")
     rules: list[Rule] = Field(description="Its rules.")
+    options: list[KindOption] = Field(description="What `assay validate --option` may name.")
+    forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
+    example: dict[str, Any] | None = Field(
+        description="A payload that is validated; null where it shows none."
+    )
 
 
 class KindList(Described):

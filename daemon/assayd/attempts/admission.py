@@ -15,9 +15,8 @@ import structlog
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
-from assayd.documents import read_submission
+from assayd.documents import read_submission, with_payload
 from assayd.errors import AssaydError, RequestError
-from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
@@ -28,6 +27,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
 from assayd.ports.validator import Narrowing, Validator
+from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
 
@@ -38,10 +38,10 @@ ROOM_KNOWN_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionDependencies:
-    """What submissions are looked up in, and where they go."""
+    """What submissions are looked up in, and where they go. `records` are those that kinds keep, by kind."""
 
     jobs: JobStore
-    pipelines: DatabasePipelines
+    records: Mapping[str, object]
     artifacts: ArtifactStore
     policies: PolicySet
     kinds: Mapping[str, Validator]
@@ -96,7 +96,7 @@ class Admission:
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
-        submission = await self._deps.pipelines.complete(submission, origin.peer.uid, self._deps.kinds)
+        submission = await self._complete(submission, origin.peer.uid)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
             if not accepted.existing:  # it was removed just now, being old
@@ -121,6 +121,12 @@ class Admission:
             if not started:
                 self._scheduler.release(uid, size)
         return accepted
+
+    async def _complete(self, submission: Submission, uid: int) -> Submission:
+        """Fill in what a submission means of its kind's records."""
+        records = self._deps.records.get(submission.kind)
+        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
+        return submission if payload is None else with_payload(submission, payload, self._deps.kinds)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
         """Have an attempt repaired if it fails, where its submission asks for that."""

@@ -65,7 +65,7 @@ class DaemonService:
         self._deps = deps
         self._shared = deps.shared
         self.kinds = deps.shared.kinds
-        self.pipelines = deps.shared.pipelines
+        self.records = deps.shared.records
         self._recent: dict[str, Documents] = {}
         self._recent_bytes = 0
 

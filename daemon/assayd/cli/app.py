@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.cli.batch_app import batch_app
-from assayd.cli.pipeline import pipeline_app, print_steps, steps_of
+from assayd.cli.kinds import KindsGroup, kinds_app
 from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assayd.client import Client
 
 app = typer.Typer(
+    cls=KindsGroup,
     help="Validate untrusted code in throwaway containers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -25,11 +26,11 @@ app = typer.Typer(
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
 app.add_typer(upkeep_app)  # its commands are the program's own
+app.add_typer(kinds_app)  # and so are these
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
 app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
-app.add_typer(pipeline_app, name="pipeline", rich_help_panel=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -72,19 +73,19 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
     as_json: Json = False,
-    as_yaml: Annotated[
-        bool, typer.Option("--yaml", help="Print the YAML form of a Fifth program's report.")
-    ] = False,
+    form: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print the report in a form that the kind has.")
+    ] = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Short for --form yaml.")] = False,
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
+    from assayd.cli.kinds import Shown, form_of
     from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
 
-    if as_yaml:
-        from assayd.cli.yaml_form import require_kind
-
-        require_kind(kind)
+    form = "yaml" if as_yaml else form
+    print_form = None if form is None else form_of(kind, form)
     submission = build_submission(
         Request(
             kind=kind,
@@ -100,14 +101,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     if repair is not None:
         submission["repair"] = {"provider": repair}
     with _client(context) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or as_yaml))
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or form))
         if repair is not None and attempt["verdict"] == "failed":
-            attempt = follow_repairs(client, attempt, show=not (as_json or as_yaml))
-    if as_yaml:
-        from assayd.cli.yaml_form import write_yaml
-
-        print(write_yaml(attempt, submission, ascii_only=sys.stdout.isatty()), end="")
-    else:
+            attempt = follow_repairs(client, attempt, show=not (as_json or form))
+        if print_form is not None:
+            print_form(Shown(client=client, attempt=attempt, as_json=as_json))
+    if print_form is None:
         _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
@@ -141,18 +140,21 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
 def show(
     context: typer.Context,
     attempt_id: Id,
-    steps: Annotated[bool, typer.Option("--steps", help="Show the rows of a pipeline's steps.")] = False,
+    form: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show it in a form that its kind has.")
+    ] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Short for --form steps.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
-    from assayd.cli.terminal import print_json
+    from assayd.cli.kinds import Shown, form_of
 
+    form = "steps" if steps else form
     with _client(context) as client:
-        if steps:
-            rows = steps_of(client, attempt_id)
-            print_json(rows) if as_json else print_steps(rows)
-            return
         attempt = client.attempt(attempt_id)
+        if form is not None:
+            form_of(attempt["kind"], form)(Shown(client=client, attempt=attempt, as_json=as_json))
+            return
         _print_attempt(attempt, as_json=as_json)
         if not as_json:
             show_chain(client, attempt)
@@ -355,7 +357,7 @@ def build(
     ] = None,
     library: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Files that go into the image named, e.g. Fifth's libraries."),
+        typer.Option(metavar="DIR", help="Files that go into the image named, if its recipe has a place."),
     ] = None,
 ) -> None:
     """Build images and load them into the engine."""

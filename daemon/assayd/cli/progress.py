@@ -8,7 +8,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from assayd.cli.report import UNITS, count, render_stages
+from assayd.cli.kinds import command_line_of
+from assayd.cli.report import count, render_stages
 from assayd.client import Client, Document, StreamEvent
 from assayd.errors import AssaydError
 
@@ -26,7 +27,7 @@ class Progress:
     """What is known so far; `apply` takes an event, `lines` shows the whole."""
 
     def __init__(self, kind: str) -> None:
-        self._noun = UNITS.get(kind, "case")
+        self._noun = command_line_of(kind).case
         self._stages: list[Document] = []
         self._state = "queued"
         self._unit: Document | None = None

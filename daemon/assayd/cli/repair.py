@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd.cli.fallback import described
+from assayd.cli.kinds import single_sources
 from assayd.client import Client, ClientError, Document
 from assayd.errors import RequestError
 
@@ -236,7 +237,8 @@ def edited(client: Client, attempt_id: str) -> str:
     """
     name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
     submission = _json(client.artifact(attempt_id, name))
-    code = submission["payload"].get("code")
+    sources = single_sources(submission["kind"])
+    code = submission["payload"].get(sources[0]) if len(sources) == 1 else None
     if not isinstance(code, str):
         raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
     changed = _in_editor(code)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from assayd.cli.kinds import command_line_of
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
@@ -17,8 +18,6 @@ MARKS = {
     "error": ("!", "red"),
     "skipped": ("–", "dim"),
 }
-UNITS = {"extractor": "path", "module": "test", "pipeline": "step", "code": "node"}
-"""What one case of a kind is called; others have cases."""
 MAX_FINDINGS = 20
 MAX_CASES = 10
 
@@ -94,7 +93,7 @@ def count(number: int, noun: str) -> str:
 def _tally(cases: Document, kind: str) -> str:
     ran = [case["duration_ms"] for case in cases["cases"] if case["status"] != "skipped"]
     average = f", avg {duration(sum(ran) / len(ran))}" if ran else ""
-    return f"{cases['passed']}/{count(cases['total'], UNITS.get(kind, 'case'))}{average}"
+    return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
 
 
 def _findings(findings: Sequence[Document]) -> Iterator[Text]:
@@ -150,8 +149,8 @@ def _short_name(name: str, cases: Sequence[Document]) -> str:
 
 def _result(case: Document, kind: str) -> Text:
     if case["status"] == "passed":
-        gives_nothing = UNITS.get(kind) == "test"
-        return Text("passed" if gives_nothing else shorten(_brief(case["result"]), 100))
+        has_result = command_line_of(kind).cases_have_results
+        return Text(shorten(_brief(case["result"]), 100) if has_result else "passed")
     if case["status"] == "skipped":
         return Text(shorten(plain(case["message"] or "never started"), 100), "dim")
     error = f"{case['error_type']}: " if case["error_type"] else ""

@@ -37,12 +37,9 @@ def build_submission(request: Request) -> dict[str, object]:
 
     Raises: RequestError, naming the option or file at fault.
     """
-    from assayd.kinds.registry import load
+    from assayd.cli.kinds import find_kind
 
-    validators = load(())
-    if request.kind not in validators:
-        known = ", ".join(sorted(validators))
-        raise RequestError("kind.unknown", f"there is no kind {request.kind!r}; there are {known}")
+    validator = find_kind(request.kind)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths),
         input=_read_input(request.input),
@@ -50,7 +47,7 @@ def build_submission(request: Request) -> dict[str, object]:
     )
     submission: dict[str, object] = {
         "kind": request.kind,
-        "payload": dict(validators[request.kind].from_files(read_files(request.files), options)),
+        "payload": dict(validator.from_files(read_files(request.files), options)),
     }
     if request.policy is not None:
         submission["policy"] = request.policy

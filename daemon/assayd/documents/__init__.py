@@ -19,10 +19,11 @@ from assayd.documents.batches import batch_document, item_document, progress_doc
 from assayd.documents.changes import submission_diff
 from assayd.documents.execution import execution_document, joined_output
 from assayd.documents.junit import junit
+from assayd.documents.payload_caps import MAX_SOURCE_BYTES, PayloadCaps
 from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff
 from assayd.documents.strict_json import canonical, compact, digest, read_json
-from assayd.documents.submission import MAX_SOURCE_BYTES, PayloadCaps, SubmissionBody, read_submission
+from assayd.documents.submission import SubmissionBody, read_submission, with_payload
 
 __all__ = [
     "MAX_SOURCE_BYTES",
@@ -47,6 +48,7 @@ __all__ = [
     "read_event_id",
     "read_json",
     "read_submission",
+    "with_payload",
     "repair_document",
     "replay_diff",
     "report_document",

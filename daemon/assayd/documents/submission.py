@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NoReturn, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
+from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.ports.validator import Labelling, Validator
 from assayd.tomlfile import nearest
-
-MAX_SOURCE_BYTES = 2**20
-"""The size of one source text; analysis is bounded by it."""
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
@@ -85,16 +83,6 @@ class SubmissionBody(BaseModel):
         return labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayloadCaps:
-    """How large the parts of a payload may be, whatever its kind. Source: CONTRACT section 7."""
-
-    source_bytes: int = MAX_SOURCE_BYTES
-    inputs_bytes: int = 12 * 2**20
-    sample_paths: int = 100
-    steps: int = 100
-
-
 _USUAL = PayloadCaps()
 
 
@@ -113,7 +101,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         raise RequestError("malformed", "a submission is a JSON object")
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
-    _refuse_large_parts(envelope.payload, caps)
+    refuse_large_parts(validator, envelope.payload, caps)
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
@@ -141,6 +129,13 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
     )
 
 
+def with_payload(
+    submission: Submission, payload: Mapping[str, object], kinds: Mapping[str, Validator]
+) -> Submission:
+    """Return a submission as if it had been sent with another payload. Raises: as `read_submission`."""
+    return read_submission(canonical({**json.loads(submission.document), "payload": payload}), kinds)
+
+
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
     try:
         return SubmissionBody.model_validate(raw)
@@ -151,9 +146,10 @@ def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
 def _read_payload(validator: Validator, text: bytes) -> BaseModel:
     try:
         # From text, not from objects: strict models then take an array for a tuple, and nothing else new.
-        return validator.payload.model_validate_json(text)
+        payload: BaseModel = validator.payload.model_validate_json(text)
     except ValidationError as error:
         _refuse(error, validator.payload, prefix=("payload",))
+    return payload
 
 
 def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
@@ -190,34 +186,3 @@ def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:
             return []
         model = models[0]
     return list(model.model_fields)
-
-
-def _refuse_large_parts(payload: Mapping[str, object], caps: PayloadCaps) -> None:
-    for field, source in _sources(payload):
-        if len(source) > caps.source_bytes or len(source.encode()) > caps.source_bytes:
-            raise _too_large(field, f"is larger than {caps.source_bytes} bytes")
-    for name, most in (("sample_paths", caps.sample_paths), ("steps", caps.steps)):
-        listed = payload.get(name)
-        if isinstance(listed, list) and len(listed) > most:
-            raise _too_large(f"payload.{name}", f"has more than {most} entries")
-    if "inputs" in payload and len(canonical(payload["inputs"])) > caps.inputs_bytes:
-        raise _too_large("payload.inputs", f"is larger than {caps.inputs_bytes} bytes")
-
-
-def _too_large(field: str, what: str) -> RequestError:
-    return RequestError("too_large", f"{field} {what}", field=field)
-
-
-def _sources(payload: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    code = payload.get("code")
-    if isinstance(code, str):
-        yield "payload.code", code
-    files = payload.get("files")
-    for name, text in files.items() if isinstance(files, dict) else ():
-        if isinstance(text, str):
-            yield f"payload.files.{name[:200]}", text
-    steps = payload.get("steps")
-    for number, step in enumerate(steps if isinstance(steps, list) else ()):
-        content = step.get("content") if isinstance(step, dict) else None
-        if isinstance(content, str):
-            yield f"payload.steps.{number}.content", content

@@ -1,43 +1,63 @@
-"""Finds the kinds of submission: `validator` of the module `validator` in each folder.
+"""Finds the kinds of submission, and imports what they refer to.
 
-Those of this package are found by scanning it. Those of other distributions, in the entry-point group
-`assayd.validators`, are loaded only when an operator names them: they run inside the daemon.
+Every kind is an entry point for its validator. Those of this package are known by their folders and always
+loaded; those of other distributions, in the group `assayd.validators`, are loaded only when an operator names
+them: they run inside the daemon. From there on, all are treated alike.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from assayd import kinds
 from assayd.errors import ConfigError, RequestError
-from assayd.ports.validator import Validator
+from assayd.ports.command_line import CommandLine
+
+if TYPE_CHECKING:  # the client imports this module and no validator
+    from assayd.ports.validator import Validator
 
 GROUP = "assayd.validators"
+COMMAND_LINES = "assayd.command_lines"
+"""The group of what the command line shows of kinds; a name in it is that of a validator."""
+
+
+@cache
+def own_kinds() -> tuple[str, ...]:
+    """Return the names of the kinds of this package, sorted: those of their folders. Imports none of them."""
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg))
 
 
 @cache
 def all_validators() -> Mapping[str, Validator]:
     """Return the validators of this package by kind, in the order of their names."""
-    folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
-    found: list[Validator] = [
-        import_module(f"{kinds.__name__}.{name}.validator").validator for name in folders
-    ]
-    return MappingProxyType({validator.kind: validator for validator in found})
+    return MappingProxyType({name: own(name) for name in own_kinds()})
 
 
-def find(kind: str) -> Validator:
-    """Return the validator of a kind of this package.
+@cache
+def own(kind: str) -> Validator:
+    """Return the validator of a kind of this package, and import no other one."""
+    entry = EntryPoint(kind, f"{kinds.__name__}.{kind}.validator:validator", GROUP)
+    return _validator(entry)
 
-    Raises: RequestError ``kind.unknown``.
+
+def find(kind: str, enabled: Sequence[str] = ()) -> Validator:
+    """Return the validator of a kind of this package, or of an entry point that is named.
+
+    Raises:
+        RequestError: ``kind.unknown``.
+        ConfigError: as `load`.
     """
-    known = all_validators()
+    if kind in own_kinds():
+        return own(kind)
+    known = load(enabled)
     if kind not in known:
-        message = f"there is no kind {kind!r}; known are {', '.join(known)}"
+        message = f"there is no kind {kind!r}; there are {', '.join(known)}"
         raise RequestError("kind.unknown", message, field="kind")
     return known[kind]
 
@@ -45,17 +65,63 @@ def find(kind: str) -> Validator:
 def load(enabled: Sequence[str]) -> Mapping[str, Validator]:
     """Return all validators by kind: those of this package, and those entry points that are named.
 
-    Raises: ConfigError ``validator.missing`` or ``validator.duplicate``.
+    Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
     """
     loaded = dict(all_validators())
+    for entry in _named(enabled):
+        validator = _validator(entry)
+        if validator.kind in loaded:
+            message = (
+                f"the validator {entry.name!r} is for the kind {validator.kind!r}, which there is already"
+            )
+            raise ConfigError("validator.duplicate", message, field=entry.name)
+        loaded[validator.kind] = validator
+    return MappingProxyType(loaded)
+
+
+def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
+    """Return what the command line shows of a kind; the usual where it says nothing. Imports no validator.
+
+    Raises: ConfigError ``validator.broken``.
+    """
+    if kind in own_kinds():
+        module = f"{kinds.__name__}.{kind}.command_line"
+        found = f"{module}:command_line" if find_spec(module) is not None else ""
+    else:
+        offered = entry_points(group=COMMAND_LINES) if kind in enabled else ()
+        found = next((entry.value for entry in offered if entry.name == kind), "")
+    value = resolve(found) if found else CommandLine()
+    if not isinstance(value, CommandLine):
+        raise ConfigError("validator.broken", f"{found} is not a CommandLine", field=kind)
+    return value
+
+
+def resolve(reference: str) -> object:
+    """Return what ``package.module:name`` refers to.
+
+    Raises: ConfigError ``validator.broken``, when it cannot be imported.
+    """
+    try:
+        found: object = pkgutil.resolve_name(reference)
+    except (ImportError, AttributeError, ValueError) as problem:
+        message = f"{reference!r}, which a kind refers to, cannot be imported: {problem}"
+        raise ConfigError("validator.broken", message, field=reference) from problem
+    return found
+
+
+def _validator(entry: EntryPoint) -> Validator:
+    try:
+        validator: Validator = entry.load()
+    except (ImportError, AttributeError) as problem:
+        message = f"the validator {entry.name!r} ({entry.value}) cannot be imported: {problem}"
+        raise ConfigError("validator.broken", message, field=entry.name) from problem
+    return validator
+
+
+def _named(enabled: Sequence[str]) -> Iterator[EntryPoint]:
     offered = {entry.name: entry for entry in entry_points(group=GROUP)} if enabled else {}
     for name in enabled:
         if name not in offered:
             message = f"no installed distribution offers the validator {name!r} (group {GROUP})"
             raise ConfigError("validator.missing", message, field=name)
-        validator: Validator = offered[name].load()
-        if validator.kind in loaded:
-            message = f"the validator {name!r} is for the kind {validator.kind!r}, which there is already"
-            raise ConfigError("validator.duplicate", message, field=name)
-        loaded[validator.kind] = validator
-    return MappingProxyType(loaded)
+        yield offered[name]

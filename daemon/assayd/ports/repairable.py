@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from pydantic import BaseModel
-
 from assayd.model.finding import Edit
+from assayd.ports.validator import P_contra
 
 Document = Mapping[str, object]
 
 
 class Worth(StrEnum):
-    """How far another try is likely to help, by the stage that failed. Source: seed 000, 6.2."""
+    """How far another try is likely to help, by the stage that failed."""
 
     HIGH = "high"
     """A small and well-described fault."""
@@ -63,18 +62,18 @@ class RepairContext:
 
 
 @runtime_checkable
-class Repairable(Protocol):
+class Repairable(Protocol[P_contra]):
     """A kind whose failed submissions can be repaired."""
 
-    def context(self, payload: BaseModel, report: Document) -> RepairContext:
+    def context(self, payload: P_contra, report: Document) -> RepairContext:
         """Say what is to be fixed, given the submitted payload and its failed report."""
         ...
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: P_contra, passage: str, code: str) -> Mapping[str, object]:
         """Return the payload, as plain JSON, with the named passage replaced."""
         ...
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: P_contra) -> bytes:
         """Return what stays the same when a fix changes only layout and comments."""
         ...
 
@@ -96,9 +95,9 @@ class Taken:
 
 
 @runtime_checkable
-class Simplifiable(Protocol):
+class Simplifiable(Protocol[P_contra]):
     """A kind whose submissions take fields out of texts, which rules without code can do in part."""
 
-    def taken(self, payload: BaseModel) -> Taken:
+    def taken(self, payload: P_contra) -> Taken:
         """Say which fields a submission takes out of which texts."""
         ...

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
-from assayd.ports.pipelines import Pipelines
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 
@@ -56,8 +55,8 @@ class Service(Protocol):
         ...
 
     @property
-    def pipelines(self) -> Pipelines:
-        """The pipelines on record."""
+    def records(self) -> Mapping[str, object]:
+        """What kinds keep records in, by kind; the routes of each know theirs."""
         ...
 
     def ready(self) -> tuple[bool, str]:

@@ -1,7 +1,13 @@
-"""What a kind of submission has to bring: one file that says everything about it.
+"""What a kind of submission has to bring: the protocol `Validator`, and what it may bring beside it.
 
-A validator is a module-level object named `validator` in `validators/<kind>.py`. Nothing is inherited
-and everything is named; `tests/contract` and `assay doctor` run the samples of all of them.
+A validator is a module-level object named `validator` in `kinds/<kind>/validator.py`, or one that another
+distribution offers. Nothing is inherited and everything is named: a validator that has the members of one of
+the protocols below `Validator`, or of those in `ports/repairable.py`, is taken for what they say.
+`tests/contract` and `assay doctor` run the samples of all kinds.
+
+What needs a library that a validator must not import (HTTP, the database) is named by a reference,
+``package.module:name``, and imported by the part that uses it. What the command line shows of a kind is in
+`ports/command_line.py`.
 """
 
 from __future__ import annotations
@@ -9,15 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, runtime_checkable
 
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
+
+P = TypeVar("P", bound=BaseModel, default=Any)
+"""A kind's payload as it is submitted."""
+Q = TypeVar("Q", bound=BaseModel, default=P)
+"""Its payload as `prepare` returns it; the same model, unless it has more fields (see `Preparing`)."""
+P_contra = TypeVar("P_contra", bound=BaseModel, contravariant=True, default=Any)
 
 STDIN = "stdin"
 """The name, among the files of a command line, of what came over standard input."""
@@ -33,11 +46,11 @@ class OnFail(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Generic[P]):
     """One static stage: a pure function over payload and policy. Runs in an analysis worker."""
 
     name: str
-    check: Callable[[BaseModel, ExecutionPolicy], Sequence[Finding]]
+    check: Callable[[P, ExecutionPolicy], Sequence[Finding]]
     on_fail: OnFail = OnFail.STOP
 
 
@@ -50,17 +63,8 @@ class FileOptions:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-@runtime_checkable
-class Labelling(Protocol):
-    """A validator, beside all else, whose payloads say by which labels they want to be found."""
-
-    def labels(self, payload: BaseModel) -> Mapping[str, str]:
-        """Return labels that the payload implies; those of the submission itself come first."""
-        ...
-
-
-class Validator(Protocol):
-    """A kind of submission."""
+class Validator(Protocol[P, Q]):
+    """A kind of submission, generic in its payload; bare, it stands for a kind of any payload."""
 
     @property
     def kind(self) -> str:
@@ -68,7 +72,7 @@ class Validator(Protocol):
         ...
 
     @property
-    def payload(self) -> type[BaseModel]:
+    def payload(self) -> type[P]:
         """The strict model of its payload."""
         ...
 
@@ -88,7 +92,7 @@ class Validator(Protocol):
         ...
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[P]]:
         """The static stages, in order."""
         ...
 
@@ -109,7 +113,7 @@ class Validator(Protocol):
         """
         ...
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: P) -> Q:
         """Return the payload in the form that is checked, planned and judged, e.g. cleaned.
 
         May parse hostile text: it runs in an analysis worker, once, and what comes out is what `plan`
@@ -117,11 +121,14 @@ class Validator(Protocol):
         """
         ...
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Decide what is to run; None when the static stages say it all."""
+    def plan(self, payload: P, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+        """Decide what is to run; None when the static stages say it all.
+
+        `payload` is a prepared one, except for samples that only tell which containers are wanted.
+        """
         ...
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: Q, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Turn the raw record of the run into findings and cases. Pure; all guest bytes are hostile."""
         ...
 
@@ -137,10 +144,10 @@ class Validator(Protocol):
 
 
 @runtime_checkable
-class Rates(Protocol):
-    """What a validator brings beside, when its kind rates submissions."""
+class Rates(Protocol[P_contra]):
+    """A kind that rates its submissions."""
 
-    def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
+    def rate(self, payload: P_contra, findings: Sequence[Finding]) -> Rating:
         """Rate a submission that was validated or failed, by all findings of its report.
 
         `payload` is as it was submitted: nothing of it is parsed here.
@@ -149,10 +156,10 @@ class Rates(Protocol):
 
 
 @runtime_checkable
-class Narrowing(Protocol):
-    """A kind whose payload has a say in its policy. Optional."""
+class Narrowing(Protocol[P_contra]):
+    """A kind whose payload has a say in its policy."""
 
-    def narrow(self, payload: BaseModel, policy: ExecutionPolicy) -> ExecutionPolicy:
+    def narrow(self, payload: P_contra, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Return the policy with what the payload asks for; it can only tighten.
 
         Raises: RequestError, when the payload and the policy do not go together.
@@ -162,9 +169,61 @@ class Narrowing(Protocol):
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A kind whose prepared payload has more fields than a submitted one. Optional."""
+    """A kind whose prepared payload has more fields than a submitted one."""
 
     @property
     def prepared(self) -> type[BaseModel]:
-        """The model of what `prepare` gives."""
+        """The model of what `prepare` returns."""
+        ...
+
+
+@runtime_checkable
+class Labelling(Protocol[P_contra]):
+    """A kind whose payloads say by which labels they want to be found."""
+
+    def labels(self, payload: P_contra) -> Mapping[str, str]:
+        """Return labels that the payload implies; those of the submission itself come first."""
+        ...
+
+
+class Cap(StrEnum):
+    """How the size of a part of a payload is measured; the value names the limit in the settings."""
+
+    SOURCE = "source_bytes"
+    """A text, in bytes."""
+    INPUTS = "inputs_bytes"
+    """Any JSON, in bytes of its canonical form."""
+    SAMPLE_PATHS = "sample_paths"
+    """A list of sample paths, by its length."""
+    STEPS = "steps"
+    """A list of steps, by its length."""
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A kind that says which parts of its payload are bounded. Without it, every text in it is a source."""
+
+    @property
+    def bounded(self) -> Mapping[str, Cap]:
+        """The cap of each part, by its dotted path; ``*`` stands for every entry (``steps.*.content``)."""
+        ...
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A kind that keeps tables of its own."""
+
+    @property
+    def recorder(self) -> str:
+        """Refers to a `store.recorder.Recorder`."""
+        ...
+
+
+@runtime_checkable
+class Routes(Protocol):
+    """A kind with routes of its own in the API."""
+
+    @property
+    def routes(self) -> str:
+        """Refers to a `fastapi.APIRouter`, whose paths begin with ``/v1/``."""
         ...

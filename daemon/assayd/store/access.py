@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Executable, Table
+from sqlalchemy import Connection, Executable, Table, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 
 from assayd.store.database import READERS, OpenDatabase, open_database
@@ -41,6 +41,19 @@ class DatabaseAccess:
                 return fetch(connection)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+
+    async def make(self, tables: Sequence[Table]) -> None:
+        """Make those of these tables that are missing, with their indexes. Raises: StoreError."""
+        missing = await self.read(
+            lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
+        )
+
+        def create(connection: Connection) -> None:
+            for table in missing:
+                table.create(connection)
+
+        if missing:
+            await self.write(create)
 
     def insert_or_nothing(self, table: Table) -> Executable:
         """Return the insert that leaves a row with the same key as it is; each dialect has its own."""

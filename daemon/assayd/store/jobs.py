@@ -223,6 +223,7 @@ async def open_jobs(
         StoreError: the database is damaged, newer than this program, or cannot be written.
     """
     async with open_access(state_dir, database_url) as access:
+        await access.make([table for recorder in recorders for table in recorder.tables])
         yield DatabaseJobStore(access, recorders)
 
 

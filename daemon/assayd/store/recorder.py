@@ -1,21 +1,25 @@
 """How a kind keeps tables of its own: a recorder, which the job store asks inside the attempts' transactions.
 
+Its tables are made where they are missing. They may refer to `tables.attempts` by its columns.
+
 What a recorder writes is there exactly when the attempt's own rows are. It is not as important as they are:
 what it cannot write is tried once more, then logged, and the attempt goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from assayd.model.attempt import Attempt
 from assayd.model.report import Case
+from assayd.model.submission import Submission
 from assayd.ports.store import Event, Run
+from assayd.store.access import DatabaseAccess
 
 log = structlog.get_logger()
 
@@ -28,6 +32,15 @@ class Recorder(Protocol):
     @property
     def kind(self) -> str:
         """The kind of attempts that it keeps records of."""
+        ...
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """Its tables, each after those that it refers to."""
+        ...
+
+    def records(self, access: DatabaseAccess) -> object:
+        """Return what reads the tables: the kind's own routes are given it, and see `Completing`."""
         ...
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
@@ -46,6 +59,18 @@ class Recorder(Protocol):
 
     def removed(self, connection: Connection) -> None:
         """Forget what belonged to attempts that are gone."""
+        ...
+
+
+@runtime_checkable
+class Completing(Protocol):
+    """Records of a kind from which its submissions may be completed."""
+
+    async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
+        """Return the payload that a user's submission stands for; None for one that says all itself.
+
+        Raises: RequestError, e.g. for records that are somebody else's; StoreError.
+        """
         ...
 
 

@@ -11,6 +11,7 @@ import uvicorn
 from assayd.api import Access, create_app, loopback_config, server_config
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
+from assayd.wiring.from_kinds import routers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
         access=_access(settings),
         limits=parts.limits.api,
         metrics=parts.metrics,
+        routers=routers_of(parts.shared.kinds),
     )
     limits = settings.limits
     return ApiConfigs(

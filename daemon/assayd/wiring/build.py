@@ -23,8 +23,6 @@ from assayd.batches import BatchDependencies, DaemonBatches
 from assayd.fair_queue import FairSemaphore
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry
-from assayd.kinds.pipeline.reader import DatabasePipelines
-from assayd.kinds.pipeline.recorder import PipelineRecorder
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.ports.batches import BatchStore
@@ -45,6 +43,7 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring.containers import build_readiness
+from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles
@@ -169,19 +168,19 @@ async def _basics(
 ) -> _Basics:
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
-    jobs = await stack.enter_async_context(
-        open_jobs(settings.state_dir, settings.database_url, (PipelineRecorder(),))
-    )
+    kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
+    recorders = recorders_of(kinds)
+    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url, recorders))
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators)
     await stack.enter_async_context(analyst.running())
     shared = AdmissionDependencies(
         jobs=overrides.wrap(jobs),
-        pipelines=DatabasePipelines(jobs.access),
+        records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
         artifacts=overrides.wrap(artifacts),
         policies=load_profiles(settings),
-        kinds=registry.load(settings.validators) if overrides.kinds is None else overrides.kinds,
+        kinds=kinds,
         clock=clock,
         ids=ids,
     )

@@ -40,7 +40,10 @@ def limits_from(settings: Settings) -> DaemonLimits:
     """Return the limits that settings mean, in bytes where settings name megabytes."""
     limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
     payload = PayloadCaps(
-        **caps.model_dump(include={"source_bytes", "inputs_bytes", "sample_paths", "steps"})
+        source_bytes=caps.source_bytes,
+        inputs_bytes=caps.inputs_bytes,
+        sample_paths=caps.sample_paths,
+        steps=caps.steps,
     )
     return DaemonLimits(
         queue=QueueLimits(

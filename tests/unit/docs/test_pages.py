@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult
 from assayd.package_data import share
 from assayd.policies import load_policies
+from assayd.ports import repairable as repairable_port
+from assayd.ports import validator as validator_port
+from assayd.ports.command_line import CommandLine
+from assayd.ports.repairable import Repairable
 from assayd.ports.validator import Validator
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+OPTIONAL = {
+    name: protocol
+    for module in (validator_port, repairable_port)
+    for name, protocol in vars(module).items()
+    if getattr(protocol, "_is_runtime_protocol", False) and protocol.__module__ == module.__name__
+}
+"""What a validator may bring beside, by name."""
 LIMITS = Limits(timeout_s=10, unit_timeout_s=2, memory_bytes=2**26, max_processes=1)
 
 
 @pytest.fixture(scope="module")
 def example() -> Validator:
     """Return the validator that the guide shows."""
+    validator: Validator = run_block(0)["validator"]
+    return validator
+
+
+def run_block(number: int) -> dict[str, Any]:
+    """Run a block of Python that the guide shows, and return what it defines."""
     text = (ROOT / "docs/adding-a-validator.md").read_text()
-    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    code = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[number]
     module = types.ModuleType("example")
     exec(compile(code, "adding-a-validator.md", "exec"), module.__dict__)
-    validator: Validator = module.validator
-    return validator
+    return module.__dict__
 
 
 def policy_of(validator: Validator) -> ExecutionPolicy:
@@ -76,6 +95,49 @@ def test_wrong_answer_fails_the_validator_of_the_guide(example: Validator) -> No
     judgement = judged(example, {"code": "", "examples": {"A": True}}, records)
 
     assert [finding.rule for finding in judgement.stage_findings["sandbox"]] == ["predicate.wrong"]
+
+
+def test_example_of_the_guide_is_taken_for_what_the_guide_says(example: Validator) -> None:
+    assert {name for name in OPTIONAL if isinstance(example, OPTIONAL[name])} == {"Bounded", "Repairable"}
+
+
+def test_example_of_the_guide_can_be_repaired(example: Validator) -> None:
+    assert isinstance(example, Repairable)
+    payload = example.payload.model_validate({"code": "def accepts(x) : return 1", "examples": {"a": True}})
+    context = example.context(payload, {"retry_context": "wrong", "stage_reached": "sandbox"})
+    patched = example.patch(payload, context.passage.name, "def accepts(x):\n    return True\n")
+
+    assert (context.passage.text, context.failure) == (payload.code, "wrong")
+    assert example.payload.model_validate(patched).code.endswith("return True\n")
+    laid_out = example.payload.model_validate({**patched, "code": "def accepts(x):\n  return 1"})
+    assert example.normal_form(laid_out) == example.normal_form(payload)
+
+
+def test_command_line_of_the_guide_is_one() -> None:
+    shown = run_block(1)["command_line"]
+    assert isinstance(shown, CommandLine)
+    assert (shown.case, [option.name for option in shown.options], list(shown.forms)) == (
+        "example",
+        ["strict"],
+        ["table"],
+    )
+
+
+def test_entry_points_of_the_guide_are_in_the_groups_that_are_read() -> None:
+    text = (ROOT / "docs/adding-a-validator.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert set(tomllib.loads(block)["project"]["entry-points"]) == {registry.GROUP, registry.COMMAND_LINES}
+
+
+def test_guide_lists_every_optional_protocol() -> None:
+    text = (ROOT / "docs/adding-a-validator.md").read_text()
+    assert set(re.findall(r"^\| `([A-Z]\w+)` \|", text, re.MULTILINE)) == set(OPTIONAL)
+
+
+@pytest.mark.parametrize("kind", registry.own_kinds())
+def test_every_kind_has_its_page_and_the_readme_leads_there(kind: str) -> None:
+    assert f"(docs/kinds/{kind}.md)" in (ROOT / "README.md").read_text()
+    assert (ROOT / f"docs/kinds/{kind}.md").is_file()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

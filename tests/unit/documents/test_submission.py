@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import RequestError
 from assayd.kinds.registry import all_validators
-from assayd.ports.validator import Validator
+from assayd.ports.validator import Cap, Validator
 
 
 class Payload(BaseModel):
@@ -21,7 +21,17 @@ class Payload(BaseModel):
     inputs: dict[str, object] = Field(default_factory=dict)
 
 
-VALIDATOR = cast("Validator", SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard"))
+BOUNDED = {
+    "code": Cap.SOURCE,
+    "sample_paths": Cap.SAMPLE_PATHS,
+    "steps.*.content": Cap.SOURCE,
+    "steps": Cap.STEPS,
+    "inputs": Cap.INPUTS,
+}
+VALIDATOR = cast(
+    "Validator",
+    SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard", bounded=BOUNDED),
+)
 KINDS: Mapping[str, Validator] = {"extractor": VALIDATOR}
 GOOD: dict[str, object] = {"kind": "extractor", "payload": {"code": "x = 1", "sample_paths": ["/a"]}}
 
@@ -182,3 +192,25 @@ def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(
 def test_labels_that_name_no_folder_are_free() -> None:
     labels = {"category": "reports", "ticket": "Team-A/2024.03/X_1", "run": "x" * 128}
     assert read_submission(body(labels=labels), KINDS).labels == labels
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"code": "x" * 13}, "payload.code"),
+        ({"steps": [{"content": "y" * 13}]}, "payload.steps.0.content"),
+        ({"inputs": {"z" * 13: 1}}, "payload.inputs"),
+    ],
+)
+def test_every_text_is_a_source_for_a_kind_that_says_nothing_of_its_sizes(
+    part: dict[str, object], field: str
+) -> None:
+    plain = SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard")
+    kinds = {"extractor": cast("Validator", plain)}
+    text = body(payload={"code": "x", **part})
+    assert read_submission(text, kinds, caps=PayloadCaps(source_bytes=13)).payload
+
+    with pytest.raises(RequestError) as refused:
+        read_submission(text, kinds, caps=PayloadCaps(source_bytes=12))
+
+    assert (refused.value.code, refused.value.field) == ("too_large", field)

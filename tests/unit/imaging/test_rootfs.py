@@ -114,8 +114,8 @@ def test_library_of_the_operator_is_copied_as_files_without_their_modes(
     library = tmp_path_factory.mktemp("library")
     place(library, "core.fs", b": x ;")
     place(library, "inner/other.fs", b": y ;")
-    place_library(library, root, "usr/share/fifth/lib")
-    files = sorted(path for path in (root / "usr/share/fifth/lib").rglob("*") if path.is_file())
+    place_library(library, root, "usr/share/forth/lib")
+    files = sorted(path for path in (root / "usr/share/forth/lib").rglob("*") if path.is_file())
     assert [path.name for path in files] == ["core.fs"]
     assert files[0].read_bytes() == b": x ;"
     assert not files[0].stat().st_mode & 0o111

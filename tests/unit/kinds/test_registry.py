@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 
+from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry as validators
 from assayd.kinds.extractor import validator as extractor
@@ -33,9 +38,6 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
         return OFFERED
 
     monkeypatch.setattr(validators, "entry_points", entry_points)
-    monkeypatch.setattr(
-        EntryPoint, "load", lambda entry: {"other": OTHER, "again": extractor.validator}[entry.name]
-    )
 
 
 def test_validators_of_the_package_are_found_by_scanning() -> None:
@@ -62,9 +64,68 @@ def test_only_named_entry_points_are_loaded() -> None:
 
 @pytest.mark.usefixtures("offered")
 @pytest.mark.parametrize(
-    ("name", "code"), [("absent", "validator.missing"), ("again", "validator.duplicate")]
+    ("name", "code"),
+    [
+        ("absent", "validator.missing"),
+        ("again", "validator.duplicate"),
+        ("broken", "validator.broken"),
+    ],
 )
 def test_a_name_without_offer_and_a_second_of_a_kind_are_refused(name: str, code: str) -> None:
     with pytest.raises(ConfigError) as refused:
         validators.load([name])
     assert (refused.value.code, refused.value.field) == (code, name)
+
+
+def test_own_kinds_are_known_by_their_folders_before_any_is_imported() -> None:
+    program = (
+        "import sys; from assayd.kinds import registry; print(*registry.own_kinds());"
+        "print([registry.command_line(kind).case for kind in registry.own_kinds()]);"
+        "print(*(name for name in sys.modules if name.endswith('.validator') or name == 'pydantic'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    kinds, cases, imported = done.stdout.split("\n")[:3]
+    assert kinds.split() == list(validators.all_validators())
+    assert "step" in cases
+    assert imported == ""
+
+
+def test_every_reference_of_a_kind_of_the_package_leads_somewhere() -> None:
+    for kind, validator in validators.all_validators().items():
+        shown = validators.command_line(kind)
+        named = [getattr(validator, name, "") for name in ("recorder", "routes")]
+        for reference in filter(None, [*named, shown.commands, *shown.forms.values()]):
+            assert validators.resolve(reference) is not None
+
+
+@pytest.mark.parametrize("reference", ["assayd.no_such_module:name", "assayd.ids:no_such_name", "no dots"])
+def test_reference_that_leads_nowhere_is_told(reference: str) -> None:
+    with pytest.raises(ConfigError, match=reference.split(":")[0]) as refused:
+        validators.resolve(reference)
+    assert refused.value.code == "validator.broken"
+
+
+def test_nothing_outside_of_a_kind_names_it() -> None:
+    package = Path(kinds.__file__).parents[1]
+    outside = [path for path in package.rglob("*.py") if package / "kinds" not in path.parents]
+    telling = set(validators.own_kinds()) - {"code", "module"}  # which are words of other things as well
+    named = [
+        f"{path.relative_to(package)}: {found}"
+        for path in outside
+        for node in ast.walk(ast.parse(path.read_text()))
+        for found in _said(node)
+        if found in telling or (found.startswith("assayd.kinds.") and found != "assayd.kinds.registry")
+    ]
+    assert named == []
+
+
+def _said(node: ast.AST) -> list[str]:
+    """Return the texts and the imported modules of a node."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.ImportFrom(module=str(module)):
+            return [module]
+        case ast.Import(names=names):
+            return [name.name for name in names]
+    return []

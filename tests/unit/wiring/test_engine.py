@@ -9,12 +9,12 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.settings import Settings
-from assayd.settings.model import Engine
+from assayd.settings.model import EngineSettings
 from assayd.wiring.engine import choose_engine
 
 
 def settings(tmp_path: Path, **engine: object) -> Settings:
-    return Settings(state_dir=tmp_path, engine=Engine(run_dir=tmp_path / "run", **engine))
+    return Settings(state_dir=tmp_path, engine=EngineSettings(run_dir=tmp_path / "run", **engine))
 
 
 @pytest.mark.parametrize(("kind", "made"), [("docker", DockerEngine), ("oci", OciEngine)])

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
+from types import MappingProxyType
 
 from assayd.errors import RequestError
 from assayd.findings import runs as run_findings
@@ -20,16 +18,17 @@ from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding, grouped
 from assayd.kinds.extractor import quality as extraction_quality
+from assayd.kinds.extractor.payload import ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
+from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue, Sample
-from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -97,97 +96,20 @@ _RULES = (
 )
 
 
-_PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2024/Q2/data.csv")
-_GOOD = """
-import re
-from pathlib import PurePosixPath
-
-
-def extract(path: str) -> dict:
-    found = re.search(r"CLIENT-(?P<client>[A-Z]+)/(?P<year>[0-9]{4})/Q(?P<quarter>[1-4])/", path)
-    if found is None:
-        return {}
-    quarter = int(found["quarter"])
-    return {
-        "client_id": found["client"],
-        "year": int(found["year"]),
-        "quarter": quarter,
-        "start_month": 3 * quarter - 2,
-        "filename": PurePosixPath(path).name,
-    }
-"""
-
-
-def _sample(name: str, code: str, *rules: str, runs: bool = False, verdict: str = "failed") -> Sample:
-    paths = _PATHS[:1] if "sandbox.timeout" in rules else _PATHS  # each takes all of its time
-    payload = {"code": code, "sample_paths": list(paths)}
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_SAMPLES = (
-    _sample("good", _GOOD, runs=True, verdict="validated"),
-    _sample(
-        "good_answer",
-        f"Here is the function:\n\n```python{_GOOD}```\nIt gives {{}} for other paths.",
-        "answer.block_taken",
-        runs=True,
-        verdict="validated",
-    ),
-    _sample(
-        "some_empty",
-        'def extract(path: str) -> dict:\n    return {"client": "ABC"} if "ABC" in path else {}\n',
-        "quality.some_empty",
-        runs=True,
-        verdict="validated",
-    ),
-    _sample("syntax", "def extract(path: str) -> dict\n    return {}\n", "syntax.missing_colon"),
-    _sample("import", "import os\ndef extract(path): return dict(os.environ)\n", "import.not_allowed"),
-    _sample(
-        "module_name", "import re\ndef extract(path): return {'x': re.enum.sys}\n", "attribute.not_allowed"
-    ),
-    _sample("builtin", "def extract(path): return {'x': open(path).read()}\n", "builtin.not_allowed"),
-    _sample("dunder", "def extract(path): return {'x': path.__class__.__mro__}\n", "attribute.dunder"),
-    _sample("missing", "def parse(path: str) -> dict:\n    return {}\n", "signature.missing"),
-    _sample("async", "async def extract(path: str) -> dict:\n    return {}\n", "signature.async"),
-    _sample(
-        "raised",
-        "def extract(path): return {'quarter': int(path.split('/')[4])}\n",
-        "sandbox.raised",
-        runs=True,
-    ),
-    _sample(
-        "endless", "def extract(path):\n    while True: pass\n    return {}\n", "sandbox.timeout", runs=True
-    ),
-    _sample("list", "def extract(path): return [path]\n", "result.not_dict", runs=True),
-    _sample("empty", "def extract(path): return {}\n", "quality.all_empty", runs=True),
-)
-
-
-class ExtractorPayload(BaseModel):
-    """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    code: str
-    sample_paths: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)], ...],
-        Field(min_length=1, max_length=SAMPLE_PATHS),
-    ]
-
-
 class Extractor:
     """The kind `extractor`."""
 
     kind: str = "extractor"
-    payload: type[BaseModel] = ExtractorPayload
+    payload: type[ExtractorPayload] = ExtractorPayload
+    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS})
     default_policy: str = "extractor"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "quality")
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[ExtractorPayload]]:
         """The static stages, in order."""
         return (
             Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
@@ -205,16 +127,15 @@ class Extractor:
             raise RequestError("request.sample_paths", message, field="payload.sample_paths")
         return {"code": code, "sample_paths": list(options.sample_paths)}
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
         """Return the payload with the code that the answer means, and nothing else of it."""
         return payload.model_copy(update={"code": _source(payload).text})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan one call per sample path."""
-        submitted = _extractor(payload)
-        text = submitted.code
+        text = payload.code
         names = _names_asked(text, policy.imports)
-        units = (_unit(path, text, limits, names) for path in submitted.sample_paths)
+        units = (_unit(path, text, limits, names) for path in payload.sample_paths)
         return RunSpec(
             image=self.image,
             limits=limits,
@@ -224,10 +145,9 @@ class Extractor:
             preload=_PRELOAD,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge every path; look at the quality of the results only when all paths gave one."""
-        submitted = _extractor(payload)
-        text, paths = submitted.code, submitted.sample_paths
+        text, paths = payload.code, payload.sample_paths
         tries = [_judge_path(path, unit, text) for path, unit in _by_path(paths, result)]
         cases = tuple(one.case for one in tries)
         found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
@@ -248,9 +168,9 @@ class Extractor:
         headline = _HEADLINES.get(stage, "The extractor was refused:")
         return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: ExtractorPayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
-        paths = "\n".join(_extractor(payload).sample_paths[:_PATHS_TOLD])
+        paths = "\n".join(payload.sample_paths[:_PATHS_TOLD])
         return context_of(
             Passage(name=FILENAME, language="python", text=_source(payload).text),
             report,
@@ -259,42 +179,36 @@ class Extractor:
             surroundings=(Surrounding(title="sample paths", text=paths),),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: ExtractorPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code."""
         return {**payload.model_dump(mode="json"), "code": code}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
 
-    def taken(self, payload: BaseModel) -> Taken:
+    def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns."""
         fields = taken_fields(_source(payload).text, EXPECTED.function)
-        return Taken(texts=_extractor(payload).sample_paths, fields=fields)
+        return Taken(texts=payload.sample_paths, fields=fields)
 
 
-def _extractor(payload: BaseModel) -> ExtractorPayload:
-    if not isinstance(payload, ExtractorPayload):
-        raise TypeError(f"not an extractor's payload: {type(payload).__name__}")
-    return payload
+def _source(payload: ExtractorPayload) -> model_answer.Answer:
+    return model_answer.clean(payload.code)
 
 
-def _source(payload: BaseModel) -> model_answer.Answer:
-    return model_answer.clean(_extractor(payload).code)
-
-
-def _parsed(payload: BaseModel) -> PythonSource:
+def _parsed(payload: ExtractorPayload) -> PythonSource:
     return python_source.parse(_source(payload).text)
 
 
-def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``def extract(path`` -> syntax.unclosed_bracket."""
     source = _parsed(payload)
     meant = check_meant(source, policy.imports)
     return (*_source(payload).findings, *source.findings, *meant)
 
 
-def _check_security(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``import os`` -> import.not_allowed."""
     source = _parsed(payload)
     found = python_security.scan(source, policy.imports)
@@ -302,7 +216,7 @@ def _check_security(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Fin
     return tuple(with_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
 
 
-def _check_signature(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``def extract(): …`` -> signature.no_parameter."""
     return check_signature(_parsed(payload), EXPECTED)
 
@@ -378,4 +292,4 @@ def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
     return cause_finding(cause, "The run", f"{missing} of {len(cases)} paths have no result")
 
 
-validator = Extractor()
+validator: Validator[ExtractorPayload] = Extractor()

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import PurePath
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
+from types import MappingProxyType
 
 from assayd.errors import RequestError
 from assayd.findings import exec_unit
@@ -23,114 +21,41 @@ from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
 from assayd.kinds.fifth.language import language
+from assayd.kinds.fifth.payload import (
+    FifthPayload,
+    read_options,
+)
 from assayd.kinds.fifth.run import PROGRAM_FILE, error_finding, notes
+from assayd.kinds.fifth.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement, Rating
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import STDIN, FileOptions, OnFail, Stage
+from assayd.ports.validator import STDIN, Cap, FileOptions, OnFail, Stage, Validator
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
 """A file on the command line is a program, or an answer as the model gave it."""
-MOST_FILES = 100
 
-_OPTIONS = frozenset({"task_type", "model_source", "strict_mode", "libraries", "execute"})
-_SWITCHES = {"true": True, "false": False}
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _GFORTH = "/usr/bin/gforth"
-_LIBRARY_HOME = "/usr/share/fifth"
+_LIBRARY_HOME = "/usr/share/forth"
 _UNIT = "program"
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Path = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$", max_length=200
-    ),
-]
-Label = Annotated[str, StringConstraints(max_length=200)]
-
-
-class FifthPayload(BaseModel):
-    """`code` is a program, or an answer that has it in fenced blocks; `files` are what it may load.
-
-    `libraries` are loaded before it. `task_type` and `model_source` steer what another try is told, and
-    nothing else.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    code: str
-    task_type: Label | None = None
-    model_source: Label | None = None
-    strict_mode: StrictBool = True
-    libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
-    files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
-    execute: StrictBool = False
-
-
-_GOOD = ': double ( n -- n*2 )\n  2 * ;\n\n: show ( n -- )\n  dup . ." doubled is " double . cr ;\n\n5 show\n'
-_PAGE = """require lib/core.fs
-
-: row ( row$ -- )
-  <tr> 2dup 0 sql-field td. 2drop 1 sql-field td. 2drop </tr> ;
-
-: page ( title$ -- )
-  2dup html-head html-body h1.
-  s" app.db" s" SELECT name, kind FROM things" ['] row sql-each
-  html-end ;
-
-html>stdout s" Things" page
-"""
-
-
-def _sample(
-    name: str, code: str, *rules: str, verdict: str = "failed", runs: bool = False, **others: object
-) -> Sample:
-    payload = {"code": code, "execute": runs, **others}
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_SAMPLES = (
-    _sample("good", _GOOD, verdict="validated"),
-    _sample("page", _PAGE, verdict="validated"),
-    _sample("answer", f"Here:\n```forth\n{_GOOD}```\n", "forbidden.answer_blocks", verdict="validated"),
-    _sample(
-        "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
-    ),
-    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches", verdict="validated"),
-    _sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
-    _sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
-    _sample("include", "include str.fs\n", "forbidden.include"),
-    _sample(
-        "raw", ": f ( row$ -- ) 0 sql-field raw 2drop ;\n", "forbidden.raw_user_data", libraries=["core"]
-    ),
-    _sample("comment", ": double 2 * ;\n", "required.stack_comment"),
-    _sample("unknown", ": f ( addr u -- ) string-split ;\n", "vocabulary.unknown_word"),
-    _sample("library", ': f ( -- ) s" a" text ;\n', "vocabulary.library_not_loaded"),
-    _sample("gforth", ": f ( a b -- flag ) <= ;\n", "vocabulary.gforth_word"),
-    _sample("runs", _GOOD, verdict="validated", runs=True),
-    _sample(
-        "unavailable", "require lib/str.fs\n", "fifth.library_unavailable", verdict="validated", runs=True
-    ),
-    _sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
-    _sample("endless", ": f ( -- ) begin again ;\nf\n", "sandbox.timeout", runs=True),
-)
 
 
 class Fifth:
     """The kind `fifth`."""
 
     kind: str = "fifth"
-    payload: type[BaseModel] = FifthPayload
+    payload: type[FifthPayload] = FifthPayload
+    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE})
     default_policy: str = "fifth"
     image: str = "forth"
     runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
@@ -143,7 +68,7 @@ class Fifth:
         )
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[FifthPayload]]:
         """The static stages, in order; all of them run."""
         return (
             Stage(name="forbidden", check=_check_forbidden, on_fail=OnFail.CONTINUE),
@@ -166,16 +91,15 @@ class Fifth:
         payload: dict[str, object] = {"code": texts.pop(first)}
         if texts:
             payload["files"] = texts
-        return payload | _read_options(options.extra)
+        return payload | read_options(options.extra)
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer means, and nothing else of it."""
-        return payload.model_copy(update={"code": program_of(_fifth(payload).code)})
+        return payload.model_copy(update={"code": program_of(payload.code)})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+    def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
         """Plan one run in gforth, where it is asked for."""
-        submitted = _fifth(payload)
-        if not submitted.execute:
+        if not payload.execute:
             return None
         argv = [_GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"]
         return RunSpec(
@@ -191,13 +115,12 @@ class Fifth:
             ),
             network=policy.network,
             imports=policy.imports,
-            files=_laid(submitted),
+            files=_laid(payload),
             allow_exec=True,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: FifthPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge the run by how it ended; what gforth says only words a bad end."""
-        submitted = _fifth(payload)
         unit = next((unit for unit in result.units[:1] if unit.name == _UNIT), None)
         tried = judge_exec(_UNIT, unit, program=_GFORTH)
         if unit is None:
@@ -207,7 +130,7 @@ class Fifth:
             return Judgement(
                 stage_findings={"sandbox": tuple(notes(stderr, language()))}, cases=(tried.case,)
             )
-        said = error_finding(stderr, submitted.code, language())
+        said = error_finding(stderr, payload.code, language())
         if said is None or unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
             return Judgement(stage_findings={"sandbox": tried.findings}, cases=(tried.case,))
         case = replace(tried.case, error_type=said.rule, message=said.message, line=said.line)
@@ -223,47 +146,39 @@ class Fifth:
         headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: FifthPayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the program again, with what its report says and the libraries that it has."""
-        submitted = _fifth(payload)
         libraries = Surrounding(
-            title="libraries that are loaded", text=", ".join(submitted.libraries) or "none"
+            title="libraries that are loaded", text=", ".join(payload.libraries) or "none"
         )
         return context_of(
-            Passage(name="code", language="fifth", text=program_of(submitted.code)),
+            Passage(name="code", language="fifth", text=program_of(payload.code)),
             report,
             instructions=("Write Fifth: words between blanks, a stack comment in every definition.",),
             runtime_stages=self.runtime_stages,
             surroundings=(libraries,),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: FifthPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the program."""
         return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
-        return without_layout(program_of(_fifth(payload).code).lower(), "\\ ")
+        return without_layout(program_of(payload.code).lower(), "\\ ")
 
-    def rate(self, payload: BaseModel, findings: Sequence[Finding]) -> Rating:
+    def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and what another try should be told."""
-        submitted = _fifth(payload)
         return Rating(
             confidence=advice.confidence(findings),
             feedback=advice.feedback(
                 findings,
                 language(),
-                model_source=submitted.model_source or "",
-                task_type=submitted.task_type or "",
-                ran=submitted.execute,
+                model_source=payload.model_source or "",
+                task_type=payload.task_type or "",
+                ran=payload.execute,
             ),
         )
-
-
-def _fifth(payload: BaseModel) -> FifthPayload:
-    if not isinstance(payload, FifthPayload):
-        raise TypeError(f"not a Fifth program's payload: {type(payload).__name__}")
-    return payload
 
 
 def _analysis(payload: FifthPayload) -> Analysis:
@@ -276,27 +191,27 @@ def _analyse(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str]
     return analyse(code, libraries=libraries, files=dict(files))
 
 
-def _found(payload: BaseModel, stage: str) -> tuple[Finding, ...]:
-    return _analysis(_fifth(payload)).findings.get(stage, ())
+def _found(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
+    return _analysis(payload).findings.get(stage, ())
 
 
-def _check_forbidden(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_forbidden(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``s" a" s" b" s+`` -> forbidden.concatenation."""
     return _found(payload, "forbidden")
 
 
-def _check_required(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``: double 2 * ;`` -> required.stack_comment, an error only in strict mode."""
     found = _found(payload, "required")
-    return found if _fifth(payload).strict_mode else errors_as_warnings(found)
+    return found if payload.strict_mode else errors_as_warnings(found)
 
 
-def _check_structure(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``: f ( n -- ) if drop ;`` -> structure.unbalanced, always a warning."""
     return errors_as_warnings(_found(payload, "structure"))
 
 
-def _check_vocabulary(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """``string-split`` -> vocabulary.unknown_word."""
     return _found(payload, "vocabulary")
 
@@ -319,20 +234,4 @@ def _decoded(name: str, content: bytes) -> str:
         raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
 
 
-def _read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Read the options of the command line."""
-    if unknown := set(options) - _OPTIONS:
-        message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
-        raise RequestError("request.options", message, field=min(unknown))
-    read: dict[str, object] = dict(options)
-    for name in ("strict_mode", "execute"):
-        if name in options:
-            if options[name] not in _SWITCHES:
-                raise RequestError("request.options", f"{name} is true or false", field=name)
-            read[name] = _SWITCHES[options[name]]
-    if "libraries" in options:
-        read["libraries"] = [each for each in options["libraries"].split(",") if each]
-    return read
-
-
-validator = Fifth()
+validator: Validator[FifthPayload] = Fifth()

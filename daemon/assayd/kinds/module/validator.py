@@ -11,8 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-
-from pydantic import BaseModel, ConfigDict, Field
+from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
@@ -28,6 +27,7 @@ from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module.expected_tests import Expected
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.imports import Own, check_module_imports
+from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
 from assayd.kinds.module.submission import read_files
 from assayd.model.finding import Finding, Rule, has_errors
@@ -37,7 +37,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResu
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import normal_form as python_normal
@@ -95,27 +95,13 @@ _RULES = (
 )
 
 
-class ModulePayload(BaseModel):
-    """`manifest` describes the module, `files` are its texts by name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    manifest: dict[str, object]
-    files: dict[str, str] = Field(min_length=1)
-
-
-class PreparedModule(ModulePayload):
-    """A module that was read: `expected` are the tests of each file."""
-
-    expected: dict[str, Expected]
-
-
 class Module:
     """The kind `module`."""
 
     kind: str = "module"
-    payload: type[BaseModel] = ModulePayload
-    prepared: type[BaseModel] = PreparedModule
+    payload: type[ModulePayload] = ModulePayload
+    prepared: type[PreparedModule] = PreparedModule
+    bounded: Mapping[str, Cap] = MappingProxyType({"files.*": Cap.SOURCE})
     default_policy: str = "module_validation"
     image: str = "adapter"
     rules: Sequence[Rule] = _RULES
@@ -123,7 +109,7 @@ class Module:
     samples: Sequence[Sample] = SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[ModulePayload]]:
         """The static stages, in order."""
         checks = {
             "syntax": _check_syntax,
@@ -139,54 +125,50 @@ class Module:
         """Build a payload of a folder: its manifest, as JSON or YAML, and its other files."""
         return read_files(files, options)
 
-    def labels(self, payload: BaseModel) -> Mapping[str, str]:
+    def labels(self, payload: ModulePayload) -> Mapping[str, str]:
         """Return category and platform of the manifest, which name the bundle's folder."""
-        manifest = _module(payload).manifest
+        manifest = payload.manifest
         said = {name: manifest.get(name) for name in ("category", "platform")}
         return {name: value for name, value in said.items() if isinstance(value, str)}
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: ModulePayload) -> PreparedModule:
         """Return the texts as they were read, and the tests that they hold."""
-        submitted = _module(payload)
-        texts = _texts(submitted)
-        trees = _trees(submitted)
+        texts = _texts(payload)
+        trees = _trees(payload)
         expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
-        files = {**submitted.files, **texts}
-        return PreparedModule(manifest=submitted.manifest, files=files, expected=expected)
+        files = {**payload.files, **texts}
+        return PreparedModule(manifest=payload.manifest, files=files, expected=expected)
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: ModulePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the look at the adapter, and one unit per file of tests."""
-        submitted = _module(payload)
         contract = policy.adapter
         modules = {
-            "files": sorted(filter(is_python, submitted.files)),
+            "files": sorted(filter(is_python, payload.files)),
             "provided": list(contract.modules),
             "decorators": list(contract.decorators),
             "base_classes": list(contract.base_classes),
         }
-        own = own_modules(submitted.files) | {name for one in contract.modules for name in _upwards(one)}
+        own = own_modules(payload.files) | {name for one in contract.modules for name in _upwards(one)}
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=tuple(_units(submitted, contract, modules, limits)),
+            units=tuple(_units(payload, contract, modules, limits)),
             network=policy.network,
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
-            files={name: text.encode() for name, text in submitted.files.items()},
+            files={name: text.encode() for name, text in payload.files.items()},
             preload=_PRELOAD,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge the adapter and every file of tests; at least one test must have run."""
-        submitted = _module(payload)
-        texts = {name: text for name, text in submitted.files.items() if is_python(name)}
-        expected = submitted.expected if isinstance(submitted, PreparedModule) else {}
+        texts = {name: text for name, text in payload.files.items() if is_python(name)}
         contract = adapter_unit.judge_adapter(
-            _adapter(submitted), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
+            _adapter(payload), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
-        files = files_of_tests(submitted.files)
+        files = files_of_tests(payload.files)
         tested = [
             pytest_unit.judge_tests(
-                file, _unit_named(result, place, file), texts, expected.get(file, Expected())
+                file, _unit_named(result, place, file), texts, payload.expected.get(file, Expected())
             )
             for place, file in enumerate(files, 1)
         ]
@@ -209,41 +191,34 @@ class Module:
         headline = _HEADLINES.get(stage, "The module was refused:")
         return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: ModulePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
-        submitted = _module(payload)
         errors = errors_of(report)
-        name = module_blame.faulty_file(errors, submitted.files, _adapter(submitted))
+        name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
         said = {str(error.get("file")) for error in errors}  # first: not all files may have room
-        others = sorted(submitted.files.keys() - {name}, key=lambda other: (other not in said, other))
-        manifest = json.dumps(submitted.manifest, indent=1, sort_keys=True)
+        others = sorted(payload.files.keys() - {name}, key=lambda other: (other not in said, other))
+        manifest = json.dumps(payload.manifest, indent=1, sort_keys=True)
         return context_of(
-            Passage(name=name, language="python", text=_texts(submitted).get(name, "")),
+            Passage(name=name, language="python", text=_texts(payload).get(name, "")),
             report,
             instructions=(*_REMINDERS, *([_TESTS_STAY] if module_blame.has_failed_test(errors) else [])),
             runtime_stages=self.runtime_stages,
             surroundings=(
                 Surrounding(title="manifest", text=manifest),
-                *(Surrounding(title=other, text=submitted.files[other]) for other in others),
+                *(Surrounding(title=other, text=payload.files[other]) for other in others),
             ),
             about=lambda hint: hint.get("file") in {None, name},
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: ModulePayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: ModulePayload) -> bytes:
         """Return the syntax trees of all files."""
-        texts = sorted(_texts(_module(payload)).items())
+        texts = sorted(_texts(payload).items())
         return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
-
-
-def _module(payload: BaseModel) -> ModulePayload:
-    if not isinstance(payload, ModulePayload):
-        raise TypeError(f"not a module's payload: {type(payload).__name__}")
-    return payload
 
 
 def _texts(payload: ModulePayload) -> dict[str, str]:
@@ -264,16 +239,16 @@ def _adapter(payload: ModulePayload) -> str:
     return adapter_file(payload.files, payload.manifest.get("entrypoint")) or "adapter.py"
 
 
-Check = Callable[[BaseModel, ExecutionPolicy], Iterable[Finding]]
+Check = Callable[[ModulePayload, ExecutionPolicy], Iterable[Finding]]
 
 
-def _capped(check: Check) -> Callable[[BaseModel, ExecutionPolicy], Sequence[Finding]]:
+def _capped(check: Check) -> Callable[[ModulePayload, ExecutionPolicy], Sequence[Finding]]:
     return lambda payload, policy: tuple(islice(check(payload, policy), FINDINGS))
 
 
-def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """``class Weather`` -> syntax.missing_colon; ``re.match(…)`` without an import -> name.not_imported."""
-    for name, text in _texts(_module(payload)).items():
+    for name, text in _texts(payload).items():
         source = python_source.parse(text)
         for finding in (*source.findings, *python_meant.check_meant(source, policy.imports)):
             if finding.rule == "source.empty" and name.rpartition("/")[2] == "__init__.py":
@@ -281,14 +256,13 @@ def _check_syntax(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Findi
             yield replace(finding, file=name)
 
 
-def _check_contract(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """A class without get_schema -> contract.missing_method."""
-    submitted = _module(payload)
-    texts, trees = _texts(submitted), _trees(submitted)
-    contract, modules = policy.adapter, own_modules(submitted.files)
+    texts, trees = _texts(payload), _trees(payload)
+    contract, modules = policy.adapter, own_modules(payload.files)
     own = Own(modules=modules, provided=frozenset(contract.modules))
     denied = policy.imports.denied if policy.imports.enforce_forbidden else frozenset()
-    adapter = adapter_file(submitted.files, submitted.manifest.get("entrypoint"))
+    adapter = adapter_file(payload.files, payload.manifest.get("entrypoint"))
     if adapter is None:
         yield module_contract.no_file(sorted(texts))
     for name, tree in trees.items():
@@ -301,7 +275,7 @@ def _check_contract(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Fin
         )
         if module_files.is_test(name):
             yield from module_tests.check_tests(name, texts[name], trees)
-    yield from _check_tests(submitted, trees, contract)
+    yield from _check_tests(payload, trees, contract)
 
 
 def _check_tests(
@@ -315,12 +289,11 @@ def _check_tests(
         yield module_tests.none_found(files, contract.methods)
 
 
-def _check_manifest(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """``{"version": "1.0"}`` -> manifest.value."""
-    submitted = _module(payload)
-    yield from module_manifest.check_manifest(submitted.manifest)
-    entrypoint, adapter = submitted.manifest.get("entrypoint"), _adapter(submitted)
-    tree = _trees(submitted).get(adapter)
+    yield from module_manifest.check_manifest(payload.manifest)
+    entrypoint, adapter = payload.manifest.get("entrypoint"), _adapter(payload)
+    tree = _trees(payload).get(adapter)
     if isinstance(entrypoint, str) and tree is not None:
         classes = [node.name for node in module_contract.registered_classes(scoped(tree), policy.adapter)]
         bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
@@ -328,9 +301,9 @@ def _check_manifest(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Fin
             yield module_manifest.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
 
 
-def _check_paths(payload: BaseModel, policy: ExecutionPolicy) -> Iterator[Finding]:
+def _check_paths(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """``../adapter.py`` -> paths.not_inside."""
-    yield from module_files.check_files(_module(payload).files, policy.adapter.modules)
+    yield from module_files.check_files(payload.files, policy.adapter.modules)
 
 
 def _units(
@@ -378,4 +351,4 @@ def _upwards(module: str) -> Iterator[str]:
         module = module.rpartition(".")[0]
 
 
-validator = Module()
+validator: Validator[ModulePayload, PreparedModule] = Module()

@@ -9,10 +9,8 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, RowMapping, select
 
-from assayd.documents import canonical, read_submission
 from assayd.errors import RequestError
-from assayd.model.submission import Submission
-from assayd.ports.pipelines import (
+from assayd.kinds.pipeline.stored import (
     PipelineAttempt,
     PipelineQuery,
     PipelineStatus,
@@ -20,16 +18,10 @@ from assayd.ports.pipelines import (
     StepRun,
     StoredPipeline,
 )
-from assayd.ports.validator import Validator
+from assayd.kinds.pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
+from assayd.model.submission import Submission
 from assayd.store.rows import from_micros
-from assayd.store.tables import (
-    attempts,
-    execution_logs,
-    pipeline_attempts,
-    pipeline_steps,
-    pipelines,
-    verdicts,
-)
+from assayd.store.tables import attempts, verdicts
 
 T = TypeVar("T")
 ROOT = 0
@@ -44,7 +36,7 @@ class Reader(Protocol):
 
 
 class DatabasePipelines:
-    """Implements `ports.pipelines.Pipelines`."""
+    """Implements `stored.Pipelines` and `store.recorder.Completing`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -57,25 +49,23 @@ class DatabasePipelines:
         """List pipelines, newest first, without steps and attempts."""
         return await self._reader.read(lambda connection: _list(connection, query))
 
-    async def complete(self, submission: Submission, uid: int, kinds: Mapping[str, Validator]) -> Submission:
-        """Fill in the steps of the pipeline that a submission names, where it has none of its own.
+    async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
+        """Return the payload with the steps of the pipeline that it names, where it has none of its own.
 
         Raises: RequestError ``pipeline.unknown``, also for one that is somebody else's.
         """
         pipeline_id = getattr(submission.payload, "pipeline_id", None)
-        if submission.kind != "pipeline" or pipeline_id is None:
-            return submission
+        if pipeline_id is None:
+            return None
         stored = await self.get(pipeline_id)
         if stored is None or uid not in {stored.uid, ROOT}:
             message = f"there is no pipeline {pipeline_id}"
             raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
-        document = json.loads(submission.document)
-        if document["payload"].get("steps"):
-            return submission
-        document["payload"]["steps"] = [
-            {"name": step.name, "type": step.type, "content": step.content} for step in stored.steps
-        ]
-        return read_submission(canonical(document), kinds)
+        payload: dict[str, object] = json.loads(submission.document)["payload"]
+        if payload.get("steps"):
+            return None
+        steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]
+        return {**payload, "steps": steps}
 
 
 def _get(connection: Connection, pipeline_id: str) -> StoredPipeline | None:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
+from assayd.kinds.pipeline.reader import DatabasePipelines
+from assayd.kinds.pipeline.stored import PipelineStatus
+from assayd.kinds.pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
 from assayd.model.attempt import Attempt
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.pipelines import PipelineStatus
 from assayd.ports.store import Event, Run
+from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
-from assayd.store.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines, verdicts
+from assayd.store.tables import verdicts
 
 _PIPELINE_OF = (
     select(pipeline_attempts.c.pipeline_id)
@@ -34,6 +37,11 @@ class PipelineRecorder:
     """Implements `store.recorder.Recorder` for the kind `pipeline`."""
 
     kind: str = "pipeline"
+    tables: Sequence[Table] = (pipelines, pipeline_steps, pipeline_attempts, execution_logs)
+
+    def records(self, access: DatabaseAccess) -> DatabasePipelines:
+        """Return the stored pipelines."""
+        return DatabasePipelines(access)
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
         """Note the attempt, and the pipeline with its steps as they are now."""
@@ -148,3 +156,6 @@ def _log_row(
         "exit_code": case.exit_code,
         "execution_time_ms": round(case.duration_s * 1000),
     }
+
+
+recorder = PipelineRecorder()

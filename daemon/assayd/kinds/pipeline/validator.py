@@ -11,30 +11,30 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-
-from pydantic import BaseModel
+from types import MappingProxyType
 
 from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
-from assayd.findings.repair_context import context_of, errors_of, without_layout
+from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.errors import Program as Writer
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
+from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts
+from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS, shorten
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import FileOptions, OnFail, Stage
+from assayd.ports.repairable import Passage, RepairContext
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
 from assayd.static.shell.parse.source import clean
-from assayd.static.sql import tokens as sql_tokens
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
@@ -61,8 +61,6 @@ _RULES = (
     *pipeline_run.RULES,
 )
 
-_HEAD_BYTES = 1024
-"""How much of each file a request for a fix shows."""
 
 _HEADLINES = {
     "parse": "The pipeline cannot be read:",
@@ -80,65 +78,24 @@ _REMINDERS = (
 )
 
 
-def _sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
-    """Make a sample; one without rules is good, and one with rules of the run needs a container."""
-    payload = {
-        "steps": [
-            {"name": f"step {n}", "type": kind, "content": text} for n, (kind, text) in enumerate(steps, 1)
-        ],
-        **more,
-    }
-    runs = all(rule.startswith(("step.", "sandbox.", "database.", "outputs.")) for rule in rules)
-    verdict = "failed" if rules else "validated"
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
-
-
-_CLEAN = (
-    "set -euo pipefail\nawk -F, 'NR == 1 || $2 > 0' data/sales.csv > tmp/clean.csv\nwc -l < tmp/clean.csv\n"
-)
-_LOAD = (
-    "CREATE TABLE IF NOT EXISTS sales (region TEXT NOT NULL, amount REAL NOT NULL);\n"
-    'INSERT INTO sales SELECT region, amount FROM "tmp/clean.csv";\n'
-    "SELECT region, sum(amount) AS total FROM sales GROUP BY region ORDER BY region;\n"
-)
-_KEEP = "cat logs/02_step_2.out > data/totals.tsv\n"
-_SALES = {"data/sales.csv": "region,amount\nnorth,10\nsouth,-1\nnorth,5\n"}
-_BROKEN = {"schema_sql": "CREATE TABEL t"}
-_ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-
-_SAMPLES = (
-    _sample("good", ("bash", _CLEAN), ("sql", _LOAD), ("bash", _KEEP), files=_SALES),
-    _sample(
-        "schema",
-        ("sql", "UPDATE t SET a = 2 WHERE a = 1"),
-        database={"schema_sql": "CREATE TABLE t (a); INSERT INTO t VALUES (1);"},
-    ),
-    _sample("not_bash", ("bash", "if true; then"), rules=["shell.syntax"]),
-    _sample("not_sql", ("sql", "SELCT 1"), rules=["sql.syntax"]),
-    _sample("blocked", ("bash", "rm data/sales.csv"), rules=["command.blocked"]),
-    _sample("all_rows", ("sql", "DELETE FROM sales -- WHERE id = 1"), rules=["sql.delete_without_where"]),
-    _sample("drops", ("sql", "DROP TABLE sales"), rules=["sql.drop"]),
-    _sample("upwards", ("bash", "true"), files={"../x": ""}, rules=["path.invalid"]),
-    _sample("missing_file", ("bash", "cat data/gone.csv"), rules=["step.file_not_found"]),
-    _sample("missing_table", ("sql", "SELECT * FROM gone"), rules=["step.table_missing"]),
-    _sample("endless", ("sql", _ENDLESS), rules=["sandbox.timeout"]),
-    _sample("bad_schema", ("sql", "SELECT 1"), database=_BROKEN, rules=["database.schema"]),
-)
-
-
 class Pipeline:
     """The kind `pipeline`."""
 
     kind: str = "pipeline"
-    payload: type[BaseModel] = PipelinePayload
+    payload: type[PipelinePayload] = PipelinePayload
+    bounded: Mapping[str, Cap] = MappingProxyType(
+        {"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS}
+    )
+    recorder: str = "assayd.kinds.pipeline.recorder:recorder"
+    routes: str = "assayd.kinds.pipeline.routes:router"
     default_policy: str = "pipeline"
     image: str = "shell"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = _SAMPLES
+    samples: Sequence[Sample] = SAMPLES
 
     @property
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[Stage[PipelinePayload]]:
         """The static stages, in order; all of them run, so that what is found comes together."""
         return (
             Stage(name="parse", check=_check_parse, on_fail=OnFail.CONTINUE),
@@ -156,17 +113,15 @@ class Pipeline:
             raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
         return {**payload_of_files(files), **options.extra}
 
-    def prepare(self, payload: BaseModel) -> BaseModel:
+    def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the steps without byte order marks, and with plain line ends."""
-        submitted = _pipeline(payload)
-        cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in submitted.steps)
-        return submitted if cleaned == submitted.steps else submitted.model_copy(update={"steps": cleaned})
+        cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
+        return payload if cleaned == payload.steps else payload.model_copy(update={"steps": cleaned})
 
-    def plan(self, payload: BaseModel, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+    def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, behind one that makes or checks the database."""
-        submitted = _pipeline(payload)
-        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(submitted.steps, 1)]
-        database = submitted.database
+        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(payload.steps, 1)]
+        database = payload.database
         if database is not None:
             units.insert(0, _database_unit(database, policy.sql, limits))
         return RunSpec(
@@ -176,7 +131,7 @@ class Pipeline:
             network=policy.network,
             imports=policy.imports,
             folders=FOLDERS,
-            files={path: content_of(given) for path, given in submitted.files.items()},
+            files={path: content_of(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
             preload=("csv", "sqlite3"),
             collect=COLLECTED,
@@ -185,14 +140,13 @@ class Pipeline:
             allow_exec=True,
         )
 
-    def judge(self, payload: BaseModel, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+    def judge(self, payload: PipelinePayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge the database, every step, and what was left behind."""
-        submitted = _pipeline(payload)
         units = iter(result.units)
         found: list[Finding] = []
-        if submitted.database is not None:
-            found += judge_database(submitted.database, next(units, None))
-        judged = [judge_step(text, next(units, None)) for text in _texts(submitted)]
+        if payload.database is not None:
+            found += judge_database(payload.database, next(units, None))
+        judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
         found += [step.finding for step in judged if step.finding is not None]
         cases = tuple(step.case for step in judged)
         if not found:
@@ -209,76 +163,33 @@ class Pipeline:
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
         return retry_context(findings, headline=headline, reminders=_REMINDERS)
 
-    def context(self, payload: BaseModel, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
-        submitted = _pipeline(payload)
-        step = _faulty(submitted, report)
+        step = faulty(payload, report)
         return context_of(
             Passage(name=str(step.number), language=step.program.value, text=step.content),
             report,
             instructions=_REMINDERS,
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(_around(submitted, step)),
+            surroundings=tuple(around(payload, step)),
             about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
         )
 
-    def patch(self, payload: BaseModel, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: PipelinePayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the step of that number."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         steps = [dict(step) for step in document["steps"]]
         steps[int(passage) - 1]["content"] = code
         return {**document, "steps": steps}
 
-    def normal_form(self, payload: BaseModel) -> bytes:
+    def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
-        return b"\n;\n".join(_normal(step) for step in _texts(_pipeline(payload)))
+        return b"\n;\n".join(normal(step) for step in step_texts(payload))
 
 
-def _pipeline(payload: BaseModel) -> PipelinePayload:
-    if not isinstance(payload, PipelinePayload):
-        raise TypeError(f"not a pipeline's payload: {type(payload).__name__}")
-    return payload
-
-
-def _texts(submitted: PipelinePayload) -> Iterator[StepText]:
-    for number, step in enumerate(submitted.steps, 1):
-        yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
-
-
-def _faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
-    """Find the step that the first error is about; errors of steps begin with the step's name."""
-    steps = list(_texts(submitted))
-    for finding in errors_of(report):
-        for step in steps:
-            if str(finding.get("message")).startswith(f"{step.label}:"):
-                return step
-    return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
-
-
-def _around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
-    """Tell what a fix has to fit into: the schema, the heads of the files, the steps before it."""
-    if submitted.database is not None and submitted.database.schema_sql is not None:
-        yield Surrounding(title="tables", text=submitted.database.schema_sql)
-    for path, content in sorted(submitted.files.items()):
-        head = content_of(content)[:_HEAD_BYTES].decode("utf-8", "replace")
-        yield Surrounding(title=f"file {path}", text=head)
-    for before in list(_texts(submitted))[: step.number - 1]:
-        yield Surrounding(title=f"{before.label}, {before.program.value}", text=before.content)
-
-
-def _normal(step: StepText) -> bytes:
-    if step.program is Writer.BASH:
-        return without_layout(step.content, "#")
-    try:
-        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
-    except sql_tokens.NotSql:
-        return without_layout(step.content, "--")
-
-
-def _check_parse(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax; the file ``../x`` -> path.invalid."""
-    submitted = _pipeline(payload)
-    if not submitted.steps:
+    if not payload.steps:
         suggestion = "Submit steps, or the id of a pipeline that has some."
         finding = Finding(
             rule="pipeline.no_steps", category="syntax", message="There are no steps.", suggestion=suggestion
@@ -288,11 +199,11 @@ def _check_parse(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Findin
         Writer.BASH: shell.parse_script,
         Writer.SQL: lambda text: sql.examine(text, policy.sql).syntax,
     }
-    paths = [*check_paths(submitted.files, field="payload.files"), *_reserved(submitted.files)]
-    return [*paths, *_of_steps(submitted, lambda step: reads[step.program](step.content))]
+    paths = [*check_paths(payload.files, field="payload.files"), *_reserved(payload.files)]
+    return [*paths, *_of_steps(payload, lambda step: reads[step.program](step.content))]
 
 
-def _check_commands(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``rm data/sales.csv`` -> command.blocked."""
 
     def check(step: StepText) -> Sequence[Finding]:
@@ -300,16 +211,16 @@ def _check_commands(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Fin
             return ()  # a text that is not bash is told by the stage before
         return shell.check_script(step.content, policy.commands, network=policy.network).findings
 
-    return _of_steps(_pipeline(payload), check)
+    return _of_steps(payload, check)
 
 
-def _check_sql(payload: BaseModel, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``DELETE FROM sales`` -> sql.delete_without_where."""
 
     def check(step: StepText) -> Sequence[Finding]:
         return sql.examine(step.content, policy.sql).rules if step.program is Writer.SQL else ()
 
-    return _of_steps(_pipeline(payload), check)
+    return _of_steps(payload, check)
 
 
 def _of_steps(
@@ -318,7 +229,7 @@ def _of_steps(
     """Check every step, and say in each finding whose it is."""
     found = (
         replace(finding, message=f"{step.label}: {finding.message}", context=finding.context or step.label)
-        for step in _texts(submitted)
+        for step in step_texts(submitted)
         for finding in check(step)
     )
     return list(islice(found, FINDINGS))
@@ -382,4 +293,4 @@ def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> M
     }
 
 
-validator = Pipeline()
+validator: Validator[PipelinePayload] = Pipeline()

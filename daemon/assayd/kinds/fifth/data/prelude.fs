@@ -42,7 +42,7 @@ set-current
 : assayd-off ( -- ) get-order nip 1- set-order ;
 
 \ Files: those of the submission first, then the library directory of the image.
-: assayd-library ( -- addr u ) s" /usr/share/fifth/lib/" ;
+: assayd-library ( -- addr u ) s" /usr/share/forth/lib/" ;
 create assayd-path 1024 allot
 variable assayd-depth
 : assayd-there? ( addr u -- flag ) r/o open-file if drop false else close-file drop true then ;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd.documents.attempts import Document, timestamp
-from assayd.ports.pipelines import PipelineAttempt, PipelineStep, StepRun, StoredPipeline
+from assayd.kinds.pipeline.stored import PipelineAttempt, PipelineStep, StepRun, StoredPipeline
 
 
 def pipeline_row(pipeline: StoredPipeline) -> Document:

@@ -2,8 +2,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assayd.api.pipelines import PipelineDetail, PipelinePage
-from assayd.ports.pipelines import PipelineAttempt, PipelineStatus, PipelineStep, StepRun, StoredPipeline
+from assayd.kinds.pipeline.routes import PipelineDetail, PipelinePage
+from assayd.kinds.pipeline.stored import (
+    PipelineAttempt,
+    PipelineStatus,
+    PipelineStep,
+    StepRun,
+    StoredPipeline,
+)
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 

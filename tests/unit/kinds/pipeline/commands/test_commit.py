@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd.cli.commit import Result, apply
 from assayd.errors import RequestError, StoreError
+from assayd.kinds.pipeline.commands.commit import Result, apply
 
 ID = "01JTC8ZK5V0000000000000000"
 
@@ -138,7 +138,7 @@ def test_whatever_has_changed_since_refuses_all_of_it(real: Path, result: Result
 def test_database_that_somebody_writes_is_not_touched(
     real: Path, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.cli.commit.BUSY_S", 0.0)
+    monkeypatch.setattr("assayd.kinds.pipeline.commands.commit.BUSY_S", 0.0)
     with closing(sqlite3.connect(real / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(RequestError, match="locked"):

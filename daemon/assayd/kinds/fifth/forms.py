@@ -1,15 +1,15 @@
-"""`--yaml`: the report of a Fifth program in the form that prompting tools read. Source: seed 003."""
+"""`--yaml`: the report of a Fifth program in the form that prompting tools read."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import yaml
 
+from assayd.cli.kinds import Shown
 from assayd.client import Document
-from assayd.errors import RequestError
 
-KIND = "fifth"
 _STATUS = {"validated": "PASS", "failed": "FAIL"}
 _NAMED_BY = {"forbidden_pattern": "pattern"}
 """Under what the word of a finding is given, by the finding's type; others have `word`."""
@@ -27,10 +27,9 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def require_kind(kind: str) -> None:
-    """Refuse the form for other kinds. Raises: RequestError ``usage``."""
-    if kind != KIND:
-        raise RequestError("usage", f"--yaml is the form of the kind {KIND}; take --json for {kind}")
+def print_yaml(shown: Shown) -> None:
+    """Print a finished attempt with the code that was submitted; in ASCII for a terminal."""
+    print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 
 
 def write_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response
+from assayd.api.call import Call, CallDep, json_response
 from assayd.api.schemas import Described
-from assayd.documents.pipelines import pipeline_document, pipeline_row
 from assayd.errors import RequestError
-from assayd.ports.pipelines import PipelineQuery, PipelineStatus
+from assayd.kinds.pipeline.documents import pipeline_document, pipeline_row
+from assayd.kinds.pipeline.stored import PipelineQuery, Pipelines, PipelineStatus
 
 
 class PipelineRow(Described):
@@ -81,6 +81,10 @@ def _answer(model: type[Described], description: str) -> dict[int | str, dict[st
     return {200: {"model": model, "description": description}}
 
 
+def _pipelines(call: Call) -> Pipelines:
+    return cast("Pipelines", call.service.records["pipeline"])
+
+
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], responses=answers.ERRORS)
 
 
@@ -100,7 +104,7 @@ async def list_pipelines(
         before=cursor,
         limit=limit,
     )
-    found = await call.service.pipelines.list(query)
+    found = await _pipelines(call).list(query)
     more = found[-1].id if len(found) == limit else None
     return json_response({"pipelines": [pipeline_row(one) for one in found], "next_cursor": more})
 
@@ -110,7 +114,7 @@ async def get_pipeline(
     call: CallDep, pipeline_id: Annotated[str, Path(alias="id", description="The pipeline's id.")]
 ) -> Response:
     """Return one pipeline: its steps, and what each attempt came to, step by step."""
-    found = await call.service.pipelines.get(pipeline_id)
+    found = await _pipelines(call).get(pipeline_id)
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):
         raise RequestError("not_found", f"there is no pipeline {pipeline_id[:40]}")

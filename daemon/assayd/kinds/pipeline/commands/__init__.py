@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assayd.client import Client, Document
+from assayd.client import Client
+from assayd.kinds.pipeline.forms import print_table_of_steps
 
 pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HEADS = ("id", "status", "updated")
-STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
 
 
 @pipeline_app.command("list")
@@ -57,7 +56,7 @@ def show(
         console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})", markup=False)
     for attempt in pipeline["attempts"]:
         console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}", markup=False)
-        print_steps(attempt["steps"])
+        print_table_of_steps(attempt["steps"])
 
 
 @pipeline_app.command("commit")
@@ -70,39 +69,9 @@ def commit(
     ] = None,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd.cli.commit import apply, read_result
+    from assayd.kinds.pipeline.commands.commit import apply, read_result
 
     with Client(context.find_root().obj) as client:
         result = read_result(client, attempt_id)
     for line in apply(result, database, directory):
         print(line)
-
-
-def steps_of(client: Client, attempt_id: str) -> Sequence[Document]:
-    """Return the rows of the steps that an attempt ran."""
-    pages = client.pipelines(attempt=attempt_id)["pipelines"]
-    attempts = client.pipeline(pages[0]["id"])["attempts"] if pages else []
-    return next((found["steps"] for found in attempts if found["attempt_id"] == attempt_id), [])
-
-
-def print_steps(steps: Sequence[Document]) -> None:
-    """Print a row per step."""
-    from assayd.cli.listing import print_table
-    from assayd.cli.report import duration
-    from assayd.cli.terminal import out
-
-    print_table(
-        out(),
-        STEP_HEADS,
-        [
-            [
-                f"{step['position']}. {step['name']}",
-                "ok" if step["is_successful"] else "failed",
-                "killed" if step["exit_code"] is None else str(step["exit_code"]),
-                duration(step["execution_time_ms"]),
-                (step["run_time"] or "")[11:23],
-                step["stderr"].strip().split("\n")[0][:200],
-            ]
-            for step in steps
-        ],
-    )

@@ -7,8 +7,9 @@ import json
 import pytest
 import yaml
 
-from assayd.cli.yaml_form import require_kind, write_yaml
+from assayd.cli.kinds import form_of
 from assayd.errors import RequestError
+from assayd.kinds.fifth.forms import print_yaml, write_yaml
 
 FINDING = {
     "rule": "forbidden.concatenation",
@@ -102,9 +103,9 @@ def test_terminal_gets_nothing_that_acts_on_it() -> None:
 
 
 def test_other_kinds_have_no_such_form() -> None:
-    require_kind("fifth")
+    assert form_of("fifth", "yaml") is print_yaml
     with pytest.raises(RequestError, match="--json"):
-        require_kind("extractor")
+        form_of("extractor", "yaml")
 
 
 def test_option_is_refused_before_anything_is_submitted(assay, service, tmp_path, capsys) -> None:
@@ -122,6 +123,8 @@ def test_json_and_yaml_say_the_same(assay, service, tmp_path, capsys) -> None:
     from assayd.kinds.fifth.validator import validator
 
     service.kinds = {"fifth": validator}
+    submitted = {"kind": "fifth", "payload": {"code": file.read_text()}}
+    service.files["submission_1.json"] = json.dumps(submitted).encode()
     assert assay("validate", "fifth", str(file), "--yaml") == 3
     shown = yaml.safe_load(capsys.readouterr().out)["validation_result"]
     assert shown["status"] == "ERROR"

@@ -1,0 +1,193 @@
+"""The kinds as the command line has them: what each shows and offers, and a verb that describes them.
+
+Kinds of this package are imported one by one. Others are those that the settings name, which are read only
+when the line speaks of a kind that is not one of our own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from assayd.client import Client, Document
+from assayd.errors import ConfigError, RequestError
+from assayd.kinds import registry
+from assayd.ports.command_line import CommandLine
+
+if TYPE_CHECKING:
+    from assayd.ports.validator import Validator
+
+KIND_HEADS = ("kind", "policy", "image", "stages")
+
+kinds_app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A finished attempt that is shown in a form of its kind."""
+
+    client: Client
+    attempt: Document
+    as_json: bool = False
+
+    def submission(self) -> Document:
+        """Return what was submitted, as the attempt's bundle has it.
+
+        Raises: RequestError ``usage``, for an attempt without a bundle.
+        """
+        names = [each["name"] for each in self.attempt["artifacts"] or ()]
+        found = [name for name in names if name.startswith("submission_")]
+        if not found:
+            raise RequestError("usage", f"{self.attempt['id']} has no bundle, so this form cannot be shown")
+        document: Document = json.loads(self.client.artifact(self.attempt["id"], found[0]))
+        return document
+
+
+Form = Callable[[Shown], None]
+"""Prints an attempt; what `CommandLine.forms` refers to."""
+
+
+class KindsGroup(TyperGroup):
+    """The program's commands, and after them one for each kind that has commands of its own."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; that of a kind is imported only when the line names it."""
+        return super().get_command(ctx, cmd_name) or _commands_of(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, those of our own kinds included."""
+        own = [kind for kind in registry.own_kinds() if registry.command_line(kind).commands]
+        return [*super().list_commands(ctx), *own]
+
+
+def find_kind(kind: str) -> Validator:
+    """Return the validator of a kind.
+
+    Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
+    """
+    return registry.own(kind) if kind in registry.own_kinds() else registry.find(kind, _enabled())
+
+
+def single_sources(kind: str) -> list[str]:
+    """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
+    from assayd.ports.validator import Bounded, Cap
+
+    validator = find_kind(kind)
+    bounded = validator.bounded.items() if isinstance(validator, Bounded) else ()
+    return [path for path, cap in bounded if cap is Cap.SOURCE and "." not in path]
+
+
+def command_line_of(kind: str) -> CommandLine:
+    """Return what the command line shows of a kind; of one that nobody here knows, the usual."""
+    if kind in registry.own_kinds():
+        return registry.command_line(kind)
+    try:
+        return registry.command_line(kind, _enabled())
+    except ConfigError:  # the daemon knows the kind; this user may not read its settings
+        return CommandLine()
+
+
+def form_of(kind: str, name: str) -> Form:
+    """Return what prints attempts of a kind in a form. Raises: RequestError ``usage``, for one it has not."""
+    forms = command_line_of(kind).forms
+    if name not in forms:
+        has = f"it has {', '.join(forms)}" if forms else "it has none"
+        message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
+        raise RequestError("usage", message)
+    return cast("Form", registry.resolve(forms[name]))
+
+
+@kinds_app.command("kinds")
+def show_kinds(
+    context: typer.Context,
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="Which; else all are listed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the kinds that the daemon takes, or describe one: payload, options, stages, rules, an example."""
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out, plain, print_json
+
+    with Client(context.find_root().obj) as client:
+        found = client.kinds() if kind is None else client.kind(kind)
+    if as_json:
+        print_json(found)
+    elif kind is None:
+        rows = [
+            [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
+            for one in found["kinds"]
+        ]
+        print_table(out(), KIND_HEADS, rows)
+    else:
+        for line in describe(found):
+            out().print(plain(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def describe(kind: Document) -> list[str]:
+    """Return the lines that describe a kind."""
+    lines = [
+        f"{kind['kind']}: policy {kind['default_policy']}, image {kind['image']}",
+        f"stages: {', '.join(kind['stages'])}",
+        "",
+        "payload:",
+        *_fields(kind["payload_schema"]),
+    ]
+    if kind["options"]:
+        lines += ["", "options of assay validate:"]
+        lines += [f"  --option {one['name']}=…  {one['help']}" for one in kind["options"]]
+    if kind["forms"]:
+        lines += ["", f"forms: {', '.join(kind['forms'])}"]
+    lines += [
+        "",
+        "rules:",
+        *(f"  {rule['id']} ({rule['severity']})  {rule['title']}" for rule in kind["rules"]),
+    ]
+    if kind["example"] is not None:
+        lines += [
+            "",
+            "a payload that is validated:",
+            json.dumps(kind["example"], indent=2, ensure_ascii=False),
+        ]
+    return lines
+
+
+def _fields(schema: Mapping[str, object]) -> list[str]:
+    properties = cast("Mapping[str, Mapping[str, object]]", schema.get("properties", {}))
+    required = cast("list[str]", schema.get("required", []))
+    return [
+        f"  {name}: {_type_of(field)}{'' if name in required else ' (optional)'}"
+        for name, field in properties.items()
+    ]
+
+
+def _type_of(field: Mapping[str, object]) -> str:
+    """Return the type of a field in a word or two, e.g. ``array of string``."""
+    choices = cast("list[Mapping[str, object]]", field.get("anyOf", []))
+    if choices:
+        return " or ".join(_type_of(choice) for choice in choices)
+    if "$ref" in field:
+        return str(field["$ref"]).rpartition("/")[2]
+    items = cast("Mapping[str, object]", field.get("items", {}))
+    return f"array of {_type_of(items)}" if items else str(field.get("type", "any"))
+
+
+def _commands_of(kind: str) -> object:
+    """Return the commands of a kind; None for what is no kind, or one without."""
+    if kind in registry.own_kinds():
+        reference = registry.command_line(kind).commands
+    else:
+        enabled = _enabled()
+        reference = registry.command_line(kind, enabled).commands if kind in enabled else ""
+    return typer.main.get_command(cast("typer.Typer", registry.resolve(reference))) if reference else None
+
+
+def _enabled() -> tuple[str, ...]:
+    from assayd.settings import load_settings
+
+    return load_settings().validators

@@ -1,0 +1,11 @@
+"""What the command line shows of code nodes."""
+
+from assayd.ports.command_line import CommandLine, Option
+
+command_line = CommandLine(
+    case="node",
+    options=(
+        Option(name="timeout_s", help="Seconds for the node, at most what the policy gives."),
+        Option(name="requires", help="Modules that the code needs, with commas between."),
+    ),
+)

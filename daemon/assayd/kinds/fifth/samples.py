@@ -1,0 +1,54 @@
+"""Fifth programs that the kind proves itself by."""
+
+from __future__ import annotations
+
+from assayd.model.submission import Sample
+
+_GOOD = ': double ( n -- n*2 )\n  2 * ;\n\n: show ( n -- )\n  dup . ." doubled is " double . cr ;\n\n5 show\n'
+
+_PAGE = """require lib/core.fs
+
+: row ( row$ -- )
+  <tr> 2dup 0 sql-field td. 2drop 1 sql-field td. 2drop </tr> ;
+
+: page ( title$ -- )
+  2dup html-head html-body h1.
+  s" app.db" s" SELECT name, kind FROM things" ['] row sql-each
+  html-end ;
+
+html>stdout s" Things" page
+"""
+
+
+def _sample(
+    name: str, code: str, *rules: str, verdict: str = "failed", runs: bool = False, **others: object
+) -> Sample:
+    payload = {"code": code, "execute": runs, **others}
+    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
+
+
+SAMPLES = (
+    _sample("good", _GOOD, verdict="validated"),
+    _sample("page", _PAGE, verdict="validated"),
+    _sample("answer", f"Here:\n```forth\n{_GOOD}```\n", "forbidden.answer_blocks", verdict="validated"),
+    _sample(
+        "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
+    ),
+    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches", verdict="validated"),
+    _sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
+    _sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
+    _sample("include", "include str.fs\n", "forbidden.include"),
+    _sample(
+        "raw", ": f ( row$ -- ) 0 sql-field raw 2drop ;\n", "forbidden.raw_user_data", libraries=["core"]
+    ),
+    _sample("comment", ": double 2 * ;\n", "required.stack_comment"),
+    _sample("unknown", ": f ( addr u -- ) string-split ;\n", "vocabulary.unknown_word"),
+    _sample("library", ': f ( -- ) s" a" text ;\n', "vocabulary.library_not_loaded"),
+    _sample("gforth", ": f ( a b -- flag ) <= ;\n", "vocabulary.gforth_word"),
+    _sample("runs", _GOOD, verdict="validated", runs=True),
+    _sample(
+        "unavailable", "require lib/str.fs\n", "fifth.library_unavailable", verdict="validated", runs=True
+    ),
+    _sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
+    _sample("endless", ": f ( -- ) begin again ;\nf\n", "sandbox.timeout", runs=True),
+)

@@ -1,0 +1,22 @@
+"""What the submission of a module holds, and what is read out of it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.kinds.module.expected_tests import Expected
+
+
+class ModulePayload(BaseModel):
+    """`manifest` describes the module, `files` are its texts by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    manifest: dict[str, object]
+    files: dict[str, str] = Field(min_length=1)
+
+
+class PreparedModule(ModulePayload):
+    """A module that was read: `expected` are the tests of each file."""
+
+    expected: dict[str, Expected]

@@ -1,0 +1,54 @@
+"""What a fix of a pipeline is asked for with: the step that failed, and what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from assayd.findings.repair_context import errors_of, without_layout
+from assayd.kinds.pipeline.errors import Program as Writer
+from assayd.kinds.pipeline.judging import StepText
+from assayd.kinds.pipeline.payload import PipelinePayload
+from assayd.ports.repairable import Surrounding
+from assayd.static.shell.parse.source import clean
+from assayd.static.sql import tokens as sql_tokens
+from assayd.static.work_files import content_of
+
+_HEAD_BYTES = 1024
+"""How much of each file a request for a fix shows."""
+
+
+def step_texts(submitted: PipelinePayload) -> Iterator[StepText]:
+    """Return every step with its number, in the form that is run."""
+    for number, step in enumerate(submitted.steps, 1):
+        yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
+
+
+def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
+    """Find the step that the first error is about; errors of steps begin with the step's name."""
+    steps = list(step_texts(submitted))
+    for finding in errors_of(report):
+        for step in steps:
+            if str(finding.get("message")).startswith(f"{step.label}:"):
+                return step
+    return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
+
+
+def around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
+    """Tell what a fix has to fit into: the schema, the heads of the files, the steps before it."""
+    if submitted.database is not None and submitted.database.schema_sql is not None:
+        yield Surrounding(title="tables", text=submitted.database.schema_sql)
+    for path, content in sorted(submitted.files.items()):
+        head = content_of(content)[:_HEAD_BYTES].decode("utf-8", "replace")
+        yield Surrounding(title=f"file {path}", text=head)
+    for before in list(step_texts(submitted))[: step.number - 1]:
+        yield Surrounding(title=f"{before.label}, {before.program.value}", text=before.content)
+
+
+def normal(step: StepText) -> bytes:
+    """Return what stays of a step when its layout and comments change."""
+    if step.program is Writer.BASH:
+        return without_layout(step.content, "#")
+    try:
+        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
+    except sql_tokens.NotSql:
+        return without_layout(step.content, "--")

@@ -1,0 +1,72 @@
+"""The tables of stored pipelines; revisions in `store/migrations` make them too, and change them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from assayd.store.tables import metadata
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("uid", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_pipelines_uid", "uid", "id"),
+)
+"""Pipelines that were submitted; they stay as long as an attempt of theirs does."""
+
+pipeline_steps = Table(
+    "pipeline_steps",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("type", String(8), nullable=False),
+    Column("content", Text, nullable=False),
+    UniqueConstraint("pipeline_id", "position"),
+)
+"""The steps of each pipeline, as they were submitted or repaired last."""
+
+pipeline_attempts = Table(
+    "pipeline_attempts",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Index(None, "pipeline_id"),
+)
+"""Which attempts are of which pipeline."""
+
+execution_logs = Table(
+    "execution_logs",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Column("step_id", Integer, ForeignKey("pipeline_steps.id", ondelete="SET NULL")),
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("run_time", BigInteger),
+    Column("is_successful", Integer, nullable=False),
+    Column("stdout", Text, nullable=False),
+    Column("stderr", Text, nullable=False),
+    Column("exit_code", Integer),
+    Column("execution_time_ms", BigInteger, nullable=False),
+    UniqueConstraint("attempt_id", "position"),
+    Index(None, "pipeline_id"),
+    Index(None, "step_id"),
+)
+"""A row per step that was run, written with its attempt's verdict."""

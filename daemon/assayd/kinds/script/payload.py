@@ -1,0 +1,47 @@
+"""What the submission of a script holds: code, or a program with its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from assayd.static.work_files import FileContent
+
+_MOST_ARGUMENTS = 256
+
+_MOST_ARGUMENT_BYTES = 65_536
+
+
+def _argument(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    return text
+
+
+class ScriptPayload(BaseModel):
+    """`code` is Python, or an answer that holds it; else `argv` is a program of the image with its arguments.
+
+    `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    code: str | None = None
+    files: Mapping[str, FileContent] = Field(default_factory=dict)
+    argv: Annotated[
+        tuple[Annotated[str, AfterValidator(_argument)], ...], Field(max_length=_MOST_ARGUMENTS)
+    ] = ()
+    stdin: str = ""
+    collect: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_program(self) -> ScriptPayload:
+        if (self.code is None) == (not self.argv):
+            raise ValueError("give either code, or argv (with files), and not both")
+        if self.argv and not self.argv[0]:
+            raise ValueError("argv starts with the name of a program")
+        if sum(len(argument.encode()) for argument in self.argv) > _MOST_ARGUMENT_BYTES:
+            raise ValueError(f"argv has more than {_MOST_ARGUMENT_BYTES} bytes; use stdin or a file")
+        return self

@@ -1,0 +1,45 @@
+"""Scripts that the kind proves itself by."""
+
+from __future__ import annotations
+
+from assayd.model.submission import Sample
+
+_WRITES = """
+import csv
+import sys
+
+rows = [line.split() for line in sys.stdin]
+with open("out.csv", "w", newline="") as file:
+    csv.writer(file).writerows(rows)
+print(len(rows), "rows")
+"""
+
+
+def _sample(name: str, *rules: str, verdict: str = "failed", runs: bool = True, **payload: object) -> Sample:
+    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
+
+
+SAMPLES = (
+    _sample("good", code=_WRITES, stdin="a 1\nb 2\n", collect=["out.csv"], verdict="validated"),
+    _sample(
+        "good_files",
+        files={"main.py": "import helper\nhelper.greet()\n", "helper.py": "def greet(): print('hello')\n"},
+        argv=["python3.11", "main.py"],
+        verdict="validated",
+    ),
+    _sample("exits", code="import sys\nsys.exit(0)\n", verdict="validated"),
+    _sample("syntax", "syntax.missing_colon", code="for n in range(3)\n    print(n)\n", runs=False),
+    _sample("path", "path.invalid", code="print(1)\n", collect=["../out.csv"], runs=False),
+    _sample("raised", "sandbox.raised", code="print(1 / 0)\n"),
+    _sample("undefined", "sandbox.name_undefined", code="print(json.dumps({}))\n"),
+    _sample("no_module", "sandbox.module_missing", code="import pandas\n"),
+    _sample("status", "sandbox.exited_nonzero", code="raise SystemExit(3)\n"),
+    _sample("endless", "sandbox.timeout", code="while True: pass\n"),
+    _sample(
+        "leaves",
+        "sandbox.left_processes",
+        code="import os, signal\nif os.fork() == 0:\n    os.setsid()\n    signal.pause()\n",
+    ),
+    _sample("no_program", "sandbox.not_executed", argv=["no-such-program"]),
+    _sample("not_written", "collect.missing", code="print('done')\n", collect=["out.csv"]),
+)

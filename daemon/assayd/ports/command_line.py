@@ -1,0 +1,39 @@
+"""What `assay` shows and offers of a kind: a value that each kind may have beside its validator.
+
+It is the module-level object `command_line` of `kinds/<kind>/command_line.py`, or what another distribution
+offers under the kind's name in the entry-point group `assayd.command_lines`. The client imports it for every
+report that it shows, so that module imports nothing but this one; what takes longer is named by a reference,
+``package.module:name``, and imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One ``--option NAME=VALUE`` that the kind's `from_files` understands."""
+
+    name: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """A kind as the command line has it.
+
+    Attributes:
+        case: what one case of its reports is called, e.g. ``path``.
+        cases_have_results: whether a case that passed has a value to show.
+        options: what ``--option`` of ``assay validate`` may name.
+        forms: further forms of an attempt, by name; each refers to a `forms.Form`.
+        commands: refers to a `typer.Typer`, whose commands are those of ``assay KIND``; empty for none.
+    """
+
+    case: str = "case"
+    cases_have_results: bool = True
+    options: tuple[Option, ...] = ()
+    forms: Mapping[str, str] = field(default_factory=dict)
+    commands: str = ""

@@ -1,0 +1,35 @@
+"""What kinds bring for parts of the daemon that they do not import: recorders, routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from fastapi import APIRouter
+
+from assayd.errors import ConfigError
+from assayd.kinds.registry import resolve
+from assayd.ports.validator import Recording, Routes, Validator
+from assayd.store.recorder import Recorder
+
+
+def recorders_of(kinds: Mapping[str, Validator]) -> tuple[Recorder, ...]:
+    """Return the recorders of all kinds that have one. Raises: ConfigError ``validator.broken``."""
+    recorders = [
+        cast("Recorder", resolve(validator.recorder))
+        for validator in kinds.values()
+        if isinstance(validator, Recording)
+    ]
+    return tuple(recorders)
+
+
+def routers_of(kinds: Mapping[str, Validator]) -> tuple[APIRouter, ...]:
+    """Return the routes of all kinds that have some. Raises: ConfigError ``validator.broken``."""
+    return tuple(_router(validator.routes) for validator in kinds.values() if isinstance(validator, Routes))
+
+
+def _router(reference: str) -> APIRouter:
+    router = resolve(reference)
+    if not isinstance(router, APIRouter):
+        raise ConfigError("validator.broken", f"{reference} is not a router", field=reference)
+    return router

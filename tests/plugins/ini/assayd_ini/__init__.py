@@ -1,0 +1,1 @@
+"""The kind `ini`: INI files, with the types that their fields must have."""

@@ -1,0 +1,24 @@
+"""`assay ini`: what helps to write the fields of a file down."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Help with INI files.", no_args_is_help=True)
+
+
+@app.callback()
+def start() -> None:
+    """Help with INI files."""
+
+
+@app.command()
+def fields(file: Annotated[Path, typer.Argument(metavar="FILE", help="A good INI file.")]) -> None:
+    """Print the fields of a file as `--option fields` takes them."""
+    parser = ConfigParser(interpolation=None)
+    parser.read_string(file.read_text())
+    print(",".join(f"{section}.{key}:str" for section in parser.sections() for key in parser[section]))

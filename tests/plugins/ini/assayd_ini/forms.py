@@ -1,0 +1,14 @@
+"""`--form flat`: the fields that could be read, one in a line."""
+
+from __future__ import annotations
+
+from assayd.cli.kinds import Shown
+from assayd.cli.terminal import plain
+
+
+def print_flat(shown: Shown) -> None:
+    """Print the fields that could be read with their values."""
+    results = (shown.attempt["report"] or {}).get("runtime_results") or {"cases": []}
+    for case in results["cases"]:
+        if case["status"] == "passed":
+            print(plain(f"{case['name']}={case['result']}"))

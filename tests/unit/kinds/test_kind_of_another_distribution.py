@@ -1,0 +1,201 @@
+"""The kind `ini` of tests/plugins: found by its entry point, and known nowhere else."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assayd.cli import main
+from assayd.cli.kinds import single_sources
+from assayd.documents import PayloadCaps, read_submission
+from assayd.errors import ConfigError, RequestError
+from assayd.kinds import registry
+from assayd.model.report import Case, CaseStatus, Verdict
+from assayd.ports.repairable import Repairable
+from assayd.ports.validator import Bounded, Recording, Routes, Validator
+from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.wiring.from_kinds import recorders_of, routers_of
+from support.empty_database import lay_database
+from support.ini_kind import FIELDS, GOOD, install, submission
+from support.stored_attempts import Make
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = install(tmp_path_factory.mktemp("ini"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.setenv("ASSAYD_VALIDATORS", '["ini"]')
+        yield folder
+
+
+@pytest.fixture
+def ini(installed: Path) -> Validator:
+    return registry.load(["ini"])["ini"]
+
+
+@pytest.fixture
+async def jobs(ini: Validator, tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
+    lay_database(tmp_path)
+    async with open_jobs(tmp_path, recorders=recorders_of({"ini": ini})) as store:
+        yield store
+
+
+def text(**changes: object) -> bytes:
+    return json.dumps(submission(**changes)).encode()
+
+
+def test_it_is_there_only_where_it_is_named(ini: Validator) -> None:
+    assert ini.kind == "ini"
+    assert "ini" not in registry.load([])
+
+
+def test_nothing_outside_of_its_folder_knows_it() -> None:
+    known = [*ROOT.glob("daemon/**/*.py"), *ROOT.glob("images/**/*.toml"), *ROOT.glob("policies/*.toml")]
+
+    assert [path for path in known if "assayd_ini" in path.read_text() or '"ini"' in path.read_text()] == []
+
+
+def test_it_is_taken_for_what_it_brings(ini: Validator) -> None:
+    assert all(isinstance(ini, one) for one in (Bounded, Recording, Routes, Repairable))
+    assert [route.path for router in routers_of({"ini": ini}) for route in router.routes] == ["/v1/ini/files"]
+
+
+def test_its_source_is_under_the_cap_of_sources(ini: Validator) -> None:
+    kinds = {"ini": ini}
+    size = len(GOOD.encode())
+    assert read_submission(text(), kinds, caps=PayloadCaps(source_bytes=size)).kind == "ini"
+
+    with pytest.raises(RequestError) as refused:
+        read_submission(text(), kinds, caps=PayloadCaps(source_bytes=size - 1))
+
+    assert (refused.value.code, refused.value.field) == ("too_large", "payload.text")
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_source_is_what_a_person_edits() -> None:
+    assert single_sources("ini") == ["text"]
+    assert [single_sources(kind) for kind in ("code", "module", "pipeline")] == [["code"], [], []]
+
+
+def test_static_samples_get_their_rules(ini: Validator) -> None:
+    found = {
+        sample.name: {
+            finding.rule
+            for stage in ini.stages
+            for finding in stage.check(ini.payload.model_validate(sample.payload), None)
+        }
+        for sample in ini.samples
+        if not sample.needs_container
+    }
+    assert found == {sample.name: sample.rules for sample in ini.samples if not sample.needs_container}
+
+
+async def test_its_recorder_keeps_rows_in_a_table_that_is_made_for_it(
+    jobs: DatabaseJobStore, ini: Validator
+) -> None:
+    make = Make()
+    attempt = make.attempt(1, kind="ini")
+    await jobs.accept(attempt, text())
+    cases = (Case(name="a.b", status=CaseStatus.PASSED), Case(name="a.c", status=CaseStatus.FAILED))
+    finished = make.finished(1, kind="ini", verdict=Verdict.FAILED)
+    await jobs.lease(make.run(1, kind="ini"))
+    await jobs.finish(finished, cases=cases)
+    [recorder] = recorders_of({"ini": ini})
+    records: Any = recorder.records(jobs.access)
+
+    rows = await records.list(attempt.peer.uid)
+
+    assert rows == [{"attempt_id": attempt.id, "uid": attempt.peer.uid, "lines": 4, "fields_read": 1}]
+    assert await records.list(attempt.peer.uid + 1) == []
+
+
+async def test_its_rows_go_with_their_attempts_and_its_table_stays(
+    jobs: DatabaseJobStore, ini: Validator, tmp_path: Path
+) -> None:
+    make = Make()
+    await jobs.accept(make.attempt(1, kind="ini"), text())
+    await jobs.finish(make.finished(1, kind="ini"))
+    await jobs.remove([make.attempt(1).id])
+    [recorder] = recorders_of({"ini": ini})
+    async with open_jobs(tmp_path, recorders=(recorder,)) as again:
+        records: Any = recorder.records(again.access)
+        assert await records.list(None) == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_command_line_builds_its_payload_with_its_option(assay, service, ini, tmp_path, capsys) -> None:
+    service.kinds = {"ini": ini}
+    file = tmp_path / "server.ini"
+    file.write_text(GOOD)
+    fields = ",".join(f"{name}:{kind}" for name, kind in FIELDS.items())
+
+    assert assay("validate", "ini", str(file), "--option", f"fields={fields}", "--form", "flat") == 0
+
+    (sent,) = service.submissions.values()
+    payload = {"text": GOOD, "fields": FIELDS, "complete": False}
+    assert json.loads(sent.document)["payload"] == payload
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("option", ["feilds=a.b:int", "complete=perhaps"])
+def test_option_that_it_has_not_is_refused(assay, service, tmp_path, capsys, option: str) -> None:
+    file = tmp_path / "server.ini"
+    file.write_text(GOOD)
+    assert assay("validate", "ini", str(file), "--option", option) == 2
+    assert service.submissions == {}
+    assert option.split("=")[0] in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_commands_are_those_of_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.ini"
+    file.write_text("[server]\nport = 1\n")
+    assert main(["ini", "fields", str(file)]) == 0
+    assert capsys.readouterr().out == "server.port:str\n"
+
+
+@pytest.mark.usefixtures("installed")
+def test_kinds_describes_it(assay, service, ini, capsys) -> None:
+    service.kinds = {"ini": ini}
+    assert assay("kinds", "ini") == 0
+    shown = capsys.readouterr().out
+    for expected in ("ini: policy code, image python", "stages: syntax, fields", "  text: string"):
+        assert expected in shown
+    for expected in ("--option fields=", "forms: flat", "ini.no_value (error)", '"server.port": "int"'):
+        assert expected in shown
+
+
+def test_commands_of_a_kind_that_no_setting_names_are_unknown(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ASSAYD_VALIDATORS", "[]")
+    assert main(["ini", "fields", "x"]) == 2
+    assert "ini" in capsys.readouterr().err
+
+
+def test_validator_that_cannot_be_imported_is_told_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = install(tmp_path)
+    (folder / "assayd_ini/validator.py").write_text("import no_such_module_at_all\n")
+    program = (
+        "from assayd.errors import ConfigError\nfrom assayd.kinds.registry import load\n"
+        "try:\n    load(['ini'])\nexcept ConfigError as error:\n    print(error.code, error.field)"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT / 'daemon'}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["validator.broken", "ini"]
+    importlib.invalidate_caches()
+    with pytest.raises(ConfigError, match="no installed distribution"):
+        registry.load(["no-such-kind"])
