@@ -13,6 +13,7 @@ from assayd.api.call import CallDep, body_pieces, json_response
 from assayd.api.events import EventStream, of_batch
 from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
+from assayd.documents.batches import BatchPageDocument, ItemPageDocument
 from assayd.errors import RequestError
 from assayd.ports.batches import Request as BatchRequest
 
@@ -58,7 +59,7 @@ async def list_batches(
     """List batches, newest first."""
     page = await call.batches.list(uid=call.shown_uid, cursor=cursor, limit=limit)
     batches = [batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
-    return json_response({"batches": batches, "next_cursor": page.next_cursor})
+    return json_response(BatchPageDocument.model_construct(batches=batches, next_cursor=page.next_cursor))
 
 
 @router.get("/{id}", responses=answers.BATCH)
@@ -79,7 +80,9 @@ async def list_items(
     batch = await call.batch(batch_id)
     items = await call.batches.items(batch.id, after=after, limit=limit)
     more = items[-1].line if len(items) == limit else None
-    return json_response({"items": [item_document(item) for item in items], "next_after": more})
+    return json_response(
+        ItemPageDocument.model_construct(items=[item_document(item) for item in items], next_after=more)
+    )
 
 
 @router.get("/{id}/results", responses=answers.RESULTS)

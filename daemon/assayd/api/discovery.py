@@ -10,9 +10,10 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.api.events import EventStream, of_all
+from assayd.documents.discovery import KindListDocument, PolicyListDocument, kind_document
+from assayd.documents.operations import GarbageDocument, StatusDocument, examination_document
 from assayd.errors import RequestError
 from assayd.metrics import CONTENT_TYPE
-from assayd.ports.validator import Validator
 
 router = APIRouter(responses=answers.ERRORS)
 
@@ -20,8 +21,8 @@ router = APIRouter(responses=answers.ERRORS)
 @router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
-    kinds = [describe_kind(validator) for _, validator in sorted(call.service.kinds.items())]
-    return json_response({"kinds": kinds})
+    kinds = [kind_document(validator) for _, validator in sorted(call.service.kinds.items())]
+    return json_response(KindListDocument.model_construct(kinds=kinds))
 
 
 @router.get("/v1/kinds/{kind}", tags=["discovery"], responses=answers.KIND)
@@ -29,13 +30,15 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     """Describe one kind: the JSON Schema of its payload, its stages, its rules."""
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"there is no kind {kind[:64]!r}")
-    return json_response(describe_kind(call.service.kinds[kind]))
+    return json_response(kind_document(call.service.kinds[kind]))
 
 
 @router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
 async def list_policies(call: CallDep) -> Response:
     """List the profiles with their effective values."""
-    return json_response({"policies": [dict(policy) for policy in call.service.policies().values()]})
+    return json_response(
+        PolicyListDocument.model_construct(policies=[dict(each) for each in call.service.policies().values()])
+    )
 
 
 @router.get("/v1/policies/{name}", tags=["discovery"], responses=answers.POLICY)
@@ -60,14 +63,7 @@ async def examine(request: Request, call: CallDep) -> Response:
         rows = await call.service.health()
     finally:
         state.examining = False
-    return json_response(
-        {
-            "checks": [
-                {"check": row.check, "status": row.status, "detail": row.detail, "remedy": row.remedy}
-                for row in rows
-            ]
-        }
-    )
+    return json_response(examination_document(rows))
 
 
 @router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS)
@@ -88,20 +84,13 @@ async def collect_garbage(
     """Remove finished attempts and bundles that are too old or too many; for operators."""
     call.require_operator()
     swept = await call.service.collect_garbage(dry_run=dry_run)
-    return json_response(
-        {
-            "dry_run": dry_run,
-            "attempts": swept.attempts,
-            "bundles": swept.bundles,
-            "disk_bytes": swept.disk_bytes,
-        }
-    )
+    return json_response(GarbageDocument.from_value(swept, dry_run=dry_run))
 
 
 @router.get("/healthz", tags=["operations"], responses=answers.ALIVE)
 async def tell_alive(call: CallDep) -> Response:
     """Tell that the daemon answers."""
-    return json_response({"status": "ok"})
+    return json_response(StatusDocument.model_construct(status="ok"))
 
 
 @router.get("/readyz", tags=["operations"], responses=answers.READY)
@@ -110,25 +99,10 @@ async def tell_ready(call: CallDep) -> Response:
     ready, reason = call.service.ready()
     if not ready:
         raise RequestError("not_ready", reason, retryable=True)
-    return json_response({"status": "ready"})
+    return json_response(StatusDocument.model_construct(status="ready"))
 
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS)
 async def give_metrics(call: CallDep) -> Response:
     """Return the metrics in Prometheus' text format."""
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)
-
-
-def describe_kind(validator: Validator) -> dict[str, object]:
-    """Describe a kind, for people and programs that prepare submissions."""
-    return {
-        "kind": validator.kind,
-        "default_policy": validator.default_policy,
-        "image": validator.image,
-        "stages": [*(stage.name for stage in validator.stages), *validator.runtime_stages],
-        "payload_schema": validator.payload.model_json_schema(),
-        "rules": [
-            {"id": rule.id, "title": rule.title, "severity": rule.severity, "help": rule.help}
-            for rule in validator.rules
-        ],
-    }

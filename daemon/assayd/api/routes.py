@@ -15,6 +15,7 @@ from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
 from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
+from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
@@ -97,7 +98,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     )
     page = await call.service.list(query)
     attempts = [attempt_document(attempt) for attempt in page.attempts]
-    return json_response({"attempts": attempts, "next_cursor": page.next_cursor})
+    return json_response(AttemptPageDocument.model_construct(attempts=attempts, next_cursor=page.next_cursor))
 
 
 @router.get("/{id}", responses=answers.ATTEMPT)
@@ -142,7 +143,8 @@ async def follow_attempt(
 async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     """List the files of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
-    return json_response({"artifacts": [artifact_document(artifact) for artifact in attempt.artifacts]})
+    artifacts = [artifact_document(artifact) for artifact in attempt.artifacts]
+    return json_response(ArtifactListDocument.model_construct(artifacts=artifacts))
 
 
 @router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT)

@@ -13,7 +13,7 @@ import structlog
 from assayd import __version__
 from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
-from assayd.documents import canonical, execution_document, junit, limits_document, report_document
+from assayd.documents import canonical, execution_document, junit, limits_document, plain, report_document
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.finding import Finding
@@ -207,7 +207,7 @@ def _words(job: Job, report: Report, ran: Ran | None) -> Words:
     files = _files(job.attempt, job.submission.document, written, execution, ran.result if ran else None)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    return Words(report=written, execution=execution, files=files, facts=facts_of(said, done))
+    return Words(report=written, execution=execution, files=files, facts=facts_of(plain(said), plain(done)))
 
 
 def _files(
