@@ -67,17 +67,8 @@ REPLAYED: Responses = {
 
 
 def _events(description: str) -> Responses:
-    event = {
-        "type": "object",
-        "description": "One event; its data has the same id and kind.",
-        "required": ["id", "event", "data"],
-        "properties": {
-            "id": {"type": "string", "description": "What `Last-Event-ID` sends back."},
-            "event": {"type": "string", "description": "The kind."},
-            "data": {"type": "string", "contentMediaType": "application/json", "description": "JSON."},
-        },
-    }
-    content = {"text/event-stream": {"schema": event}}
+    stream = "Server-sent events: `id`, `event` (the kind), and `data`, JSON with the same id and kind."
+    content = {"text/event-stream": {"schema": {"type": "string", "description": stream}}}
     return {200: {"description": f"{description}.", "content": content}}
 
 
@@ -152,13 +143,16 @@ REPAIR_BODY: dict[str, Any] = {
     }
 }
 
+_LINES = "One SubmissionBody per line; blank lines count."
 BATCH_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/x-ndjson": {
-                "schema": {"type": "string", "description": "One SubmissionBody per line; blank lines count."}
-            }
+            "application/x-ndjson": {"schema": {"type": "string", "description": _LINES}},
+            # The same for generators of clients that know no lines of JSON: they would leave the route out.
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary", "description": _LINES}
+            },
         },
     }
 }

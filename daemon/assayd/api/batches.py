@@ -26,7 +26,7 @@ Id = Annotated[str, Path(alias="id", description="The batch's ULID, or the calle
 
 
 @router.post("", status_code=202, responses=answers.BATCH_RECEIVED, openapi_extra=answers.BATCH_BODY)
-async def post_batch(
+async def submit_batch(
     request: Request,
     call: CallDep,
     name: Annotated[
@@ -70,7 +70,7 @@ async def get_batch(call: CallDep, batch_id: Id) -> Response:
 
 
 @router.get("/{id}/items", responses=answers.ITEM_PAGE)
-async def list_items(
+async def list_batch_items(
     call: CallDep,
     batch_id: Id,
     after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines beyond this one.")] = 0,
@@ -85,8 +85,8 @@ async def list_items(
     )
 
 
-@router.get("/{id}/results", responses=answers.RESULTS)
-async def get_results(call: CallDep, batch_id: Id) -> Response:
+@router.get("/{id}/results", responses=answers.RESULTS, response_class=Response)
+async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
     """Return every item with its attempt and report, in line order, as they are now."""
     batch = await call.batch(batch_id)
     return StreamingResponse(call.batches.results(batch.id), media_type="application/x-ndjson")
@@ -100,7 +100,7 @@ async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
 
 
-@router.get("/{id}/events", responses=answers.BATCH_EVENTS)
+@router.get("/{id}/events", responses=answers.BATCH_EVENTS, response_class=Response)
 async def follow_batch(
     call: CallDep,
     batch_id: Id,

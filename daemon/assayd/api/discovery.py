@@ -52,7 +52,7 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
-async def examine(request: Request, call: CallDep) -> Response:
+async def examine_daemon(request: Request, call: CallDep) -> Response:
     """Examine engine, images, canary, limits and permissions; one caller at a time."""
     state = request.app.state
     if state.examining:
@@ -66,8 +66,8 @@ async def examine(request: Request, call: CallDep) -> Response:
     return json_response(examination_document(rows))
 
 
-@router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS)
-async def follow_all(
+@router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS, response_class=Response)
+async def follow_all_attempts(
     call: CallDep,
     last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
 ) -> Response:
@@ -88,13 +88,13 @@ async def collect_garbage(
 
 
 @router.get("/healthz", tags=["operations"], responses=answers.ALIVE)
-async def tell_alive(call: CallDep) -> Response:
+async def get_health(call: CallDep) -> Response:
     """Tell that the daemon answers."""
     return json_response(StatusDocument.model_construct(status="ok"))
 
 
 @router.get("/readyz", tags=["operations"], responses=answers.READY)
-async def tell_ready(call: CallDep) -> Response:
+async def get_readiness(call: CallDep) -> Response:
     """Return whether attempts can be run, and why not."""
     ready, reason = call.service.ready()
     if not ready:
@@ -102,7 +102,7 @@ async def tell_ready(call: CallDep) -> Response:
     return json_response(StatusDocument.model_construct(status="ready"))
 
 
-@router.get("/metrics", tags=["operations"], responses=answers.METRICS)
-async def give_metrics(call: CallDep) -> Response:
+@router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
+async def get_metrics(call: CallDep) -> Response:
     """Return the metrics in Prometheus' text format."""
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)

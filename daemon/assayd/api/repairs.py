@@ -85,8 +85,8 @@ async def accept_fallback(call: CallDep, repair_id: Id) -> Response:
     return json_response(repair_document(await call.repairs.accept_fallback(repair)))
 
 
-@router.get("/repairs/{id}/rules", responses=answers.RULES)
-async def get_rules(call: CallDep, repair_id: Id) -> Response:
+@router.get("/repairs/{id}/rules", responses=answers.RULES, response_class=Response)
+async def get_repair_rules(call: CallDep, repair_id: Id) -> Response:
     """Return the rules that were taken, as YAML."""
     fallback = (await call.repair(repair_id)).fallback or {}
     if fallback.get("accepted_at") is None:
@@ -94,7 +94,7 @@ async def get_rules(call: CallDep, repair_id: Id) -> Response:
     return Response(str(fallback["rules"]), media_type="application/yaml")
 
 
-@router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS)
+@router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS, response_class=Response)
 async def follow_repair(call: CallDep, repair_id: Id) -> Response:
     """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
     repair = await call.repair(repair_id)

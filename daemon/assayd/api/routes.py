@@ -38,7 +38,7 @@ WaitS = Annotated[
 
 
 @router.post("", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
-async def post_attempt(
+async def submit_attempt(
     request: Request,
     call: CallDep,
     wait_s: WaitS = 0,
@@ -125,7 +125,7 @@ async def replay_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Re
     return await _answer_submitted(call, replay, wait_s, pending=202)
 
 
-@router.get("/{id}/events", responses=answers.EVENTS)
+@router.get("/{id}/events", responses=answers.EVENTS, response_class=Response)
 async def follow_attempt(
     call: CallDep,
     attempt_id: Id,
@@ -147,7 +147,7 @@ async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     return json_response(ArtifactListDocument.model_construct(artifacts=artifacts))
 
 
-@router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT)
+@router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT, response_class=Response)
 async def get_artifact(
     call: CallDep,
     attempt_id: Id,
@@ -165,7 +165,7 @@ async def get_artifact(
     return Response(content, headers=headers, media_type=artifact.media_type)
 
 
-@router.get("/{id}/bundle", responses=answers.BUNDLE)
+@router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
 async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     """Return all files of an attempt as a tar archive."""
     attempt = await call.attempt(attempt_id)
