@@ -19,7 +19,7 @@ from typing import IO
 
 import httpx
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.engines.docker import DockerEngine
 from assayd.ports.engine import ContainerRef, OwnedContainer
 
@@ -133,8 +133,8 @@ class DaemonProcess:
         shutil.rmtree(self.home)
         running.remove(self)
 
-    def client(self) -> Client:
-        return Client(self.socket)
+    def client(self) -> PlainClient:
+        return PlainClient(self.socket)
 
     def http(self) -> httpx.Client:
         """Return a client that sends whatever it is told to."""

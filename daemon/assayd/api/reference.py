@@ -45,7 +45,7 @@ def _submissions(kinds: Mapping[str, Validator]) -> dict[str, Any]:
     payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
     wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]
     found, models = models_json_schema(wanted, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]
-    schemas = models["$defs"]
+    schemas: dict[str, Any] = models["$defs"]
     common = schemas.pop("SubmissionBody")
     refs = {}
     for kind, payload in payloads.items():

@@ -14,7 +14,7 @@ from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
 if TYPE_CHECKING:
-    from assayd.client import Client
+    from assayd.client import PlainClient
 
 app = typer.Typer(
     help="Validate untrusted code in throwaway containers.",
@@ -379,10 +379,10 @@ def version() -> None:
     print(f"assay {__version__}")
 
 
-def _client(context: typer.Context) -> Client:
-    from assayd.client import Client
+def _client(context: typer.Context) -> PlainClient:
+    from assayd.client import PlainClient
 
-    return Client(context.find_root().obj)
+    return PlainClient(context.find_root().obj)
 
 
 def _print_attempt(attempt: dict[str, object], *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 
 pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def list_pipelines(
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out, print_json
 
-    with Client(context.find_root().obj) as client:
+    with PlainClient(context.find_root().obj) as client:
         page = client.pipelines(status=status, limit=limit)
     if as_json:
         print_json(page)
@@ -46,7 +46,7 @@ def show(
     """Show a pipeline: its steps, and what each attempt came to, step by step."""
     from assayd.cli.terminal import out, plain, print_json
 
-    with Client(context.find_root().obj) as client:
+    with PlainClient(context.find_root().obj) as client:
         pipeline = client.pipeline(pipeline_id)
     if as_json:
         print_json(pipeline)
@@ -72,13 +72,13 @@ def commit(
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
     from assayd.cli.commit import apply, read_result
 
-    with Client(context.find_root().obj) as client:
+    with PlainClient(context.find_root().obj) as client:
         result = read_result(client, attempt_id)
     for line in apply(result, database, directory):
         print(line)
 
 
-def steps_of(client: Client, attempt_id: str) -> Sequence[Document]:
+def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
     """Return the rows of the steps that an attempt ran."""
     pages = client.pipelines(attempt=attempt_id)["pipelines"]
     attempts = client.pipeline(pages[0]["id"])["attempts"] if pages else []

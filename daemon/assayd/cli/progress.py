@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from assayd.cli.report import UNITS, count, render_stages
-from assayd.client import Client, Document, StreamEvent
+from assayd.client import Document, PlainClient, StreamEvent
 from assayd.errors import AssaydError
 
 WORDS = {
@@ -60,7 +60,7 @@ class Progress:
         return WORDS.get(self._state, self._state)
 
 
-def follow(client: Client, attempt: Document, console: Console) -> None:
+def follow(client: PlainClient, attempt: Document, console: Console) -> None:
     """Show an attempt's progress until it is finished; leaves the screen as it was."""
     progress = Progress(attempt["kind"])
     with Live(Group(*progress.lines()), console=console, transient=True) as live:

@@ -1,7 +1,7 @@
 """What every document of the contract is: a frozen model that writes the JSON and describes it.
 
-Inside, a document is made from the model's values with `from_value`, unchecked: they are our own, and what a guest
-wrote among them may hold lone surrogates, which pydantic refuses. Clients read documents, checked.
+Inside, a document is made from the model's values with `from_value`, unchecked: they are our own, and what
+a guest wrote among them may hold lone surrogates, which pydantic refuses. Clients read documents, checked.
 """
 
 from __future__ import annotations

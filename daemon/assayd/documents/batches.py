@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.attempts import PeerDocument
+from assayd.documents.attempts import AttemptDocument, PeerDocument
 from assayd.documents.base import BaseDocument, Timestamp, written_time
 from assayd.documents.errors import FailureDocument, failure_document
 from assayd.model.batch import BatchState, Item, Received, Tally
@@ -80,6 +80,12 @@ class ItemPageDocument(BaseDocument):
 
     items: list[ItemDocument] = Field(description="The items.")
     next_after: int | None = Field(description="`after` of the next page; null on the last.")
+
+
+class BatchResultDocument(ItemDocument):
+    """One line of a batch with its attempt."""
+
+    attempt: AttemptDocument | None = Field(description="Its attempt, with the report once it is finished.")
 
 
 class BatchEventDocument(BaseDocument):
