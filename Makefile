@@ -58,7 +58,7 @@ bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVI
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
-$(READY): requirements/dev.txt pyproject.toml deploy/dev/venv.sh
+$(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
 	@deploy/dev/venv.sh $(PYTHON) $(VENV)
 	@touch $@
 
@@ -76,6 +76,7 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
+	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
