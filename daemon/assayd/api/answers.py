@@ -68,7 +68,7 @@ REPLAYED: Responses = {
 
 def _events(description: str) -> Responses:
     stream = "Server-sent events: `id`, `event` (the kind), and `data`, JSON with the same id and kind."
-    content = {"text/event-stream": {"schema": {"type": "string", "description": stream}}}
+    content = {"text/event-stream": {"schema": {"description": stream}}}
     return {200: {"description": f"{description}.", "content": content}}
 
 
