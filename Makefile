@@ -17,7 +17,7 @@ WITH_ENGINE = export DOCKER_HOST="$$($(ENGINE) socket)";
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images run serve test test-system soak day check bench bench-repair requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ requirements: setup ## lock the packages of pyproject.toml anew: those of a chec
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+client: setup ## the client's wheel below dist/: the library and `assay` without the daemon
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist client >/dev/null
+
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
 	@$(WHEEL)
 	@deploy/debian/build.sh dist/assayd-*.whl dist

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.api import Access, ApiLimits, Caller, create_app
 from assayd.documents.attempts import AttemptDocument
-from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
+from assayd.documents.batches import BatchDocument, BatchPageDocument, BatchResultDocument, ItemPageDocument
 from assayd.documents.operations import GarbageDocument
 from assayd.model.submission import Peer
 from support.small_daemon import How, SmallDaemon, small_daemon, submission
@@ -106,7 +106,7 @@ async def test_results_are_lines_with_whole_attempts(served) -> None:
     assert [result["line"] for result in results] == [1, 2, 3]
     assert results[2]["attempt"] is None
     for result in results[:2]:
-        assert AttemptDocument.model_validate(result["attempt"]).model_dump(mode="json") == result["attempt"]
+        assert BatchResultDocument.model_validate(result).model_dump(mode="json") == result
 
 
 @pytest.mark.parametrize(
