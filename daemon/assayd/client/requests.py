@@ -5,32 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from assayd.client import documents
 from assayd.client.answers import StreamEvent
 
-if TYPE_CHECKING:
-    from assayd.client.documents import (
-        AttemptDocument,
-        AttemptPageDocument,
-        BatchDocument,
-        BatchPageDocument,
-        BatchResultDocument,
-        ExaminationDocument,
-        GarbageDocument,
-        ItemPageDocument,
-        KindDocument,
-        KindListDocument,
-        PipelineDetailDocument,
-        PipelinePageDocument,
-        PolicyListDocument,
-        RepairDocument,
-        RepairPageDocument,
-    )
-
 T = TypeVar("T")
+Query = Sequence[tuple[str, str]]
 
 PATIENCE_S = 30.0
 """How long an answer may take beyond the time that was asked for."""
@@ -49,7 +31,7 @@ class Ask(Generic[T]):
     method: str
     path: str
     reads: Callable[[], type[T]] | None = None
-    query: Sequence[tuple[str, str]] = ()
+    query: Query = ()
     document: Mapping[str, object] | None = None
     content: Iterable[bytes] | AsyncIterable[bytes] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +56,7 @@ def submit(
     wait_s: float = 0,
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
-) -> Ask[AttemptDocument]:
+) -> Ask[documents.AttemptDocument]:
     """Submit code and give the attempt, finished if that happens within `wait_s` (at most 600).
 
     With an `attempt_id` (a ULID) or a key, sending the same again gives the same attempt.
@@ -90,40 +72,30 @@ def submit(
     )
 
 
-def attempt(attempt_id: str, *, wait_s: float = 0) -> Ask[AttemptDocument]:
+def attempt(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocument]:
     """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
-    return Ask(
-        reads=lambda: documents.AttemptDocument,
-        method="GET",
-        path=path("attempts", attempt_id),
-        query=wait_query(wait_s),
-        wait_s=wait_s,
+    return _get(
+        lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
     )
 
 
-def attempts(**filters: str | int | Sequence[str] | None) -> Ask[AttemptPageDocument]:
+def attempts(**filters: str | int | Sequence[str] | None) -> Ask[documents.AttemptPageDocument]:
     """Return a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
-    return Ask(
-        reads=lambda: documents.AttemptPageDocument,
-        method="GET",
-        path="/v1/attempts",
-        query=filter_query(filters),
-    )
+    return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
 
 
-def cancel(attempt_id: str) -> Ask[AttemptDocument]:
+def cancel(attempt_id: str) -> Ask[documents.AttemptDocument]:
     """Ask an attempt to end. Raises: ClientError ``attempt.finished``."""
-    return Ask(
-        reads=lambda: documents.AttemptDocument, method="POST", path=path("attempts", attempt_id, "cancel")
-    )
+    return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
-def replay(attempt_id: str, *, wait_s: float = 0) -> Ask[AttemptDocument]:
+def replay(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocument]:
     """Submit the same as an attempt once more; finished, the new one has `replay_diff`."""
-    return Ask(
-        reads=lambda: documents.AttemptDocument,
-        method="POST",
-        path=path("attempts", attempt_id, "replay"),
+    return _post(
+        lambda: documents.AttemptDocument,
+        "attempts",
+        attempt_id,
+        "replay",
         query=wait_query(wait_s),
         wait_s=wait_s,
     )
@@ -149,36 +121,26 @@ def bundle(attempt_id: str) -> Ask[bytes]:
     return Ask(method="GET", path=path("attempts", attempt_id, "bundle"))
 
 
-def batch(name: str) -> Ask[BatchDocument]:
+def batch(name: str) -> Ask[documents.BatchDocument]:
     """Return a batch with its counts, by its id or this user's name for it."""
-    return Ask(reads=lambda: documents.BatchDocument, method="GET", path=path("batches", name))
+    return _get(lambda: documents.BatchDocument, "batches", name)
 
 
-def batches(*, cursor: str | None = None, limit: int = 20) -> Ask[BatchPageDocument]:
+def batches(*, cursor: str | None = None, limit: int = 20) -> Ask[documents.BatchPageDocument]:
     """Return a page of batches."""
     query = filter_query({"cursor": cursor, "limit": limit})
-    return Ask(reads=lambda: documents.BatchPageDocument, method="GET", path="/v1/batches", query=query)
+    return _get(lambda: documents.BatchPageDocument, "batches", query=query)
 
 
-def batch_items(name: str, *, after: int = 0, limit: int = 100) -> Ask[ItemPageDocument]:
+def batch_items(name: str, *, after: int = 0, limit: int = 100) -> Ask[documents.ItemPageDocument]:
     """Return a page of a batch's items, from beyond a line."""
     query = filter_query({"after": after, "limit": limit})
-    return Ask(
-        reads=lambda: documents.ItemPageDocument,
-        method="GET",
-        path=path("batches", name, "items"),
-        query=query,
-    )
+    return _get(lambda: documents.ItemPageDocument, "batches", name, "items", query=query)
 
 
-def batch_results(name: str) -> Ask[BatchResultDocument]:
+def batch_results(name: str) -> Ask[documents.BatchResultDocument]:
     """Return every item of a batch with its attempt, in line order."""
-    return Ask(
-        reads=lambda: documents.BatchResultDocument,
-        method="GET",
-        path=path("batches", name, "results"),
-        wait_s=BATCH_S,
-    )
+    return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
 
 
 def batch_events(name: str) -> Ask[StreamEvent]:
@@ -186,38 +148,31 @@ def batch_events(name: str) -> Ask[StreamEvent]:
     return _follow(path("batches", name, "events"), None)
 
 
-def cancel_batch(name: str) -> Ask[BatchDocument]:
+def cancel_batch(name: str) -> Ask[documents.BatchDocument]:
     """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
-    return Ask(reads=lambda: documents.BatchDocument, method="POST", path=path("batches", name, "cancel"))
+    return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 
-def repair(attempt_id: str, **request: object) -> Ask[RepairDocument]:
+def repair(attempt_id: str, **request: object) -> Ask[documents.RepairDocument]:
     """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
     wanted = {name: value for name, value in request.items() if value is not None}
-    return Ask(
-        reads=lambda: documents.RepairDocument,
-        method="POST",
-        path=path("attempts", attempt_id, "repair"),
-        document=wanted,
-    )
+    return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
 
 
-def repairs_of(attempt_id: str) -> Ask[RepairPageDocument]:
+def repairs_of(attempt_id: str) -> Ask[documents.RepairPageDocument]:
     """Return the repairs that an attempt began or belongs to."""
-    return Ask(
-        reads=lambda: documents.RepairPageDocument, method="GET", path=path("attempts", attempt_id, "repairs")
-    )
+    return _get(lambda: documents.RepairPageDocument, "attempts", attempt_id, "repairs")
 
 
-def repairs(*, cursor: str | None = None, limit: int = 20) -> Ask[RepairPageDocument]:
+def repairs(*, cursor: str | None = None, limit: int = 20) -> Ask[documents.RepairPageDocument]:
     """Return a page of repairs, newest first."""
     query = filter_query({"cursor": cursor, "limit": limit})
-    return Ask(reads=lambda: documents.RepairPageDocument, method="GET", path="/v1/repairs", query=query)
+    return _get(lambda: documents.RepairPageDocument, "repairs", query=query)
 
 
-def repair_state(repair_id: str) -> Ask[RepairDocument]:
+def repair_state(repair_id: str) -> Ask[documents.RepairDocument]:
     """Return one repair with its fixes."""
-    return Ask(reads=lambda: documents.RepairDocument, method="GET", path=path("repairs", repair_id))
+    return _get(lambda: documents.RepairDocument, "repairs", repair_id)
 
 
 def repair_events(repair_id: str) -> Ask[StreamEvent]:
@@ -225,72 +180,55 @@ def repair_events(repair_id: str) -> Ask[StreamEvent]:
     return Ask(method="GET", path=path("repairs", repair_id, "events"))
 
 
-def cancel_repair(repair_id: str) -> Ask[RepairDocument]:
+def cancel_repair(repair_id: str) -> Ask[documents.RepairDocument]:
     """End a repair. Raises: ClientError ``repair.finished``."""
-    return Ask(
-        reads=lambda: documents.RepairDocument, method="POST", path=path("repairs", repair_id, "cancel")
-    )
+    return _post(lambda: documents.RepairDocument, "repairs", repair_id, "cancel")
 
 
-def accept_fallback(repair_id: str) -> Ask[RepairDocument]:
+def accept_fallback(repair_id: str) -> Ask[documents.RepairDocument]:
     """Take the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
-    return Ask(
-        reads=lambda: documents.RepairDocument,
-        method="POST",
-        path=path("repairs", repair_id, "accept-fallback"),
-    )
+    return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
 
 
-def policies() -> Ask[PolicyListDocument]:
+def policies() -> Ask[documents.PolicyListDocument]:
     """Return all profiles."""
-    return Ask(reads=lambda: documents.PolicyListDocument, method="GET", path="/v1/policies")
+    return _get(lambda: documents.PolicyListDocument, "policies")
 
 
 def policy(name: str) -> Ask[dict[str, Any]]:
     """Return one profile."""
-    return Ask(reads=lambda: dict[str, Any], method="GET", path=path("policies", name))
+    return _get(lambda: dict[str, Any], "policies", name)
 
 
-def kinds() -> Ask[KindListDocument]:
+def kinds() -> Ask[documents.KindListDocument]:
     """Return all kinds."""
-    return Ask(reads=lambda: documents.KindListDocument, method="GET", path="/v1/kinds")
+    return _get(lambda: documents.KindListDocument, "kinds")
 
 
-def kind(name: str) -> Ask[KindDocument]:
+def kind(name: str) -> Ask[documents.KindDocument]:
     """Return one kind: payload schema, stages, rules."""
-    return Ask(reads=lambda: documents.KindDocument, method="GET", path=path("kinds", name))
+    return _get(lambda: documents.KindDocument, "kinds", name)
 
 
-def pipelines(**filters: str | int | None) -> Ask[PipelinePageDocument]:
+def pipelines(**filters: str | int | None) -> Ask[documents.PipelinePageDocument]:
     """Return a page of stored pipelines; the filters are those of the API."""
-    return Ask(
-        reads=lambda: documents.PipelinePageDocument,
-        method="GET",
-        path="/v1/pipelines",
-        query=filter_query(filters),
-    )
+    return _get(lambda: documents.PipelinePageDocument, "pipelines", query=filter_query(filters))
 
 
-def pipeline(pipeline_id: str) -> Ask[PipelineDetailDocument]:
+def pipeline(pipeline_id: str) -> Ask[documents.PipelineDetailDocument]:
     """Return one stored pipeline with its steps and attempts."""
-    return Ask(
-        reads=lambda: documents.PipelineDetailDocument, method="GET", path=path("pipelines", pipeline_id)
-    )
+    return _get(lambda: documents.PipelineDetailDocument, "pipelines", pipeline_id)
 
 
-def doctor() -> Ask[ExaminationDocument]:
+def doctor() -> Ask[documents.ExaminationDocument]:
     """Let the daemon examine itself."""
-    return Ask(
-        reads=lambda: documents.ExaminationDocument, method="GET", path="/v1/doctor", wait_s=PATIENCE_S
-    )
+    return _get(lambda: documents.ExaminationDocument, "doctor", wait_s=PATIENCE_S)
 
 
-def collect_garbage(*, dry_run: bool = False) -> Ask[GarbageDocument]:
+def collect_garbage(*, dry_run: bool = False) -> Ask[documents.GarbageDocument]:
     """Remove what is too old or too much; for operators."""
     query = (("dry_run", "true"),) if dry_run else ()
-    return Ask(
-        reads=lambda: documents.GarbageDocument, method="POST", path="/v1/gc", query=query, wait_s=GARBAGE_S
-    )
+    return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
 
 
 def metrics() -> Ask[bytes]:
@@ -304,7 +242,7 @@ def send_batch(
     name: str | None = None,
     concurrency: int | None = None,
     dedupe: bool | None = None,
-) -> Ask[BatchDocument]:
+) -> Ask[documents.BatchDocument]:
     """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
     chosen = None if dedupe is None else str(dedupe).lower()
     return Ask(
@@ -316,6 +254,20 @@ def send_batch(
         headers={"Content-Type": "application/x-ndjson"},
         wait_s=BATCH_S,
     )
+
+
+def _get(reads: Callable[[], type[T]], *parts: str, query: Query = (), wait_s: float = 0.0) -> Ask[T]:
+    return Ask(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
+
+
+def _post(
+    reads: Callable[[], type[T]],
+    *parts: str,
+    query: Query = (),
+    document: Mapping[str, object] | None = None,
+    wait_s: float = 0.0,
+) -> Ask[T]:
+    return Ask(method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s)
 
 
 def path(*parts: str) -> str:
