@@ -33,7 +33,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images images-oci run serve test test-system soak day check bench bench-repair bench-slips requirements deb man samples stop clean
+.PHONY: help setup engine namespaces images images-oci run serve test test-system soak day check bench bench-repair bench-slips requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,7 +77,7 @@ bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVI
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
-$(READY): requirements/dev.txt pyproject.toml deploy/dev/venv.sh
+$(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
 	@deploy/dev/venv.sh $(PYTHON) $(VENV)
 	@touch $@
 
@@ -99,8 +99,12 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
+	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+client: setup ## the client's wheel below dist/: the library and `assay` without the daemon
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist client >/dev/null
+
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
 	@$(WHEEL)
 	@deploy/debian/build.sh dist/assayd-*.whl dist

@@ -82,7 +82,7 @@ class Interactive:
         verdict = None
         while verdict is None:
             try:
-                verdict = (await client.submit(submission, attempt_id=attempt_id, wait_s=60))["verdict"]
+                verdict = (await client.submit(submission, attempt_id=attempt_id, wait_s=60)).verdict
             except DaemonUnreachable:
                 await asyncio.sleep(AGAIN_S)
             except ClientError as refusal:

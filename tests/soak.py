@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from assayd.client import Client, ClientError, DaemonUnreachable, Document
+from assayd.client import ClientError, DaemonUnreachable, Document, PlainClient
 from assayd.ids import Ulids
 from support import extractors
 from support.cuttable_engine import CuttableEngine
@@ -113,7 +113,7 @@ class Clients:
     def _see_through(self, attempt_id: str, submission: dict[str, object]) -> Document:
         while True:
             try:
-                with Client(self._daemon.socket) as client:
+                with PlainClient(self._daemon.socket) as client:
                     attempt = client.submit(submission, attempt_id=attempt_id, wait_s=30)
                 if attempt["verdict"] is not None:
                     return attempt

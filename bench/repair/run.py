@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from bench.daemon import daemon
 from bench.figures import machine, spread
 from bench.repair.cases import HERE, Case, load, merged
@@ -63,7 +63,7 @@ class Broken(Exception):
 class Bench:
     """A daemon and what right texts give there."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PlainClient) -> None:
         self._client = client
         self._right: dict[tuple[str, str], tuple[object, object]] = {}
 
@@ -191,7 +191,7 @@ def measure(names: Sequence[str], folder: Path) -> Mapping[str, Document]:
     cases = load()
     with (
         daemon(folder / "daemon", REPAIR__PROVIDERS=_providers(folder, cases)) as target,
-        Client(target.socket) as client,
+        PlainClient(target.socket) as client,
         ThreadPoolExecutor(AT_ONCE) as workers,
     ):
         bench = Bench(client)

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.model.finding import Edit
 from assayd.repairs.providers.rules import apart, apply
 from bench.daemon import daemon
@@ -81,7 +81,7 @@ class Seen:
 class Bench:
     """A daemon, and what right texts give there."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PlainClient) -> None:
         self._client = client
 
     def submit(self, kind: str, payload: Mapping[str, object]) -> Document:
@@ -190,7 +190,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder,
         daemon(Path(folder) / "daemon") as target,
-        Client(target.socket) as client,
+        PlainClient(target.socket) as client,
         ThreadPoolExecutor(AT_ONCE) as workers,
     ):
         bench = Bench(client)

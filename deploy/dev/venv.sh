@@ -30,5 +30,7 @@ fi
 pip() { "$venv/bin/python" -m pip -qq --disable-pip-version-check --no-input "$@"; }
 pip install --require-hashes -r requirements/dev.txt
 pip install --no-deps --no-build-isolation -e .
+# Apart: it wants an older typer than the command line is written for.
+pip install --upgrade --target "$venv/generator" --require-hashes -r requirements/generator.txt
 # Tests start our programs by the hundred. Compiled here once, also where the environment forbids to write bytecode.
 "$venv/bin/python" -m compileall -q daemon

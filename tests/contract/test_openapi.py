@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from assayd.api import Access, create_app
-from assayd.client import Client
+from assayd.client import PlainClient
 from assayd.kinds.registry import all_validators
 from assayd.wiring.from_kinds import routers_of
 from support.fake_service import FakeService
@@ -70,7 +70,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("s")
-    with serving_small(folder) as served, Client(served.path) as client:
+    with serving_small(folder) as served, PlainClient(served.path) as client:
         ids = [client.submit(submission("run"), wait_s=10)["id"]]
         ids.append(client.replay(ids[0], wait_s=10)["id"])
         sent = client.send_batch([b'{"kind": "small", "payload": {"code": "bad"}}\n{'], name="mine")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from assayd.client import Client
+from assayd.client import PlainClient
 from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
 from support.daemon_process import DaemonProcess
 from support.oci import needs_oci
@@ -25,7 +25,7 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture
-def client(daemon: DaemonProcess) -> Iterator[Client]:
+def client(daemon: DaemonProcess) -> Iterator[PlainClient]:
     with daemon.client() as client:
         yield client
 

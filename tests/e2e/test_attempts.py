@@ -6,7 +6,7 @@ from itertools import takewhile
 import httpx
 import pytest
 
-from assayd.client import Client, ClientError, Document
+from assayd.client import ClientError, Document, PlainClient
 from assayd.ids import Ulids
 from support.ask import NOBODY, ask_as_nobody
 from support.daemon_fixtures import needs_root
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.engine
 MOST_ACTIVE = 64
 
 
-def wait_until(client: Client, attempt: Document, state: str) -> None:
+def wait_until(client: PlainClient, attempt: Document, state: str) -> None:
     """Follow an attempt's events until it is in a state."""
     for event in client.events(attempt["id"]):
         if event.kind == "state" and event.body["state"] == state:
@@ -26,7 +26,7 @@ def wait_until(client: Client, attempt: Document, state: str) -> None:
     raise AssertionError(f"the attempt was never {state}")
 
 
-def test_post_answers_at_once_and_tells_where_to_look(http: httpx.Client, client: Client) -> None:
+def test_post_answers_at_once_and_tells_where_to_look(http: httpx.Client, client: PlainClient) -> None:
     response = http.post("/v1/attempts", json=extractor(GOOD))
 
     assert response.status_code == 202
@@ -42,7 +42,9 @@ def test_post_that_waits_answers_with_the_finished_attempt(http: httpx.Client) -
     assert response.json()["report"]["status"] == "VALIDATED"
 
 
-def test_wait_that_is_too_short_answers_with_the_attempt_as_it_is(http: httpx.Client, client: Client) -> None:
+def test_wait_that_is_too_short_answers_with_the_attempt_as_it_is(
+    http: httpx.Client, client: PlainClient
+) -> None:
     response = http.post("/v1/attempts", params={"wait_s": 0.2}, json=endless())
 
     assert response.status_code == 202
@@ -80,7 +82,7 @@ def test_idempotency_key_gives_the_first_attempt_and_refuses_another_body(http: 
     assert (other.status_code, other.json()["error"]["code"]) == (409, "conflict")
 
 
-def test_events_tell_the_whole_way(client: Client) -> None:
+def test_events_tell_the_whole_way(client: PlainClient) -> None:
     attempt = client.submit(extractor(LOUD, PATH, PATH + ".2"))
 
     events = list(client.events(attempt["id"]))
@@ -96,7 +98,7 @@ def test_events_tell_the_whole_way(client: Client) -> None:
     assert events[-1].body == {"verdict": "validated", "cause": "completed"}
 
 
-def test_events_resume_after_the_last_one_seen(client: Client) -> None:
+def test_events_resume_after_the_last_one_seen(client: PlainClient) -> None:
     attempt = client.submit(extractor(GOOD), wait_s=60)
     events = list(client.events(attempt["id"]))
     seen = list(takewhile(lambda event: event.kind != "stage", events))[-1]
@@ -106,7 +108,9 @@ def test_events_resume_after_the_last_one_seen(client: Client) -> None:
     assert rest == events[events.index(seen) + 1 :]
 
 
-def test_running_attempt_is_cancelled_and_its_container_goes(daemon: DaemonProcess, client: Client) -> None:
+def test_running_attempt_is_cancelled_and_its_container_goes(
+    daemon: DaemonProcess, client: PlainClient
+) -> None:
     attempt = client.submit(endless())
     wait_until(client, attempt, "running")
 
@@ -121,7 +125,7 @@ def test_running_attempt_is_cancelled_and_its_container_goes(daemon: DaemonProce
     assert (refused.value.status, refused.value.code) == (409, "attempt.finished")
 
 
-def test_queued_attempt_is_cancelled_without_a_run(daemon: DaemonProcess, client: Client) -> None:
+def test_queued_attempt_is_cancelled_without_a_run(daemon: DaemonProcess, client: PlainClient) -> None:
     crowd = [client.submit(endless()) for _ in range(MOST_ACTIVE)]
     last = client.submit(extractor(GOOD))
     assert client.attempt(last["id"])["state"] == "queued"
@@ -138,7 +142,7 @@ def test_queued_attempt_is_cancelled_without_a_run(daemon: DaemonProcess, client
     assert daemon.rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM verdicts)") == []
 
 
-def test_attempt_records_who_sent_it(client: Client) -> None:
+def test_attempt_records_who_sent_it(client: PlainClient) -> None:
     attempt = client.submit(extractor(GOOD), wait_s=60)
 
     assert attempt["peer"]["uid"] == int(subprocess.check_output(["id", "-u"]))
@@ -146,7 +150,7 @@ def test_attempt_records_who_sent_it(client: Client) -> None:
 
 
 @needs_root
-def test_another_user_sees_only_what_is_theirs(daemon: DaemonProcess, client: Client) -> None:
+def test_another_user_sees_only_what_is_theirs(daemon: DaemonProcess, client: PlainClient) -> None:
     ours = client.submit(extractor(GOOD), wait_s=60)
 
     status, theirs = ask_as_nobody(daemon, "POST", "/v1/attempts?wait_s=60", extractor(GOOD))

@@ -8,7 +8,7 @@ from http import client as http_client
 import httpx
 import pytest
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from support.daemon_process import DaemonProcess
 from support.extractors import GOOD, PATH, extractor
 
@@ -24,7 +24,7 @@ def with_payload(**changes: object) -> Document:
 
 
 @pytest.fixture(autouse=True)
-def unharmed(daemon: DaemonProcess, client: Client) -> None:
+def unharmed(daemon: DaemonProcess, client: PlainClient) -> None:
     """See that the daemon still lives and works, whatever the test before has sent."""
     assert daemon.alive
     assert client.submit(GOOD_BODY, wait_s=60)["verdict"] == "validated"
@@ -108,7 +108,7 @@ def test_body_beyond_its_cap_is_refused_before_it_is_sent(daemon: DaemonProcess)
     ],
     ids=["brackets", "minus", "nul"],
 )
-def test_source_that_cannot_be_parsed_is_a_finding(client: Client, code: str, rules: set[str]) -> None:
+def test_source_that_cannot_be_parsed_is_a_finding(client: PlainClient, code: str, rules: set[str]) -> None:
     attempt = client.submit(extractor(code), wait_s=60)
 
     assert (attempt["verdict"], attempt["report"]["stage_reached"]) == ("failed", "syntax")
@@ -128,7 +128,9 @@ def test_query_that_is_not_understood_is_refused(http: httpx.Client, query: str,
 
 
 @pytest.mark.parametrize("name", ["../../../assayd.db", "..%2f..%2fdaemon-id", "manifest.json%00", "%ff"])
-def test_artifact_outside_of_the_bundle_is_not_found(http: httpx.Client, client: Client, name: str) -> None:
+def test_artifact_outside_of_the_bundle_is_not_found(
+    http: httpx.Client, client: PlainClient, name: str
+) -> None:
     attempt = client.submit(GOOD_BODY, wait_s=60)
 
     response = http.get(httpx.URL(f"http://assayd/v1/attempts/{attempt['id']}/artifacts/{name}"))

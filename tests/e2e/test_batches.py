@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import AsyncClient, Client
+from assayd.client import AsyncClient, PlainClient
 from support.ask import ask_as_nobody
 from support.daemon_fixtures import MakeDaemon, needs_root
 from support.daemon_process import DaemonProcess
@@ -46,13 +46,12 @@ async def test_batch_of_a_program(daemon: DaemonProcess) -> None:
     async with AsyncClient(daemon.socket) as client:
         body = [json.dumps(extractor(GOOD, path)).encode() + b"\n" for path in (PATH, OTHER)]
         batch = await client.send_batch(body, name="program")
-        events = [event async for event in client.batch_events(batch["id"])]
+        events = [event async for event in client.batch_events(batch.id)]
         results = [result async for result in client.batch_results("program")]
     assert (events[-1].kind, events[-1].body["validated"]) == ("finished", 2)
-    assert [each["attempt"]["report"]["runtime_results"]["cases"][0]["name"] for each in results] == [
-        PATH,
-        OTHER,
-    ]
+    reports = [each.attempt.report for each in results if each.attempt]
+    names = [report.runtime_results.cases[0].name for report in reports if report and report.runtime_results]
+    assert names == [PATH, OTHER]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ async def test_batch_of_a_program(daemon: DaemonProcess) -> None:
     ids=["good", "loud", "raises", "refused", "greedy"],
 )
 def test_replay_of_the_same_on_the_same_differs_in_nothing(
-    client: Client, submission: dict[str, object]
+    client: PlainClient, submission: dict[str, object]
 ) -> None:
     first = client.submit(submission, wait_s=60)
 
@@ -77,7 +76,7 @@ def test_replay_of_the_same_on_the_same_differs_in_nothing(
     assert (again["replay_diff"]["same"], again["verdict"]) == (True, first["verdict"])
 
 
-def test_all_events_are_those_of_every_attempt(daemon: DaemonProcess, client: Client) -> None:
+def test_all_events_are_those_of_every_attempt(daemon: DaemonProcess, client: PlainClient) -> None:
     with daemon.client() as following:
         stream = following.all_events(after="0")  # a place that is none: what is at hand comes first
         seen: dict[str, list[str]] = {}
@@ -102,7 +101,7 @@ def test_what_is_too_much_is_removed_when_asked(make_daemon: MakeDaemon) -> None
 
 
 @needs_root
-def test_batches_and_removal_are_kept_from_other_users(daemon: DaemonProcess, client: Client) -> None:
+def test_batches_and_removal_are_kept_from_other_users(daemon: DaemonProcess, client: PlainClient) -> None:
     batch = client.send_batch([b"{"], name="ours")
     for target in ("", "/items", "/results", "/events"):
         assert ask_as_nobody(daemon, "GET", f"/v1/batches/{batch['id']}{target}")[0] == 404

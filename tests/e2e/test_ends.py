@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from support.daemon_fixtures import MakeDaemon
 from support.daemon_process import DaemonProcess
 from support.extractors import GOOD, LOOP, PROCESSES, endless, extractor
@@ -16,7 +16,7 @@ from support.extractors import GOOD, LOOP, PROCESSES, endless, extractor
 pytestmark = pytest.mark.engine
 
 
-def run_until(client: Client, submission: Document, state: str = "running") -> Document:
+def run_until(client: PlainClient, submission: Document, state: str = "running") -> Document:
     """Submit, and wait until the attempt is in a state."""
     attempt = client.submit(submission)
     for event in client.events(attempt["id"]):

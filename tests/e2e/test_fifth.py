@@ -6,7 +6,7 @@ import httpx
 import pytest
 import yaml
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from support.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.engine
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.engine
 SEVERAL = 'include str.fs\n\n: greet name\n  name s" , " s+ ;\n'
 
 
-def validated(client: Client, code: str, **payload: object) -> Document:
+def validated(client: PlainClient, code: str, **payload: object) -> Document:
     return client.submit({"kind": "fifth", "payload": {"code": code, **payload}}, wait_s=60)
 
 
@@ -22,7 +22,7 @@ def rules(attempt: Document) -> list[str]:
     return [finding["rule"] for finding in attempt["report"]["findings"]]
 
 
-def test_pass_without_a_run_is_a_finished_report_with_confidence(client: Client) -> None:
+def test_pass_without_a_run_is_a_finished_report_with_confidence(client: PlainClient) -> None:
     attempt = validated(client, ": double ( n -- n ) 2 * ;\n: limit 5 ;\n")
 
     assert (attempt["state"], attempt["verdict"]) == ("finished", "validated")
@@ -49,7 +49,7 @@ def test_pass_without_a_run_is_a_finished_report_with_confidence(client: Client)
     assert {"stdout", "stderr", "execution", "validation", "submission"} <= names
 
 
-def test_failure_has_all_findings_and_what_another_try_needs(client: Client) -> None:
+def test_failure_has_all_findings_and_what_another_try_needs(client: PlainClient) -> None:
     report = validated(client, SEVERAL, model_source="gpt-4")["report"]
 
     assert (report["status"], report["stage_reached"], report["confidence"]) == ("FAILED", "forbidden", None)
@@ -65,7 +65,7 @@ def test_failure_has_all_findings_and_what_another_try_needs(client: Client) -> 
     assert {"start_line": 1, "end_line": 1, "replacement": "require str.fs"} in edits
 
 
-def test_program_runs_with_files_that_it_brings(client: Client) -> None:
+def test_program_runs_with_files_that_it_brings(client: PlainClient) -> None:
     own = ": twice ( n -- n ) 2 * ;\n"
     note = ': note ( -- fid ) s" /tmp/x" w/o create-file throw ;\n'
     code = f"require own.fs\n{note}: go ( -- ) 21 twice n>str type ;\ngo note close-file throw\n"
@@ -88,7 +88,7 @@ def test_program_runs_with_files_that_it_brings(client: Client) -> None:
     ids=["underflow", "throw", "unbalanced", "abort"],
 )
 def test_what_goes_wrong_in_gforth_is_told_with_its_line(
-    client: Client, code: str, rule: str, line: int
+    client: PlainClient, code: str, rule: str, line: int
 ) -> None:
     attempt = validated(client, code, execute=True)
 
@@ -98,7 +98,7 @@ def test_what_goes_wrong_in_gforth_is_told_with_its_line(
     assert attempt["report"]["feedback"]["expand_sections"] or rule == "fifth.aborted"
 
 
-def test_endless_program_ends_at_its_deadline(client: Client) -> None:
+def test_endless_program_ends_at_its_deadline(client: PlainClient) -> None:
     submission: Document = {
         "kind": "fifth",
         "payload": {"code": ": f ( -- ) begin again ;\nf\n", "execute": True},
@@ -109,7 +109,7 @@ def test_endless_program_ends_at_its_deadline(client: Client) -> None:
     assert rules(attempt) == ["sandbox.timeout"]
 
 
-def test_missing_library_leaves_the_static_result(client: Client) -> None:
+def test_missing_library_leaves_the_static_result(client: PlainClient) -> None:
     code = 'require ~/fifth/lib/html.fs\nhtml>stdout s" Hi" h1.\n'
     attempt = validated(client, code, execute=True)
 

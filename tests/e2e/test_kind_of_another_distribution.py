@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Client, ClientError, Document
+from assayd.client import ClientError, Document, PlainClient
 from support.daemon_process import DaemonProcess
 from support.ini_kind import FIELDS, GOOD, environment, install, submission
 
@@ -36,12 +36,12 @@ def daemon(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def client(daemon: DaemonProcess) -> Iterator[Client]:
+def client(daemon: DaemonProcess) -> Iterator[PlainClient]:
     with daemon.client() as client:
         yield client
 
 
-def attempt(client: Client, document: dict[str, object]) -> Document:
+def attempt(client: PlainClient, document: dict[str, object]) -> Document:
     return client.submit(document, wait_s=60)
 
 
@@ -49,7 +49,9 @@ def rules(attempt: Document) -> set[str]:
     return {finding["rule"] for finding in attempt["report"]["findings"]}
 
 
-def test_file_is_validated_in_a_container_and_has_a_bundle(client: Client, daemon: DaemonProcess) -> None:
+def test_file_is_validated_in_a_container_and_has_a_bundle(
+    client: PlainClient, daemon: DaemonProcess
+) -> None:
     done = attempt(client, submission())
 
     assert done["verdict"] == "validated"
@@ -63,12 +65,12 @@ def test_file_is_validated_in_a_container_and_has_a_bundle(client: Client, daemo
     assert {"submission", "validation", "execution", "junit", "manifest.json"} <= names
 
 
-def test_wrong_files_fail_by_reading_and_by_running(client: Client) -> None:
+def test_wrong_files_fail_by_reading_and_by_running(client: PlainClient) -> None:
     assert rules(attempt(client, submission(BROKEN))) == {"ini.no_value"}
     assert rules(attempt(client, submission(GOOD.replace("8080", "many")))) == {"ini.type"}
 
 
-def test_batch_has_a_verdict_for_each_line(client: Client) -> None:
+def test_batch_has_a_verdict_for_each_line(client: PlainClient) -> None:
     lines = [json.dumps(line).encode() + b"\n" for line in (submission(), submission(BROKEN))]
     batch = client.send_batch(lines, name="ini-files")
     for event in client.batch_events(batch["id"]):
@@ -78,7 +80,7 @@ def test_batch_has_a_verdict_for_each_line(client: Client) -> None:
     assert verdicts == ["validated", "failed"]
 
 
-def test_certain_edit_repairs_a_file(client: Client) -> None:
+def test_certain_edit_repairs_a_file(client: PlainClient) -> None:
     failed = attempt(client, submission(BROKEN, repair={"provider": "rules"}))
     (repair,) = client.repairs_of(failed["id"])["repairs"]
     for _ in client.repair_events(repair["id"]):
@@ -90,13 +92,13 @@ def test_certain_edit_repairs_a_file(client: Client) -> None:
     assert fixed["verdict"] == "validated"
 
 
-def test_source_over_the_cap_is_refused_with_its_field(client: Client) -> None:
+def test_source_over_the_cap_is_refused_with_its_field(client: PlainClient) -> None:
     with pytest.raises(ClientError) as refused:
         client.submit(submission("#" * 4097))
     assert (refused.value.code, refused.value.field) == ("too_large", "payload.text")
 
 
-def test_records_are_read_by_its_own_route(client: Client, daemon: DaemonProcess) -> None:
+def test_records_are_read_by_its_own_route(client: PlainClient, daemon: DaemonProcess) -> None:
     done = attempt(client, submission())
     with daemon.http() as http:
         listed = http.get("/v1/ini/files").json()["files"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from assayd.client import Client
+from assayd.client import PlainClient
 from support.daemon_process import DaemonProcess
 from support.model_api import KEY, MODEL, OPENAI, Canned, ModelApi, model_api_in_a_thread
 
@@ -52,7 +52,7 @@ def daemon(
         made.dispose()
 
 
-def repaired(client: Client, model: ModelApi, *script: Canned) -> dict[str, object]:
+def repaired(client: PlainClient, model: ModelApi, *script: Canned) -> dict[str, object]:
     """Have the wrong extractor repaired by what the model says, and give the repair as it ended."""
     model.script[:] = script
     payload = {"code": WRONG, "sample_paths": PATHS}
@@ -65,7 +65,7 @@ def repaired(client: Client, model: ModelApi, *script: Canned) -> dict[str, obje
 
 
 def test_model_repairs_an_extractor_and_its_key_is_nowhere(
-    daemon: DaemonProcess, client: Client, model: ModelApi
+    daemon: DaemonProcess, client: PlainClient, model: ModelApi
 ) -> None:
     repair = repaired(client, model, answer(RIGHT))
     assert (repair["outcome"], repair["fallback"]) == ("repaired", None)
@@ -81,7 +81,7 @@ def test_model_repairs_an_extractor_and_its_key_is_nowhere(
 
 
 def test_rules_are_offered_where_the_model_fails_and_taken(
-    daemon: DaemonProcess, client: Client, model: ModelApi
+    daemon: DaemonProcess, client: PlainClient, model: ModelApi
 ) -> None:
     others = (WRONG.replace("[4]", f"[{n}]") for n in (1, 2))
     repair = repaired(client, model, *(answer(code) for code in others))

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assayd.client import Client
+from assayd.client import PlainClient
 from support.daemon_fixtures import MakeDaemon
 from support.daemon_process import DaemonProcess
 from support.extractors import GOOD, endless, extractor
@@ -80,7 +80,7 @@ def test_attempt_is_seen_in_log_events_and_metrics_under_its_request(make_daemon
 
 
 def test_attempt_that_runs_is_listed_as_running_and_seen_in_the_live_view(
-    daemon: DaemonProcess, client: Client
+    daemon: DaemonProcess, client: PlainClient
 ) -> None:
     attempt = client.submit(endless())
     for event in client.events(attempt["id"]):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Client, ClientError, Document
+from assayd.client import ClientError, Document, PlainClient
 from support.daemon_process import ROOT, DaemonProcess
 
 pytestmark = pytest.mark.engine
@@ -52,31 +52,31 @@ def test_import_runs_its_steps_and_leaves_rows_files_and_a_database(daemon: Daem
     assert shown[0]["run_time"] < shown[1]["run_time"] < shown[2]["run_time"]
 
 
-def test_failed_pipeline_is_repaired_by_a_changed_step_and_run_again_as_stored(client: Client) -> None:
+def test_failed_pipeline_is_repaired_by_a_changed_step_and_run_again_as_stored(client: PlainClient) -> None:
     broken = [step("bash", "echo ready", "first"), step("sql", "SELECT * FROM gone", "second")]
     first = client.submit(pipeline(*broken), wait_s=60)
-    stored = client.pipeline(first["id"])
+    stored = client.records("pipelines", first["id"])
     assert (first["verdict"], stored["status"]) == ("failed", "failed")
     assert [row["is_successful"] for row in stored["attempts"][0]["steps"]] == [True, False]
 
     fixed = [broken[0], step("sql", "SELECT 1", "second")]
     repair = {**pipeline(*fixed, pipeline_id=first["id"]), "parent_id": first["id"]}
     assert client.submit(repair, wait_s=60)["verdict"] == "validated"
-    stored = client.pipeline(first["id"])
+    stored = client.records("pipelines", first["id"])
     assert stored["status"] == "repaired"
     assert [one["content"] for one in stored["steps"]] == ["echo ready", "SELECT 1"]
 
     again = client.submit({"kind": "pipeline", "payload": {"pipeline_id": first["id"]}}, wait_s=60)
     assert again["verdict"] == "validated"
-    stored = client.pipeline(first["id"])
+    stored = client.records("pipelines", first["id"])
     assert stored["status"] == "success"
     assert stored["attempts"][0]["attempt_id"] == again["id"]
-    (found,) = client.pipelines(attempt=again["id"])["pipelines"]
+    (found,) = client.records("pipelines", attempt=again["id"])["pipelines"]
     assert found["id"] == first["id"]
 
 
 def test_lines_of_a_batch_run_a_stored_pipeline_and_are_known_after_it_has_changed(
-    daemon: DaemonProcess, client: Client, tmp_path: Path
+    daemon: DaemonProcess, client: PlainClient, tmp_path: Path
 ) -> None:
     first = client.submit(pipeline(step("bash", "echo one")), wait_s=60)
     line = {"kind": "pipeline", "payload": {"pipeline_id": first["id"]}}
@@ -87,18 +87,18 @@ def test_lines_of_a_batch_run_a_stored_pipeline_and_are_known_after_it_has_chang
     other = pipeline(step("bash", "echo two"), pipeline_id=first["id"])
     changed = client.submit(other, wait_s=60)
     assert daemon.assay("batch", "resume", "stored", lines).returncode == 0
-    shown = client.pipeline(first["id"])
+    shown = client.records("pipelines", first["id"])
     assert len(shown["attempts"]) == 4
     assert [one["content"] for one in shown["steps"]] == ["echo two"]
 
     replayed = daemon.assay("replay", shown["attempts"][-2]["attempt_id"])
     assert replayed.returncode == 0, replayed.stdout
-    assert [one["content"] for one in client.pipeline(first["id"])["steps"]] == ["echo one"]
+    assert [one["content"] for one in client.records("pipelines", first["id"])["steps"]] == ["echo one"]
     assert changed["verdict"] == "validated"
 
 
 def test_result_is_committed_once_and_refused_when_the_database_has_moved_on(
-    daemon: DaemonProcess, client: Client, tmp_path: Path
+    daemon: DaemonProcess, client: PlainClient, tmp_path: Path
 ) -> None:
     real = tmp_path / "shop.db"
     with closing(sqlite3.connect(real)) as connection:
@@ -133,7 +133,7 @@ def test_result_is_committed_once_and_refused_when_the_database_has_moved_on(
     ids=["failed", "schema"],
 )
 def test_only_a_validated_result_on_the_database_itself_is_committed(
-    daemon: DaemonProcess, client: Client, tmp_path: Path, submission: Document, words: str
+    daemon: DaemonProcess, client: PlainClient, tmp_path: Path, submission: Document, words: str
 ) -> None:
     attempt = client.submit(submission, wait_s=60)
     refused = daemon.assay("pipeline", "commit", attempt["id"], "--database", tmp_path / "x.db")
@@ -155,14 +155,14 @@ def test_only_a_validated_result_on_the_database_itself_is_committed(
     ],
 )
 def test_what_is_no_pipeline_is_refused_at_the_door(
-    client: Client, payload: dict[str, object], status: int, field: str
+    client: PlainClient, payload: dict[str, object], status: int, field: str
 ) -> None:
     with pytest.raises(ClientError) as caught:
         client.submit({"kind": "pipeline", "payload": payload})
     assert (caught.value.status, caught.value.field) == (status, field)
 
 
-def test_schema_that_does_not_parse_is_told_with_its_place(client: Client) -> None:
+def test_schema_that_does_not_parse_is_told_with_its_place(client: PlainClient) -> None:
     schema = "CREATE TABLE t (a);\nCREATE TABEL u (b);"
     attempt = client.submit(pipeline(step("sql", "SELECT 1"), database={"schema_sql": schema}), wait_s=60)
 
@@ -171,7 +171,7 @@ def test_schema_that_does_not_parse_is_told_with_its_place(client: Client) -> No
     assert [case["status"] for case in attempt["report"]["runtime_results"]["cases"]] == ["skipped"]
 
 
-def test_database_cut_short_is_told_before_any_step_runs(client: Client, tmp_path: Path) -> None:
+def test_database_cut_short_is_told_before_any_step_runs(client: PlainClient, tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (a)")
@@ -184,7 +184,7 @@ def test_database_cut_short_is_told_before_any_step_runs(client: Client, tmp_pat
     assert rules(attempt) == ["database.unusable"]
 
 
-def test_sql_that_never_ends_is_a_timeout_with_its_output_kept(client: Client) -> None:
+def test_sql_that_never_ends_is_a_timeout_with_its_output_kept(client: PlainClient) -> None:
     endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     submission = pipeline(step("bash", "echo before"), step("sql", f"SELECT 'kept'; {endless}"))
     submission["overrides"] = {"resources": {"unit_timeout_s": 1}}
@@ -192,10 +192,10 @@ def test_sql_that_never_ends_is_a_timeout_with_its_output_kept(client: Client) -
 
     assert (attempt["cause"], rules(attempt)) == ("timeout", ["sandbox.timeout"])
     assert attempt["execution"]["stdout"] == "before\n'kept'\nkept\n"
-    assert client.pipeline(attempt["id"])["attempts"][0]["steps"][1]["exit_code"] is None
+    assert client.records("pipelines", attempt["id"])["attempts"][0]["steps"][1]["exit_code"] is None
 
 
-def test_pipelines_are_listed_by_status(daemon: DaemonProcess, client: Client) -> None:
+def test_pipelines_are_listed_by_status(daemon: DaemonProcess, client: PlainClient) -> None:
     attempt = client.submit(pipeline(step("bash", "rm x")), wait_s=60)
 
     listed = daemon.assay("pipeline", "list", "--status", "failed").stdout.splitlines()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd.client import Client, ClientError, Document
+from assayd.client import ClientError, Document, PlainClient
 from assayd.ports.engine import LABEL_CONTAINER
 from support.daemon_process import ROOT, DaemonProcess
 
@@ -74,7 +74,7 @@ def stage(docker_host: str) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def client(stage: Stage) -> Iterator[Client]:
+def client(stage: Stage) -> Iterator[PlainClient]:
     with stage.daemon.client() as client:
         yield client
 
@@ -88,7 +88,7 @@ def script(name: str, statement: str, **more: object) -> Document:
     }
 
 
-def started(client: Client, submission: Document) -> tuple[Document, Document]:
+def started(client: PlainClient, submission: Document) -> tuple[Document, Document]:
     """Submit what fails and asks for a repair; give the attempt and the repair."""
     attempt = client.submit(submission, wait_s=WAIT_S)
     assert attempt["verdict"] == "failed"
@@ -96,14 +96,14 @@ def started(client: Client, submission: Document) -> tuple[Document, Document]:
     return attempt, repair
 
 
-def ended(client: Client, repair: Document) -> Document:
+def ended(client: PlainClient, repair: Document) -> Document:
     """Wait for the end of a repair."""
     for _ in client.repair_events(repair["id"]):
         pass
     return client.repair_state(repair["id"])
 
 
-def repaired(client: Client, submission: Document) -> Document:
+def repaired(client: PlainClient, submission: Document) -> Document:
     return ended(client, started(client, submission)[1])
 
 
@@ -111,7 +111,7 @@ def verdicts(repair: Document) -> list[str | None]:
     return ["duplicate" if fix["duplicate"] else fix["verdict"] for fix in repair["attempts"]]
 
 
-def under_way(stage: Stage, client: Client, repair: Document) -> str:
+def under_way(stage: Stage, client: PlainClient, repair: Document) -> str:
     """Wait until the attempt of a repair's first fix is there, which is on record before it; give its id."""
     told = client.repair_events(repair["id"])
     attempt_id: str = next(fix["attempt_id"] for event in told for fix in event.body["attempts"])
@@ -130,7 +130,7 @@ def kill_container_of(stage: Stage, attempt_id: str) -> None:
     stage.daemon.kill_container(next(c for c in containers if c.labels[LABEL_CONTAINER] == ulid))
 
 
-def test_validated_fix_ends_it_and_the_chain_is_told_everywhere(stage: Stage, client: Client) -> None:
+def test_validated_fix_ends_it_and_the_chain_is_told_everywhere(stage: Stage, client: PlainClient) -> None:
     stage.write("good", FAILURES[1], "print('ok')")
     attempt, begun = started(client, script("good", FAILURES[0]))
 
@@ -149,7 +149,7 @@ def test_validated_fix_ends_it_and_the_chain_is_told_everywhere(stage: Stage, cl
     assert not [a for a in attempt["artifacts"] if a["name"].startswith("repair_")]
 
 
-def test_used_up_attempts_end_it_and_the_operator_is_told(stage: Stage, client: Client) -> None:
+def test_used_up_attempts_end_it_and_the_operator_is_told(stage: Stage, client: PlainClient) -> None:
     stage.write("worse", *FAILURES[1:])
     repair = repaired(client, script("worse", FAILURES[0]))
 
@@ -161,7 +161,7 @@ def test_used_up_attempts_end_it_and_the_operator_is_told(stage: Stage, client: 
     assert told["report"]["attempt_id"] == repair["attempts"][2]["attempt_id"]
 
 
-def test_failure_that_comes_back_twice_ends_it_as_stuck(stage: Stage, client: Client) -> None:
+def test_failure_that_comes_back_twice_ends_it_as_stuck(stage: Stage, client: PlainClient) -> None:
     stage.write("same", "x = 1\n1 / 0", "x = 2\n1 / 0")
     repair = repaired(client, script("same", FAILURES[2]))
 
@@ -169,7 +169,7 @@ def test_failure_that_comes_back_twice_ends_it_as_stuck(stage: Stage, client: Cl
     assert [fix["strategy"] for fix in repair["attempts"]] == ["fix", "rethink"]
 
 
-def test_duplicate_is_not_run_and_counts_and_another_is_asked_for(stage: Stage, client: Client) -> None:
+def test_duplicate_is_not_run_and_counts_and_another_is_asked_for(stage: Stage, client: PlainClient) -> None:
     stage.write("again", f"# changed\n{FAILURES[0]}", "print('ok')")
     repair = repaired(client, script("again", FAILURES[0]))
 
@@ -178,14 +178,14 @@ def test_duplicate_is_not_run_and_counts_and_another_is_asked_for(stage: Stage, 
     assert repair["attempts"][1]["strategy"] == "different"
 
 
-def test_duplicates_alone_use_the_attempts_up(stage: Stage, client: Client) -> None:
+def test_duplicates_alone_use_the_attempts_up(stage: Stage, client: PlainClient) -> None:
     stage.write("only", *[f"#\n{FAILURES[0]}"] * 3)
     repair = repaired(client, script("only", FAILURES[0]))
 
     assert (repair["outcome"], verdicts(repair)) == ("exhausted", ["duplicate"] * 3)
 
 
-def test_policy_violation_ends_it_at_once(stage: Stage, client: Client) -> None:
+def test_policy_violation_ends_it_at_once(stage: Stage, client: PlainClient) -> None:
     stage.write("evil", "import socket", "print('ok')")
     repair = repaired(client, script("evil", FAILURES[0], policy="default"))
 
@@ -194,7 +194,7 @@ def test_policy_violation_ends_it_at_once(stage: Stage, client: Client) -> None:
     assert stage.asked("evil") == 1
 
 
-def test_trouble_of_ours_is_never_shown_to_a_provider(stage: Stage, client: Client) -> None:
+def test_trouble_of_ours_is_never_shown_to_a_provider(stage: Stage, client: PlainClient) -> None:
     stage.write("lost", ENDLESS, "print('ok')")
     begun = started(client, script("lost", FAILURES[0]))[1]
     running = under_way(stage, client, begun)
@@ -208,14 +208,14 @@ def test_trouble_of_ours_is_never_shown_to_a_provider(stage: Stage, client: Clie
     assert stage.asked("lost") == 1
 
 
-def test_provider_that_cannot_be_run_ends_it_with_the_reason(client: Client) -> None:
+def test_provider_that_cannot_be_run_ends_it_with_the_reason(client: PlainClient) -> None:
     repair = repaired(client, {**script("x", FAILURES[0]), "repair": {"provider": "gone"}})
 
     assert (repair["outcome"], repair["attempts"]) == ("provider_failed", [])
     assert "/nonexistent/model cannot be started" in repair["detail"]
 
 
-def test_repair_is_cancelled_while_the_provider_thinks(stage: Stage, client: Client) -> None:
+def test_repair_is_cancelled_while_the_provider_thinks(stage: Stage, client: PlainClient) -> None:
     stage.write("slow", None)
     begun = started(client, script("slow", FAILURES[0]))[1]
     stage.wait_until_asked()
@@ -228,7 +228,9 @@ def test_repair_is_cancelled_while_the_provider_thinks(stage: Stage, client: Cli
     assert refused.value.status == 409
 
 
-def test_repair_is_cancelled_with_the_attempt_that_it_has_under_way(stage: Stage, client: Client) -> None:
+def test_repair_is_cancelled_with_the_attempt_that_it_has_under_way(
+    stage: Stage, client: PlainClient
+) -> None:
     stage.write("long", ENDLESS)
     begun = started(client, script("long", FAILURES[0]))[1]
     running = under_way(stage, client, begun)
@@ -257,21 +259,21 @@ def pipeline(name: str, statement: str) -> Document:
     ],
 )
 def test_repair_of_a_pipeline_changes_its_step_and_its_status(
-    stage: Stage, client: Client, name: str, last: str, outcome: str, status: str
+    stage: Stage, client: PlainClient, name: str, last: str, outcome: str, status: str
 ) -> None:
     stage.write(name, "cat data/missing", "exit 3", last)
     attempt, begun = started(client, pipeline(name, "sort data/gone | grep -q x"))
     repair = ended(client, begun)
 
     assert (repair["outcome"], [fix["passage"] for fix in repair["attempts"]]) == (outcome, ["2"] * 3)
-    stored = client.pipeline(attempt["id"])
+    stored = client.records("pipelines", attempt["id"])
     assert stored["status"] == status
     assert [step["content"] for step in stored["steps"]] == ["echo ready", f"# {name}\n{last}\n"]
     followed = [attempt["id"], *(fix["attempt_id"] for fix in repair["attempts"])]
     assert [one["attempt_id"] for one in stored["attempts"]] == followed[::-1]
 
 
-def test_statistics_tell_of_success_speed_duplicates_and_stuck(stage: Stage, client: Client) -> None:
+def test_statistics_tell_of_success_speed_duplicates_and_stuck(stage: Stage, client: PlainClient) -> None:
     stage.write("first", "print('ok')")
     repaired(client, script("first", FAILURES[0]))
 

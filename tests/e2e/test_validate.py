@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from support.daemon_process import ROOT, DaemonProcess
 from support.extractors import GOOD, GREEDY, LOOP, LOUD, NOISY, PATH, PROCESSES, RAISES, extractor
 
@@ -65,7 +65,7 @@ def test_example_gets_the_verdict_and_the_rules_that_it_states(
     assert done.returncode == {"validated": 0, "failed": 1}[example["verdict"]]
 
 
-def test_infinite_loop_ends_as_timeout_at_its_unit_limit(client: Client) -> None:
+def test_infinite_loop_ends_as_timeout_at_its_unit_limit(client: PlainClient) -> None:
     attempt = client.submit(extractor(LOOP, seconds=1), wait_s=60)
 
     assert attempt["verdict"] == "failed"
@@ -80,14 +80,14 @@ def test_infinite_loop_ends_as_timeout_at_its_unit_limit(client: Client) -> None
     [(GREEDY, "out_of_memory"), (NOISY, "output_limit"), (RAISES, "exited_nonzero")],
     ids=["memory", "output", "exception"],
 )
-def test_code_that_goes_wrong_fails_with_its_cause(client: Client, code: str, cause: str) -> None:
+def test_code_that_goes_wrong_fails_with_its_cause(client: PlainClient, code: str, cause: str) -> None:
     attempt = client.submit(extractor(code), wait_s=60)
 
     assert (attempt["verdict"], attempt["cause"]) == ("failed", cause)
     assert attempt["report"]["stage_reached"] == "sandbox"
 
 
-def test_forbidden_import_is_refused_without_a_container(client: Client) -> None:
+def test_forbidden_import_is_refused_without_a_container(client: PlainClient) -> None:
     attempt = client.submit(extractor(PROCESSES), wait_s=60)
 
     assert attempt["verdict"] == "failed"
@@ -100,7 +100,7 @@ def test_forbidden_import_is_refused_without_a_container(client: Client) -> None
 
 @pytest.mark.parametrize("code", [LOUD, PROCESSES, RAISES], ids=["validated", "refused", "failed"])
 def test_bundle_holds_the_files_of_the_contract_with_right_digests(
-    daemon: DaemonProcess, client: Client, code: str
+    daemon: DaemonProcess, client: PlainClient, code: str
 ) -> None:
     attempt = client.submit(
         extractor(code, labels={"category": "weather", "platform": "open_meteo"}), wait_s=60
@@ -122,7 +122,7 @@ def test_bundle_holds_the_files_of_the_contract_with_right_digests(
     assert json.loads(held[f"execution_{stamp}.json"]) == attempt["execution"]
 
 
-def test_bundle_is_served_as_it_lies_on_disk(daemon: DaemonProcess, client: Client) -> None:
+def test_bundle_is_served_as_it_lies_on_disk(daemon: DaemonProcess, client: PlainClient) -> None:
     attempt = client.submit(extractor(LOUD), wait_s=60)
 
     with tarfile.open(fileobj=io.BytesIO(client.bundle(attempt["id"]))) as archive:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from assayd.cli import main
-from assayd.client import Client
+from assayd.client import PlainClient
 from support.fake_service import FakeService
 from support.server import serving
 
@@ -40,5 +40,5 @@ def assay(socket: str) -> Callable[..., int]:
 @pytest.fixture
 def finished(socket: str, service: FakeService) -> str:
     """Return the id of an attempt that has its verdict."""
-    with Client(socket) as client:
+    with PlainClient(socket) as client:
         return client.submit(GOOD, wait_s=5)["id"]

@@ -20,7 +20,7 @@ from typing import IO, TypeVar
 
 import httpx
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.engines.docker import DockerEngine
 from assayd.ports.engine import ContainerRef, Engine, OwnedContainer
 from support.oci import IMAGES, oci_engine
@@ -137,8 +137,8 @@ class DaemonProcess:
         shutil.rmtree(self.home)
         running.remove(self)
 
-    def client(self) -> Client:
-        return Client(self.socket)
+    def client(self) -> PlainClient:
+        return PlainClient(self.socket)
 
     def http(self) -> httpx.Client:
         """Return a client that sends whatever it is told to."""

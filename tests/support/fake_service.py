@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents import canonical
 from assayd.errors import RequestError
@@ -36,8 +36,8 @@ VERDICTS = {
 class Payload(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    code: str
-    sample_paths: tuple[str, ...] = ()
+    code: str = Field(description="The code.")
+    sample_paths: tuple[str, ...] = Field((), description="What it is tried on.")
 
 
 class FakeValidator:

@@ -6,10 +6,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assayd.api import batch_schemas, health_schemas, repair_schemas, schemas
+from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
+from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
+from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+from assayd.documents.errors import ErrorDocument
+from assayd.documents.operations import ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
+
+
+def of(model: type[BaseModel], description: str) -> Responses:
+    """Return the answers of a route that always gives one document."""
+    return {200: _json(model, description)}
 
 
 def _json(model: type[BaseModel], description: str) -> dict[str, Any]:
@@ -22,7 +32,7 @@ def _raw(media_type: str, description: str) -> dict[str, Any]:
 
 
 ERRORS: Responses = {
-    status: _json(schemas.Error, description)
+    status: _json(ErrorDocument, description)
     for status, description in {
         400: "Malformed request",
         403: "Peer not allowed",
@@ -33,41 +43,32 @@ ERRORS: Responses = {
 }
 _LOCATED = {"headers": {"Location": {"description": "The attempt's own path.", "schema": {"type": "string"}}}}
 SUBMITTED: Responses = {
-    200: {**_json(schemas.Attempt, "The finished attempt, or the one accepted before"), **_LOCATED},
-    202: {**_json(schemas.Attempt, "Accepted; not finished yet"), **_LOCATED},
-    409: _json(schemas.Error, "The id or key belongs to another submission"),
-    408: _json(schemas.Error, "The body does not come"),
-    413: _json(schemas.Error, "Body or source too large"),
-    429: _json(schemas.Error, "Queue or quota full; see Retry-After"),
-    503: _json(schemas.Error, "Not ready; see Retry-After"),
+    200: {**_json(AttemptDocument, "The finished attempt, or the one accepted before"), **_LOCATED},
+    202: {**_json(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    409: _json(ErrorDocument, "The id or key belongs to another submission"),
+    408: _json(ErrorDocument, "The body does not come"),
+    413: _json(ErrorDocument, "Body or source too large"),
+    429: _json(ErrorDocument, "Queue or quota full; see Retry-After"),
+    503: _json(ErrorDocument, "Not ready; see Retry-After"),
 }
-ATTEMPT: Responses = {200: _json(schemas.Attempt, "The attempt")}
-ATTEMPT_PAGE: Responses = {200: _json(schemas.AttemptPage, "A page of attempts")}
+ATTEMPT: Responses = {200: _json(AttemptDocument, "The attempt")}
+ATTEMPT_PAGE: Responses = {200: _json(AttemptPageDocument, "A page of attempts")}
 CANCELLED: Responses = {
-    202: _json(schemas.Attempt, "It will end"),
-    409: _json(schemas.Error, "It is finished"),
+    202: _json(AttemptDocument, "It will end"),
+    409: _json(ErrorDocument, "It is finished"),
 }
 REPLAYED: Responses = {
-    200: {**_json(schemas.Attempt, "The finished replay"), **_LOCATED},
-    202: {**_json(schemas.Attempt, "Accepted; not finished yet"), **_LOCATED},
-    409: _json(schemas.Error, "The attempt has no verdict yet"),
-    429: _json(schemas.Error, "Queue or quota full; see Retry-After"),
-    503: _json(schemas.Error, "Not ready; see Retry-After"),
+    200: {**_json(AttemptDocument, "The finished replay"), **_LOCATED},
+    202: {**_json(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    409: _json(ErrorDocument, "The attempt has no verdict yet"),
+    429: _json(ErrorDocument, "Queue or quota full; see Retry-After"),
+    503: _json(ErrorDocument, "Not ready; see Retry-After"),
 }
 
 
 def _events(description: str) -> Responses:
-    event = {
-        "type": "object",
-        "description": "One event; its data has the same id and kind.",
-        "required": ["id", "event", "data"],
-        "properties": {
-            "id": {"type": "string", "description": "What `Last-Event-ID` sends back."},
-            "event": {"type": "string", "description": "The kind."},
-            "data": {"type": "string", "contentMediaType": "application/json", "description": "JSON."},
-        },
-    }
-    content = {"text/event-stream": {"schema": event}}
+    stream = "Server-sent events: `id`, `event` (the kind), and `data`, JSON with the same id and kind."
+    content = {"text/event-stream": {"schema": {"description": stream}}}
     return {200: {"description": f"{description}.", "content": content}}
 
 
@@ -77,18 +78,18 @@ EVENTS = _events(
 ALL_EVENTS = _events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
 BATCH_EVENTS = _events("Events `progress` with the counts as they are then, and `finished`")
 BATCH_RECEIVED: Responses = {
-    202: {**_json(batch_schemas.Batch, "What was taken in; it is being run"), **_LOCATED},
-    408: _json(schemas.Error, "The body does not come; what has come stays"),
-    413: _json(schemas.Error, "Too many lines; those before stay"),
-    429: _json(schemas.Error, "Too many unfinished batches; see Retry-After"),
-    503: _json(schemas.Error, "Not ready; see Retry-After"),
+    202: {**_json(BatchDocument, "What was taken in; it is being run"), **_LOCATED},
+    408: _json(ErrorDocument, "The body does not come; what has come stays"),
+    413: _json(ErrorDocument, "Too many lines; those before stay"),
+    429: _json(ErrorDocument, "Too many unfinished batches; see Retry-After"),
+    503: _json(ErrorDocument, "Not ready; see Retry-After"),
 }
-BATCH: Responses = {200: _json(batch_schemas.Batch, "The batch")}
-BATCH_PAGE: Responses = {200: _json(batch_schemas.BatchPage, "A page of batches")}
-ITEM_PAGE: Responses = {200: _json(batch_schemas.ItemPage, "A page of items")}
+BATCH: Responses = {200: _json(BatchDocument, "The batch")}
+BATCH_PAGE: Responses = {200: _json(BatchPageDocument, "A page of batches")}
+ITEM_PAGE: Responses = {200: _json(ItemPageDocument, "A page of items")}
 BATCH_CANCELLED: Responses = {
-    202: _json(batch_schemas.Batch, "Nothing more is started"),
-    409: _json(schemas.Error, "It is finished"),
+    202: _json(BatchDocument, "Nothing more is started"),
+    409: _json(ErrorDocument, "It is finished"),
 }
 RESULTS: Responses = {
     200: {
@@ -96,59 +97,62 @@ RESULTS: Responses = {
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
-GARBAGE: Responses = {200: _json(schemas.Garbage, "What was removed, or would be")}
-ARTIFACT_LIST: Responses = {200: _json(schemas.ArtifactList, "The files of the bundle")}
+GARBAGE: Responses = {200: _json(GarbageDocument, "What was removed, or would be")}
+ARTIFACT_LIST: Responses = {200: _json(ArtifactListDocument, "The files of the bundle")}
 ARTIFACT: Responses = {200: _raw("application/octet-stream", "The file")}
 BUNDLE: Responses = {200: _raw("application/x-tar", "All files")}
-KIND_LIST: Responses = {200: _json(schemas.KindList, "The kinds")}
-KIND: Responses = {200: _json(schemas.Kind, "The kind")}
-POLICY_LIST: Responses = {200: _json(schemas.PolicyList, "The profiles")}
+KIND_LIST: Responses = {200: _json(KindListDocument, "The kinds")}
+KIND: Responses = {200: _json(KindDocument, "The kind")}
+POLICY_LIST: Responses = {200: _json(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
 EXAMINATION: Responses = {
-    200: _json(health_schemas.Examination, "What was found"),
-    429: _json(schemas.Error, "Somebody is being told already; see Retry-After"),
+    200: _json(ExaminationDocument, "What was found"),
+    429: _json(ErrorDocument, "Somebody is being told already; see Retry-After"),
 }
-ALIVE: Responses = {200: _json(health_schemas.Status, "The daemon answers")}
+ALIVE: Responses = {200: _json(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: _json(health_schemas.Status, "Attempts can be run"),
-    503: _json(schemas.Error, "They can't, and why"),
+    200: _json(StatusDocument, "Attempts can be run"),
+    503: _json(ErrorDocument, "They can't, and why"),
 }
 METRICS: Responses = {
     200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
-REPAIR: Responses = {200: _json(repair_schemas.Repair, "The repair")}
+REPAIR: Responses = {200: _json(RepairDocument, "The repair")}
 REPAIR_STARTED: Responses = {
-    202: {**_json(repair_schemas.Repair, "It is under way"), **_LOCATED},
-    409: _json(schemas.Error, "The attempt did not fail, or a repair of it is under way"),
+    202: {**_json(RepairDocument, "It is under way"), **_LOCATED},
+    409: _json(ErrorDocument, "The attempt did not fail, or a repair of it is under way"),
 }
-REPAIR_LIST: Responses = {200: _json(repair_schemas.RepairPage, "Repairs")}
+REPAIR_LIST: Responses = {200: _json(RepairPageDocument, "Repairs")}
 REPAIR_CANCELLED: Responses = {
-    202: _json(repair_schemas.Repair, "It will end"),
-    409: _json(schemas.Error, "It has ended"),
+    202: _json(RepairDocument, "It will end"),
+    409: _json(ErrorDocument, "It has ended"),
 }
 FALLBACK_ACCEPTED: Responses = {
-    200: _json(repair_schemas.Repair, "The repair, with the time at which its rules were taken"),
-    409: _json(schemas.Error, "It offers nothing"),
+    200: _json(RepairDocument, "The repair, with the time at which its rules were taken"),
+    409: _json(ErrorDocument, "It offers nothing"),
 }
 RULES: Responses = {200: _raw("application/yaml", "The rules")}
 REPAIR_EVENTS = _events("Events `repair`, each with the whole repair as it is then, and `finished`")
 REPAIR_BODY: dict[str, Any] = {
     "requestBody": {
         "required": False,
-        "content": {"application/json": {"schema": repair_schemas.RepairBody.model_json_schema()}},
+        "content": {"application/json": {"schema": RepairBody.model_json_schema()}},
     }
 }
 
+_LINES = "One SubmissionBody per line; blank lines count."
 BATCH_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/x-ndjson": {
-                "schema": {"type": "string", "description": "One SubmissionBody per line; blank lines count."}
-            }
+            "application/x-ndjson": {"schema": {"type": "string", "description": _LINES}},
+            # The same for generators of clients that know no lines of JSON: they would leave the route out.
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary", "description": _LINES}
+            },
         },
     }
 }

@@ -7,8 +7,6 @@ from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
@@ -17,8 +15,8 @@ from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
+from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
-from assayd.documents import SubmissionBody
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
 from assayd.ports.repairs import Repairs
@@ -36,12 +34,7 @@ class Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made once."""
         if self.openapi_schema is None:
-            document = get_openapi(title=self.title, version=self.version, routes=self.routes)
-            _, models = models_json_schema(
-                [(SubmissionBody, "validation")], ref_template="#/components/schemas/{model}"
-            )
-            document["components"]["schemas"].update(models["$defs"])
-            self.openapi_schema = document
+            self.openapi_schema = reference(self, self.state.service.kinds)
         return self.openapi_schema
 
 
@@ -73,6 +66,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     own = (module.router for module in (routes, batch_routes, repair_routes, discovery))
     for router in (*own, *routers):
         app.router.routes.extend(router.routes)
+    name_operations(app.router.routes)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     app.add_middleware(

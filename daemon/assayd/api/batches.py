@@ -13,6 +13,7 @@ from assayd.api.call import CallDep, body_pieces, json_response
 from assayd.api.events import EventStream, of_batch
 from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
+from assayd.documents.batches import BatchPageDocument, ItemPageDocument
 from assayd.errors import RequestError
 from assayd.ports.batches import BatchRequest
 
@@ -25,7 +26,7 @@ Id = Annotated[str, Path(alias="id", description="The batch's ULID, or the calle
 
 
 @router.post("", status_code=202, responses=answers.BATCH_RECEIVED, openapi_extra=answers.BATCH_BODY)
-async def post_batch(
+async def submit_batch(
     request: Request,
     call: CallDep,
     name: Annotated[
@@ -58,7 +59,7 @@ async def list_batches(
     """List batches, newest first."""
     page = await call.batches.list(uid=call.shown_uid, cursor=cursor, limit=limit)
     batches = [batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
-    return json_response({"batches": batches, "next_cursor": page.next_cursor})
+    return json_response(BatchPageDocument.model_construct(batches=batches, next_cursor=page.next_cursor))
 
 
 @router.get("/{id}", responses=answers.BATCH)
@@ -69,7 +70,7 @@ async def get_batch(call: CallDep, batch_id: Id) -> Response:
 
 
 @router.get("/{id}/items", responses=answers.ITEM_PAGE)
-async def list_items(
+async def list_batch_items(
     call: CallDep,
     batch_id: Id,
     after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines beyond this one.")] = 0,
@@ -79,11 +80,13 @@ async def list_items(
     batch = await call.batch(batch_id)
     items = await call.batches.items(batch.id, after=after, limit=limit)
     more = items[-1].line if len(items) == limit else None
-    return json_response({"items": [item_document(item) for item in items], "next_after": more})
+    return json_response(
+        ItemPageDocument.model_construct(items=[item_document(item) for item in items], next_after=more)
+    )
 
 
-@router.get("/{id}/results", responses=answers.RESULTS)
-async def get_results(call: CallDep, batch_id: Id) -> Response:
+@router.get("/{id}/results", responses=answers.RESULTS, response_class=Response)
+async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
     """Return every item with its attempt and report, in line order, as they are now."""
     batch = await call.batch(batch_id)
     return StreamingResponse(call.batches.results(batch.id), media_type="application/x-ndjson")
@@ -97,7 +100,7 @@ async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
 
 
-@router.get("/{id}/events", responses=answers.BATCH_EVENTS)
+@router.get("/{id}/events", responses=answers.BATCH_EVENTS, response_class=Response)
 async def follow_batch(
     call: CallDep,
     batch_id: Id,

@@ -10,6 +10,8 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.api.events import EventStream, of_all
+from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument, kind_document
+from assayd.documents.operations import GarbageDocument, StatusDocument, examination_document
 from assayd.errors import RequestError
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
@@ -21,8 +23,8 @@ router = APIRouter(responses=answers.ERRORS)
 @router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
-    kinds = [describe_kind(validator) for _, validator in sorted(call.service.kinds.items())]
-    return json_response({"kinds": kinds})
+    kinds = [_kind(validator) for _, validator in sorted(call.service.kinds.items())]
+    return json_response(KindListDocument.model_construct(kinds=kinds))
 
 
 @router.get("/v1/kinds/{kind}", tags=["discovery"], responses=answers.KIND)
@@ -30,13 +32,15 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     """Describe one kind: the JSON Schema of its payload, its stages, its rules."""
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"there is no kind {kind[:64]!r}")
-    return json_response(describe_kind(call.service.kinds[kind]))
+    return json_response(_kind(call.service.kinds[kind]))
 
 
 @router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
 async def list_policies(call: CallDep) -> Response:
     """List the profiles with their effective values."""
-    return json_response({"policies": [dict(policy) for policy in call.service.policies().values()]})
+    return json_response(
+        PolicyListDocument.model_construct(policies=[dict(each) for each in call.service.policies().values()])
+    )
 
 
 @router.get("/v1/policies/{name}", tags=["discovery"], responses=answers.POLICY)
@@ -50,7 +54,7 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
-async def examine(request: Request, call: CallDep) -> Response:
+async def examine_daemon(request: Request, call: CallDep) -> Response:
     """Examine engine, images, canary, limits and permissions; one caller at a time."""
     state = request.app.state
     if state.examining:
@@ -61,18 +65,11 @@ async def examine(request: Request, call: CallDep) -> Response:
         rows = await call.service.health()
     finally:
         state.examining = False
-    return json_response(
-        {
-            "checks": [
-                {"check": row.check, "status": row.status, "detail": row.detail, "remedy": row.remedy}
-                for row in rows
-            ]
-        }
-    )
+    return json_response(examination_document(rows))
 
 
-@router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS)
-async def follow_all(
+@router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS, response_class=Response)
+async def follow_all_attempts(
     call: CallDep,
     last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
 ) -> Response:
@@ -89,52 +86,29 @@ async def collect_garbage(
     """Remove finished attempts and bundles that are too old or too many; for operators."""
     call.require_operator()
     swept = await call.service.collect_garbage(dry_run=dry_run)
-    return json_response(
-        {
-            "dry_run": dry_run,
-            "attempts": swept.attempts,
-            "bundles": swept.bundles,
-            "disk_bytes": swept.disk_bytes,
-        }
-    )
+    return json_response(GarbageDocument.from_value(swept, dry_run=dry_run))
 
 
 @router.get("/healthz", tags=["operations"], responses=answers.ALIVE)
-async def tell_alive(call: CallDep) -> Response:
+async def get_health(call: CallDep) -> Response:
     """Tell that the daemon answers."""
-    return json_response({"status": "ok"})
+    return json_response(StatusDocument.model_construct(status="ok"))
 
 
 @router.get("/readyz", tags=["operations"], responses=answers.READY)
-async def tell_ready(call: CallDep) -> Response:
+async def get_readiness(call: CallDep) -> Response:
     """Return whether attempts can be run, and why not."""
     ready, reason = call.service.ready()
     if not ready:
         raise RequestError("not_ready", reason, retryable=True)
-    return json_response({"status": "ready"})
+    return json_response(StatusDocument.model_construct(status="ready"))
 
 
-@router.get("/metrics", tags=["operations"], responses=answers.METRICS)
-async def give_metrics(call: CallDep) -> Response:
+@router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
+async def get_metrics(call: CallDep) -> Response:
     """Return the metrics in Prometheus' text format."""
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)
 
 
-def describe_kind(validator: Validator) -> dict[str, object]:
-    """Describe a kind, for people and programs that prepare submissions."""
-    shown = command_line(validator.kind, (validator.kind,))
-    good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
-    return {
-        "kind": validator.kind,
-        "default_policy": validator.default_policy,
-        "image": validator.image,
-        "stages": [*(stage.name for stage in validator.stages), *validator.runtime_stages],
-        "payload_schema": validator.payload.model_json_schema(),
-        "rules": [
-            {"id": rule.id, "title": rule.title, "severity": rule.severity, "help": rule.help}
-            for rule in validator.rules
-        ],
-        "options": [{"name": option.name, "help": option.help} for option in shown.options],
-        "forms": list(shown.forms),
-        "example": None if good is None else good.payload,
-    }
+def _kind(validator: Validator) -> KindDocument:
+    return kind_document(validator, command_line(validator.kind, (validator.kind,)))

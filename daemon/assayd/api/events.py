@@ -11,10 +11,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from assayd.documents import compact, event_document, progress_document
+from assayd.documents.batches import BatchEventDocument
+from assayd.documents.events import EventDocument
+from assayd.documents.repairs import RepairEventDocument
 from assayd.ports.batches import Progress
 from assayd.ports.store import Event
 
-Documents = AsyncGenerator[dict[str, object], None]
+Told = EventDocument | BatchEventDocument | RepairEventDocument
+Documents = AsyncGenerator[Told, None]
 
 
 class EventStream(Response):
@@ -65,7 +69,7 @@ async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
     """Write the events of all attempts; the id is the place in this stream."""
     async with aclosing(events):
         async for place, event in events:
-            yield {**event_document(event), "id": place}
+            yield event_document(event, place)
 
 
 async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
@@ -75,9 +79,9 @@ async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
             yield progress_document(progress)
 
 
-def _message(document: dict[str, object]) -> bytes:
+def _message(document: Told) -> bytes:
     data = compact(document)  # one line: JSON escapes every line break
-    head = f"id: {document['id']}\nevent: {document['kind']}\n"
+    head = f"id: {document.id}\nevent: {document.kind}\n"
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 

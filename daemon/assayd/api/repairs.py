@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated
 
@@ -13,8 +13,8 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
-from assayd.api.repair_schemas import RepairBody
 from assayd.documents import read_json, repair_document
+from assayd.documents.repairs import RepairBody, RepairPageDocument, repair_event_document
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
 from assayd.ports.repairs import RepairRequest
@@ -48,7 +48,7 @@ async def list_repairs_of_attempt(call: CallDep, attempt_id: AttemptId) -> Respo
     """List the repairs that an attempt began or belongs to."""
     attempt = await call.attempt(attempt_id)
     found = await call.repairs.of_attempt(attempt.id)
-    return json_response({"repairs": [repair_document(repair) for repair in found], "next_cursor": None})
+    return _page(found, None)
 
 
 @router.get("/repairs", responses=answers.REPAIR_LIST)
@@ -60,7 +60,7 @@ async def list_repairs(
     """List repairs, newest first."""
     found = await call.repairs.list(uid=call.shown_uid, before=cursor, limit=limit)
     more = found[-1].id if len(found) == limit else None
-    return json_response({"repairs": [repair_document(repair) for repair in found], "next_cursor": more})
+    return _page(found, more)
 
 
 @router.get("/repairs/{id}", responses=answers.REPAIR)
@@ -85,8 +85,8 @@ async def accept_fallback(call: CallDep, repair_id: Id) -> Response:
     return json_response(repair_document(await call.repairs.accept_fallback(repair)))
 
 
-@router.get("/repairs/{id}/rules", responses=answers.RULES)
-async def get_rules(call: CallDep, repair_id: Id) -> Response:
+@router.get("/repairs/{id}/rules", responses=answers.RULES, response_class=Response)
+async def get_repair_rules(call: CallDep, repair_id: Id) -> Response:
     """Return the rules that were taken, as YAML."""
     fallback = (await call.repair(repair_id)).fallback or {}
     if fallback.get("accepted_at") is None:
@@ -94,7 +94,7 @@ async def get_rules(call: CallDep, repair_id: Id) -> Response:
     return Response(str(fallback["rules"]), media_type="application/yaml")
 
 
-@router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS)
+@router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS, response_class=Response)
 async def follow_repair(call: CallDep, repair_id: Id) -> Response:
     """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
     repair = await call.repair(repair_id)
@@ -106,10 +106,12 @@ async def _told(repairs: AsyncGenerator[Repair, None]) -> Documents:
     async with aclosing(repairs):
         async for repair in repairs:
             number += 1
-            kind = "repair" if repair.outcome is None else "finished"
-            told = repair_document(repair)
-            at = told["finished_at"] or told["started_at"]
-            yield {"id": str(number), "kind": kind, "at": at, "body": told}
+            yield repair_event_document(number, repair)
+
+
+def _page(repairs: Sequence[Repair], next_cursor: str | None) -> Response:
+    found = [repair_document(repair) for repair in repairs]
+    return json_response(RepairPageDocument.model_construct(repairs=found, next_cursor=next_cursor))
 
 
 def _read(body: bytes) -> RepairBody:

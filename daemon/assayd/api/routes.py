@@ -15,6 +15,7 @@ from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
 from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
+from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
@@ -39,7 +40,7 @@ WaitS = Annotated[
 
 
 @router.post("", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
-async def post_attempt(
+async def submit_attempt(
     request: Request,
     call: CallDep,
     wait_s: WaitS = 0,
@@ -103,7 +104,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     )
     page = await call.service.list(query)
     attempts = [attempt_document(attempt) for attempt in page.attempts]
-    return json_response({"attempts": attempts, "next_cursor": page.next_cursor})
+    return json_response(AttemptPageDocument.model_construct(attempts=attempts, next_cursor=page.next_cursor))
 
 
 @router.get("/{id}", responses=answers.ATTEMPT)
@@ -130,7 +131,7 @@ async def replay_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Re
     return await _answer_submitted(call, replay, wait_s, pending=202)
 
 
-@router.get("/{id}/events", responses=answers.EVENTS)
+@router.get("/{id}/events", responses=answers.EVENTS, response_class=Response)
 async def follow_attempt(
     call: CallDep,
     attempt_id: Id,
@@ -148,10 +149,11 @@ async def follow_attempt(
 async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     """List the files of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
-    return json_response({"artifacts": [artifact_document(artifact) for artifact in attempt.artifacts]})
+    artifacts = [artifact_document(artifact) for artifact in attempt.artifacts]
+    return json_response(ArtifactListDocument.model_construct(artifacts=artifacts))
 
 
-@router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT)
+@router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT, response_class=Response)
 async def get_artifact(
     call: CallDep,
     attempt_id: Id,
@@ -169,7 +171,7 @@ async def get_artifact(
     return Response(content, headers=headers, media_type=artifact.media_type)
 
 
-@router.get("/{id}/bundle", responses=answers.BUNDLE)
+@router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
 async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     """Return all files of an attempt as a tar archive."""
     attempt = await call.attempt(attempt_id)

@@ -259,4 +259,4 @@ def _bundle_of(attempt: Attempt) -> str:
 
 def _compare(first: Attempt, again: Attempt, before: Documents, after: Documents) -> Mapping[str, object]:
     read = [{"report": json.loads(report), "execution": json.loads(run)} for report, run in (before, after)]
-    return replay_diff(first, again, *read)
+    return vars(replay_diff(first, again, *read))

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from assayd.attempts.attempt_run import Facts, Finished
-from assayd.documents.attempts import milliseconds
+from assayd.documents.base import milliseconds
 from assayd.metrics import Metrics
 from assayd.model.finding import Severity
 from assayd.model.report import Report, StageStatus

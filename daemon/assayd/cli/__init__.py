@@ -9,7 +9,7 @@ from functools import cache
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; an error of ours is one line on standard error."""
-    from assayd.cli.exits import INTERRUPTED, exit_code
+    from assayd.cli.exits import INTERRUPTED, REFUSED, exit_code
     from assayd.errors import AssaydError
 
     for stream in (sys.stdout, sys.stderr):
@@ -22,6 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"assay: {plain(error.message)}", file=sys.stderr)
         return exit_code(error)
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("assayd."):
+            raise
+        print(
+            "assay: this command is the daemon's, and here is its client alone; install assayd",
+            file=sys.stderr,
+        )
+        return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.cli.batch_app import batch_app
+from assayd.cli.images_app import images_app
 from assayd.cli.kinds import KindsGroup, kinds_app
 from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
 if TYPE_CHECKING:
-    from assayd.client import Client
+    from assayd.client import PlainClient
 
 app = typer.Typer(
     cls=KindsGroup,
@@ -24,7 +25,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
-images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
 app.add_typer(upkeep_app)  # its commands are the program's own
 app.add_typer(kinds_app)  # and so are these
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
@@ -346,36 +346,6 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
         raise typer.Exit(TROUBLE)
 
 
-@images_app.command("build")
-def build(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="All, if none is named.")
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
-    ] = None,
-    library: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Files that go into the image named, if its recipe has a place."),
-    ] = None,
-) -> None:
-    """Build images and load them into the engine."""
-    from assayd.cli.images import build_images
-
-    build_images(names or (), cache, library)
-
-
-@images_app.command("list")
-def list_engine_images() -> None:
-    """List the images that are needed, and whether the engine has them."""
-    from assayd.cli.images import list_images
-    from assayd.cli.listing import print_table
-    from assayd.cli.terminal import out
-
-    print_table(out(), ("image", "digest", "size"), list_images())
-
-
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -384,10 +354,10 @@ def version() -> None:
     print(f"assay {__version__}")
 
 
-def _client(context: typer.Context) -> Client:
-    from assayd.client import Client
+def _client(context: typer.Context) -> PlainClient:
+    from assayd.client import PlainClient
 
-    return Client(context.find_root().obj)
+    return PlainClient(context.find_root().obj)
 
 
 def _print_attempt(attempt: dict[str, object], *, as_json: bool) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path, PurePosixPath
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.errors import RequestError, StoreError
 
 
-def extract(client: Client, attempt: Document, folder: Path) -> list[Path]:
+def extract(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
     """Write all files of an attempt's bundle into a new or empty folder.
 
     Each is fetched by itself and held against its digest; archives are not unpacked.
@@ -27,13 +27,13 @@ def extract(client: Client, attempt: Document, folder: Path) -> list[Path]:
         raise RequestError("extract.folder", f"{error.filename}: {error.strerror}") from error
 
 
-def logs(client: Client, attempt: Document, stream: str) -> bytes:
+def logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
     """Return one output stream of a finished attempt, as its bundle has it."""
     names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
     return b"".join(client.artifact(attempt["id"], name) for name in names)
 
 
-def _write(client: Client, attempt_id: str, artifact: Document, folder: Path) -> Path:
+def _write(client: PlainClient, attempt_id: str, artifact: Document, folder: Path) -> Path:
     target = folder / safe_name(artifact["name"])
     content = client.artifact(attempt_id, artifact["name"])
     if hashlib.sha256(content).hexdigest() != artifact["sha256"]:

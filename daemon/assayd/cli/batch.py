@@ -17,7 +17,7 @@ from assayd.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd.cli.listing import STYLES
 from assayd.cli.summary import Summary
 from assayd.cli.terminal import out, plain, print_json
-from assayd.client import Client, ClientError, Document
+from assayd.client import Document, NotFound, PlainClient
 from assayd.errors import RequestError
 
 PIECE_BYTES = 64 * 2**10
@@ -30,20 +30,18 @@ def make_up_name(file: Path) -> str:
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
 
 
-def require_new(client: Client, name: str, file: Path) -> None:
+def require_new(client: PlainClient, name: str, file: Path) -> None:
     """See that there is no such batch yet. Raises: RequestError ``batch.exists``, with what to do instead."""
     try:
         client.batch(name)
-    except ClientError as error:
-        if error.status != 404:
-            raise
+    except NotFound:
         return
     message = f"there is a batch {name} already; go on with it: assay batch resume {name} {file}"
     raise RequestError("batch.exists", message)
 
 
 def send_and_follow(
-    client: Client,
+    client: PlainClient,
     name: str,
     file: Path,
     outputs: Outputs,
@@ -145,7 +143,7 @@ def _how_to_go_on(name: str, file: Path) -> str:
     )
 
 
-def _finish(client: Client, batch: Document, file: Path, outputs: Outputs) -> Summary:
+def _finish(client: PlainClient, batch: Document, file: Path, outputs: Outputs) -> Summary:
     """Go through the items once, for the summary and whatever files are wanted."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)

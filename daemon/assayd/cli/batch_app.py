@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from assayd.client import Client
+    from assayd.client import PlainClient
 
 batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
 
@@ -127,7 +127,7 @@ def cancel_batch(context: typer.Context, name: Name) -> None:
         client.cancel_batch(name)
 
 
-def _client(context: typer.Context) -> Client:
-    from assayd.client import Client
+def _client(context: typer.Context) -> PlainClient:
+    from assayd.client import PlainClient
 
-    return Client(context.find_root().obj)
+    return PlainClient(context.find_root().obj)

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from assayd.cli.reports import JunitWriter, SarifWriter
 from assayd.cli.summary import Summary
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.errors import RequestError
 
 
@@ -25,7 +25,7 @@ class Outputs:
     as_json: bool = False
 
 
-def write_files(client: Client, batch: Document, source: Path, outputs: Outputs) -> Summary:
+def write_files(client: PlainClient, batch: Document, source: Path, outputs: Outputs) -> Summary:
     """Write whatever is wanted, and give the summary.
 
     Raises: RequestError ``file.unwritable``.
@@ -37,7 +37,7 @@ def write_files(client: Client, batch: Document, source: Path, outputs: Outputs)
         raise RequestError("file.unwritable", f"{error.filename}: {error.strerror}") from error
 
 
-def _write(client: Client, batch: Document, source: Path, outputs: Outputs, files: ExitStack) -> Summary:
+def _write(client: PlainClient, batch: Document, source: Path, outputs: Outputs, files: ExitStack) -> Summary:
     summary, folder = Summary(), outputs.folder
     adders: list[Callable[[Document], None]] = [summary.add]
     if folder is not None:

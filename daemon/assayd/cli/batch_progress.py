@@ -9,7 +9,7 @@ from collections import deque
 from rich.progress import BarColumn, Progress, TextColumn
 
 from assayd.cli.terminal import err, plain
-from assayd.client import Client, DaemonUnreachable, Document
+from assayd.client import DaemonUnreachable, Document, PlainClient
 
 OVER = ("finished", "cancelled")
 RATE_OVER_S = 30.0
@@ -48,7 +48,7 @@ class Rate:
         return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
-def follow(client: Client, batch: Document) -> Document:
+def follow(client: PlainClient, batch: Document) -> Document:
     """Follow a batch to its end; give it as it is then.
 
     Raises: DaemonUnreachable, when the daemon does not come back.

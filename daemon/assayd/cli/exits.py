@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assayd.client import ClientError, DaemonUnreachable
+from assayd.client import Conflict, DaemonUnreachable, NotFound, QueueFull, Refused
 from assayd.errors import AssaydError, RequestError
 
 VALIDATED = 0
@@ -28,5 +28,5 @@ def exit_code(error: AssaydError) -> int:
     """Return the exit code of an error: whose fault it is."""
     if isinstance(error, DaemonUnreachable):
         return UNREACHABLE
-    refused = isinstance(error, RequestError) or (isinstance(error, ClientError) and error.status < 500)
+    refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)
     return REFUSED if refused else TROUBLE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry
 from assayd.ports.command_line import CommandLine
@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 class Shown:
     """A finished attempt that is shown in a form of its kind."""
 
-    client: Client
+    client: PlainClient
     attempt: Document
     as_json: bool = False
 
@@ -114,7 +114,7 @@ def show_kinds(
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out, plain, print_json
 
-    with Client(context.find_root().obj) as client:
+    with PlainClient(context.find_root().obj) as client:
         found = client.kinds() if kind is None else client.kind(kind)
     if as_json:
         print_json(found)

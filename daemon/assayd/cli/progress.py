@@ -10,7 +10,7 @@ from rich.text import Text
 
 from assayd.cli.kinds import command_line_of
 from assayd.cli.report import count, render_stages
-from assayd.client import Client, Document, StreamEvent
+from assayd.client import Document, PlainClient, StreamEvent
 from assayd.errors import AssaydError
 
 WORDS = {
@@ -61,7 +61,7 @@ class Progress:
         return WORDS.get(self._state, self._state)
 
 
-def follow(client: Client, attempt: Document, console: Console) -> None:
+def follow(client: PlainClient, attempt: Document, console: Console) -> None:
     """Show an attempt's progress until it is finished; leaves the screen as it was."""
     progress = Progress(attempt["kind"])
     with Live(Group(*progress.lines()), console=console, transient=True) as live:

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd.cli.fallback import described
 from assayd.cli.kinds import single_sources
-from assayd.client import Client, ClientError, Document
+from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
 
 
@@ -41,8 +41,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
 
-def _client(context: typer.Context) -> Client:
-    return Client(context.find_root().obj)
+def _client(context: typer.Context) -> PlainClient:
+    return PlainClient(context.find_root().obj)
 
 
 @repair_app.command("start")
@@ -196,7 +196,7 @@ def _cell(value: object) -> str:
     return "–" if value is None else str(value)
 
 
-def show_chain(client: Client, attempt: Document) -> None:
+def show_chain(client: PlainClient, attempt: Document) -> None:
     """Show the repairs that an attempt began or belongs to, attempt by attempt."""
     if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
         return  # nobody repairs what did not fail
@@ -205,7 +205,7 @@ def show_chain(client: Client, attempt: Document) -> None:
         _show(client.repair_state(repair["id"]), as_json=False)
 
 
-def follow_repairs(client: Client, attempt: Document, *, show: bool) -> Document:
+def follow_repairs(client: PlainClient, attempt: Document, *, show: bool) -> Document:
     """Wait for the repair that an attempt asked for; give the newest attempt of it."""
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
@@ -217,20 +217,20 @@ def follow_repairs(client: Client, attempt: Document, *, show: bool) -> Document
     return attempt
 
 
-def wait(client: Client, repair: Document) -> Document:
+def wait(client: PlainClient, repair: Document) -> Document:
     """Wait for the end of a repair; an interrupt from the keyboard cancels it."""
     try:
         for event in client.repair_events(repair["id"]):
             repair = event.body
     except KeyboardInterrupt as interrupt:
-        with suppress(ClientError):  # it had ended meanwhile
+        with suppress(Conflict):  # it had ended meanwhile
             client.cancel_repair(repair["id"])
         print(f"assay: repair {repair['id']} is cancelled", file=sys.stderr)
         raise SystemExit(CANCELLED) from interrupt
     return client.repair_state(repair["id"])
 
 
-def edited(client: Client, attempt_id: str) -> str:
+def edited(client: PlainClient, attempt_id: str) -> str:
     """Have the submitted code corrected in the person's editor.
 
     Raises: RequestError, when the submission has no code of its own or nothing was changed.
@@ -258,7 +258,7 @@ def _in_editor(text: str) -> str:
         return path.read_text(encoding="utf-8")
 
 
-def _artifact_names(client: Client, attempt_id: str) -> Iterator[str]:
+def _artifact_names(client: PlainClient, attempt_id: str) -> Iterator[str]:
     yield from (artifact["name"] for artifact in client.attempt(attempt_id)["artifacts"])
 
 
@@ -269,7 +269,7 @@ def _json(content: bytes) -> Document:
     return document
 
 
-def _all(client: Client) -> Iterator[Document]:
+def _all(client: PlainClient) -> Iterator[Document]:
     cursor = None
     while True:
         page = client.repairs(cursor=cursor, limit=100)

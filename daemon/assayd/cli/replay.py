@@ -10,13 +10,13 @@ from rich.text import Text
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd.cli.report import count
 from assayd.cli.terminal import plain, shorten
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 
 WAIT_S = 600.0
 MOST_CHARS = 60
 
 
-def run(client: Client, attempt_id: str) -> Document:
+def run(client: PlainClient, attempt_id: str) -> Document:
     """Replay an attempt and wait for the end."""
     attempt = client.replay(attempt_id, wait_s=WAIT_S)
     while attempt["state"] != "finished":

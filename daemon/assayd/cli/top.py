@@ -16,7 +16,7 @@ from assayd.cli.listing import STYLES
 from assayd.cli.report import duration
 from assayd.cli.sample import Sample, Span, read_sample, span
 from assayd.cli.terminal import plain
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 
 MOST_SHOWN = 40
 STATES = ("running", "leasing", "checking", "judging")
@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(
         self,
-        client: Client,
+        client: PlainClient,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] | None = None,
     ) -> None:
@@ -64,7 +64,7 @@ class Watch:
 
 
 def watch(
-    client: Client, console: Console, *, interval_s: float, wait: Callable[[float], None] = time.sleep
+    client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], None] = time.sleep
 ) -> None:
     """Show the daemon until the keyboard says stop."""
     looking = Watch(client)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from assayd.client import Client
+    from assayd.client import PlainClient
 
 upkeep_app = typer.Typer()
 
@@ -78,7 +78,7 @@ def top(
             watch(client, console, interval_s=interval)
 
 
-def _client(context: typer.Context) -> Client:
-    from assayd.client import Client
+def _client(context: typer.Context) -> PlainClient:
+    from assayd.client import PlainClient
 
-    return Client(context.find_root().obj)
+    return PlainClient(context.find_root().obj)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.cli.exits import CANCELLED
-from assayd.client import Client, ClientError, Document
+from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
 from assayd.ports.validator import STDIN, FileOptions
 
@@ -58,7 +58,7 @@ def build_submission(request: Request) -> dict[str, object]:
     return submission
 
 
-def run(client: Client, submission: Mapping[str, object], *, show_progress: bool) -> Document:
+def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
     """Submit, wait, and give the finished attempt; an interrupt from the keyboard cancels it."""
     attempt = client.submit(submission)
     try:
@@ -70,7 +70,7 @@ def run(client: Client, submission: Mapping[str, object], *, show_progress: bool
         while attempt["state"] != "finished":
             attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
     except KeyboardInterrupt as interrupt:
-        with suppress(ClientError):  # it was finished meanwhile
+        with suppress(Conflict):  # it was finished meanwhile
             client.cancel(attempt["id"])
         print(f"assay: {attempt['id']} is cancelled", file=sys.stderr)
         raise SystemExit(CANCELLED) from interrupt

@@ -2,23 +2,40 @@
 
     with Client() as client:
         attempt = client.submit({"kind": "extractor", "payload": {...}}, wait_s=60)
+        print(attempt.verdict)
 
-Documents are plain JSON objects with the names of the contract. The HTTP library is imported only when a
-client is made, so that a program which imports this starts fast.
+Answers are documents of the contract, with a type for every field. `PlainClient` gives them as JSON objects
+instead. Importing this imports neither the HTTP library, which comes with the first client, nor pydantic,
+which comes with the first typed answer.
 """
 
 from assayd.client.address import SYSTEM_SOCKET, SocketChoice, find_socket
-from assayd.client.answers import ClientError, DaemonUnreachable, Document, StreamEvent
+from assayd.client.answers import Document, StreamEvent
 from assayd.client.asynchronous import AsyncClient
-from assayd.client.blocking import Client
+from assayd.client.blocking import Client, PlainClient
+from assayd.client.errors import (
+    ClientError,
+    Conflict,
+    DaemonUnreachable,
+    NotFound,
+    NotReady,
+    QueueFull,
+    Refused,
+)
 
 __all__ = [
     "SYSTEM_SOCKET",
     "AsyncClient",
     "Client",
     "ClientError",
+    "Conflict",
     "DaemonUnreachable",
     "Document",
+    "NotFound",
+    "NotReady",
+    "PlainClient",
+    "QueueFull",
+    "Refused",
     "SocketChoice",
     "StreamEvent",
     "find_socket",

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from assayd.client.address import SocketChoice
-from assayd.errors import AssaydError
+from assayd.client.errors import ClientError, DaemonUnreachable, Later, error_class
 
 if TYPE_CHECKING:
     import httpx
 
+T = TypeVar("T")
+
 Document = dict[str, Any]
 """A JSON object of the contract: the border where types end."""
 
-
-class ClientError(AssaydError):
-    """The daemon refused a request. `status` is HTTP's."""
-
-    def __init__(
-        self, code: str, message: str, *, status: int, field: str | None = None, retryable: bool = False
-    ) -> None:
-        super().__init__(code, message, field=field, retryable=retryable)
-        self.status = status
-
-
-class DaemonUnreachable(AssaydError):
-    """The daemon does not answer, or has gone away in the middle."""
+Read = Callable[[bytes], Any]
+"""Reads one JSON text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +57,36 @@ class EventReader:
 
 
 class LineReader:
-    """Cut a stream of bytes into the JSON objects that its lines are."""
+    """Cut a stream of bytes into lines, and read each as JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Read) -> None:
+        self._read = read
         self._rest: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> Iterator[Document]:
-        """Return the objects whose lines end in this chunk."""
+    def feed(self, chunk: bytes) -> Iterator[Any]:
+        """Return what the lines are that end in this chunk."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         for following in others:
-            yield json.loads(b"".join(self._rest))
+            yield self._read(b"".join(self._rest))
             self._rest = [following]
 
 
-def read_object(response: httpx.Response) -> Document:
-    """Read an answer that is a JSON object."""
-    document: Document = response.json()
-    return document
+def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
+    """Return what reads an answer as a document; fields that a newer daemon has added are passed over."""
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(Any if reads is None else reads())
+
+    def read(text: bytes) -> T:
+        try:
+            return cast("T", adapter.validate_json(text, extra="ignore"))
+        except ValidationError as error:
+            raise ClientError(
+                "answer.unreadable", f"the daemon's answer is not as agreed: {error}"
+            ) from error
+
+    return read
 
 
 def refuse(response: httpx.Response) -> None:
@@ -96,7 +99,13 @@ def refuse(response: httpx.Response) -> None:
         field, retryable = error["field"], bool(error["retryable"])
     except (ValueError, KeyError, TypeError):  # not from the daemon itself: its server, or a proxy
         code, message, field, retryable = "http", f"HTTP status {response.status_code}", None, False
-    raise ClientError(code, message, status=response.status_code, field=field, retryable=retryable)
+    raised = error_class(response.status_code)(
+        code, message, status=response.status_code, field=field, retryable=retryable
+    )
+    after = response.headers.get("Retry-After", "")
+    if isinstance(raised, Later) and after.isascii() and after.isdigit():
+        raised.retry_after_s = float(after)
+    raise raised
 
 
 def require_socket(socket: SocketChoice) -> None:

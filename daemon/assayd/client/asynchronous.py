@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assayd.client.address import find_socket
 from assayd.client.answers import (
-    Document,
     EventReader,
     LineReader,
     StreamEvent,
     lost,
-    read_object,
+    read_as,
     refuse,
     require_socket,
 )
-from assayd.client.blocking import SILENCE_S
-from assayd.client.verbs import Ask, Verbs, arguments, send_batch
+from assayd.client.requests import SILENCE_S, Ask
+from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
     import httpx
 
 
-class AsyncClient(
-    Verbs[Awaitable[Document], Awaitable[bytes], AsyncIterator[StreamEvent], AsyncIterator[Document]]
-):
-    """The asynchronous client. Raises ClientError and DaemonUnreachable."""
+class AsyncClient(Verbs):
+    """The asynchronous client; answers are documents with attributes. Raises ClientError."""
 
     def __init__(self, socket: str | Path | None = None) -> None:
         import httpx
@@ -51,45 +48,37 @@ class AsyncClient(
         """Close the connections."""
         await self._http.aclose()
 
-    async def send_batch(
-        self,
-        body: Iterable[bytes] | AsyncIterable[bytes],
-        *,
-        name: str | None = None,
-        concurrency: int | None = None,
-        dedupe: bool | None = None,
-    ) -> Document:
-        """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
-        content = body if isinstance(body, AsyncIterable) else _one_by_one(body)
-        return read_object(await self._send(send_batch(name, concurrency, dedupe), content=content))
+    async def send(self, ask: Ask[Any]) -> Any:
+        """Send a request and return the document that its answer is."""
+        return read_as(ask.reads)((await self._send(ask)).content)
 
-    async def _ask(self, ask: Ask) -> Document:
-        return read_object(await self._send(ask))
-
-    async def _ask_bytes(self, ask: Ask) -> bytes:
+    async def send_for_content(self, ask: Ask[bytes]) -> bytes:
+        """Send a request and return its answer as it is."""
         return (await self._send(ask)).content
 
-    async def _ask_events(self, ask: Ask) -> AsyncIterator[StreamEvent]:
+    async def send_for_events(self, ask: Ask[StreamEvent]) -> AsyncIterator[StreamEvent]:
+        """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
         async with self._stream(ask, silence_s=SILENCE_S) as chunks:
             async for chunk in chunks:
                 for event in reader.feed(chunk):
                     yield event
 
-    async def _ask_lines(self, ask: Ask) -> AsyncIterator[Document]:
-        reader = LineReader()
+    async def send_for_lines(self, ask: Ask[Any]) -> AsyncIterator[Any]:
+        """Send a request and return the documents that the lines of its answer are, as they come."""
+        reader = LineReader(read_as(ask.reads))
         async with self._stream(ask, silence_s=ask.wait_s) as chunks:
             async for chunk in chunks:
                 for document in reader.feed(chunk):
                     yield document
 
     @asynccontextmanager
-    async def _stream(self, ask: Ask, *, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def _stream(self, ask: Ask[Any], *, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         import httpx
 
         require_socket(self.socket)
         try:
-            async with self._http.stream(**{**arguments(ask), "timeout": silence_s}) as response:
+            async with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
                     await response.aread()
                     refuse(response)
@@ -97,13 +86,15 @@ class AsyncClient(
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
 
-    async def _send(self, ask: Ask, *, content: AsyncIterable[bytes] | None = None) -> httpx.Response:
+    async def _send(self, ask: Ask[Any]) -> httpx.Response:
         import httpx
 
         require_socket(self.socket)
-        body = {} if content is None else {"content": content}
+        arguments = ask.arguments()
+        if isinstance(ask.content, Iterable):
+            arguments["content"] = _one_by_one(ask.content)
         try:
-            response = await self._http.request(**{**arguments(ask), **body})
+            response = await self._http.request(**arguments)
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
         refuse(response)

@@ -1,35 +1,35 @@
-"""The client that blocks."""
+"""The clients that block: one gives typed documents, the other plain JSON objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assayd.client.address import find_socket
 from assayd.client.answers import (
-    Document,
     EventReader,
     LineReader,
+    Read,
     StreamEvent,
     lost,
-    read_object,
+    read_as,
     refuse,
     require_socket,
 )
-from assayd.client.verbs import Ask, Verbs, arguments, send_batch
+from assayd.client.requests import SILENCE_S, Ask
+from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
     import httpx
 
-SILENCE_S = 60.0
-"""How long an event stream may be silent, heartbeats included, before it counts as lost."""
 
-
-class Client(Verbs[Document, bytes, Iterator[StreamEvent], Iterator[Document]]):
-    """The blocking client. Raises ClientError and DaemonUnreachable."""
+class Blocking(Verbs, ABC):
+    """What both blocking clients share: how requests are sent."""
 
     def __init__(self, socket: str | Path | None = None) -> None:
         import httpx
@@ -51,42 +51,39 @@ class Client(Verbs[Document, bytes, Iterator[StreamEvent], Iterator[Document]]):
         """Close the connections."""
         self._http.close()
 
-    def send_batch(
-        self,
-        body: Iterable[bytes],
-        *,
-        name: str | None = None,
-        concurrency: int | None = None,
-        dedupe: bool | None = None,
-    ) -> Document:
-        """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
-        return read_object(self._send(send_batch(name, concurrency, dedupe), content=body))
+    def send(self, ask: Ask[Any]) -> Any:
+        """Send a request and return the document that its answer is."""
+        return self._read(ask)(self._send(ask).content)
 
-    def _ask(self, ask: Ask) -> Document:
-        return read_object(self._send(ask))
-
-    def _ask_bytes(self, ask: Ask) -> bytes:
+    def send_for_content(self, ask: Ask[bytes]) -> bytes:
+        """Send a request and return its answer as it is."""
         return self._send(ask).content
 
-    def _ask_events(self, ask: Ask) -> Iterator[StreamEvent]:
+    def send_for_events(self, ask: Ask[StreamEvent]) -> Iterator[StreamEvent]:
+        """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
         with self._stream(ask, silence_s=SILENCE_S) as chunks:
             for chunk in chunks:
                 yield from reader.feed(chunk)
 
-    def _ask_lines(self, ask: Ask) -> Iterator[Document]:
-        reader = LineReader()
+    def send_for_lines(self, ask: Ask[Any]) -> Iterator[Any]:
+        """Send a request and return the documents that the lines of its answer are, as they come."""
+        reader = LineReader(self._read(ask))
         with self._stream(ask, silence_s=ask.wait_s) as chunks:
             for chunk in chunks:
                 yield from reader.feed(chunk)
 
+    @abstractmethod
+    def _read(self, ask: Ask[Any]) -> Read:
+        """Return what reads the answer of a request."""
+
     @contextmanager
-    def _stream(self, ask: Ask, *, silence_s: float) -> Iterator[Iterator[bytes]]:
+    def _stream(self, ask: Ask[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
         import httpx
 
         require_socket(self.socket)
         try:
-            with self._http.stream(**{**arguments(ask), "timeout": silence_s}) as response:
+            with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
                     response.read()
                     refuse(response)
@@ -94,14 +91,27 @@ class Client(Verbs[Document, bytes, Iterator[StreamEvent], Iterator[Document]]):
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
 
-    def _send(self, ask: Ask, *, content: Iterable[bytes] | None = None) -> httpx.Response:
+    def _send(self, ask: Ask[Any]) -> httpx.Response:
         import httpx
 
         require_socket(self.socket)
-        body = {} if content is None else {"content": content}
         try:
-            response = self._http.request(**{**arguments(ask), **body})
+            response = self._http.request(**ask.arguments())
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
         refuse(response)
         return response
+
+
+class Client(Blocking):
+    """The blocking client; answers are documents with attributes. Raises ClientError."""
+
+    def _read(self, ask: Ask[Any]) -> Read:
+        return read_as(ask.reads)
+
+
+class PlainClient(Blocking):
+    """The blocking client for those that must start fast; answers are JSON objects. Raises ClientError."""
+
+    def _read(self, ask: Ask[Any]) -> Read:
+        return json.loads

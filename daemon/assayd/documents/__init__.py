@@ -1,32 +1,27 @@
 """Between the values inside and the JSON outside: the one place that knows the wire names.
 
-Decides what a request may look like and how results are written; milliseconds exist only here.
+Decides what a request may look like and how results are written; milliseconds exist only here. A document is
+a model: it writes the JSON, describes it for the reference at `/openapi.json`, and types the client.
 """
 
-from assayd.documents.attempts import (
-    artifact_document,
-    attempt_body,
-    attempt_document,
-    error_document,
-    event_document,
-    event_id,
-    limits_document,
-    read_event_id,
-    report_document,
-    timestamp,
-)
+from assayd.documents.attempts import artifact_document, attempt_body, attempt_document
+from assayd.documents.base import BaseDocument, plain, timestamp
 from assayd.documents.batches import batch_document, item_document, progress_document
 from assayd.documents.changes import submission_diff
+from assayd.documents.errors import error_document
+from assayd.documents.events import event_document, event_id, read_event_id
 from assayd.documents.execution import execution_document, joined_output
 from assayd.documents.junit import junit
 from assayd.documents.payload_caps import MAX_SOURCE_BYTES, PayloadCaps
 from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff
+from assayd.documents.reports import limits_document, report_document
 from assayd.documents.strict_json import canonical, compact, digest, read_json
 from assayd.documents.submission import SubmissionBody, read_submission, with_payload
 
 __all__ = [
     "MAX_SOURCE_BYTES",
+    "BaseDocument",
     "PayloadCaps",
     "SubmissionBody",
     "artifact_document",
@@ -44,6 +39,7 @@ __all__ = [
     "joined_output",
     "junit",
     "limits_document",
+    "plain",
     "progress_document",
     "read_event_id",
     "read_json",

@@ -1,75 +1,130 @@
-"""Write batches and their items as the contract names them."""
+"""Batches and their items as the contract names them."""
 
 from __future__ import annotations
 
-from assayd.documents.attempts import Document, timestamp
-from assayd.model.batch import Item, Received, Tally
+from typing import Any
+
+from pydantic import Field
+
+from assayd.documents.attempts import AttemptDocument, PeerDocument
+from assayd.documents.base import BaseDocument, Timestamp, written_time
+from assayd.documents.errors import FailureDocument, failure_document
+from assayd.model.batch import BatchState, Item, Received, Tally
+from assayd.model.report import Verdict
 from assayd.ports.batches import Progress
 
 
-def batch_document(progress: Progress, received: Received | None = None) -> Document:
-    """Write a batch; `received` is what became of lines that were just sent."""
-    batch = progress.batch
-    return {
-        "id": batch.id,
-        "name": batch.name,
-        "state": batch.state,
-        "created_at": timestamp(batch.created_at),
-        "cancelled_at": timestamp(batch.cancelled_at),
-        "finished_at": timestamp(batch.finished_at),
-        "peer": {"uid": batch.peer.uid, "gid": batch.peer.gid, "pid": batch.peer.pid},
-        "concurrency": batch.concurrency,
-        "dedupe": batch.dedupe,
-        "complete": batch.complete,
-        "counts": counts_document(progress.tally, progress.running),
-        "received": received and _received(received),
-    }
+class CountsDocument(BaseDocument):
+    """How many items of a batch came to what."""
+
+    total: int = Field(description="All items.")
+    waiting: int = Field(description="Items without a verdict, those under way included.")
+    running: int = Field(description="Of these, attempts under way.")
+    validated: int = Field(description="Items with this verdict.")
+    failed: int = Field(description="Items with this verdict.")
+    error: int = Field(description="Items with this verdict, malformed lines included.")
+    cancelled: int = Field(description="Items that were stopped, or never started because the batch was.")
+    malformed: int = Field(description="Lines that could not be submitted.")
 
 
-def counts_document(tally: Tally, running: int) -> Document:
-    """Write how many items came to what."""
-    return {
-        "total": tally.total,
-        "waiting": tally.waiting,
-        "running": running,
-        "validated": tally.validated,
-        "failed": tally.failed,
-        "error": tally.error,
-        "cancelled": tally.cancelled,
-        "malformed": tally.malformed,
-    }
+class ReceivedLinesDocument(BaseDocument):
+    """What became of lines that were sent."""
+
+    lines: int = Field(description="Lines that were not blank.")
+    added: int = Field(description="Items that are new.")
+    known: int = Field(description="Lines that were items already.")
+    malformed: int = Field(description="Lines that cannot be submitted; their items say why.")
+    conflicting: list[int] = Field(
+        description="Lines known with another policy, overrides or labels, which they keep; at most 100."
+    )
 
 
-def progress_document(progress: Progress) -> Document:
-    """Write an event of a batch. Each holds all that is known at the time, so none has to be read again."""
-    moment = int(progress.at.timestamp() * 1_000_000)
-    return {
-        "id": str(moment),
-        "batch_id": progress.batch.id,
-        "kind": "finished" if progress.is_over else "progress",
-        "at": timestamp(progress.at),
-        "body": {"state": progress.batch.state, **counts_document(progress.tally, progress.running)},
-    }
+class BatchDocument(BaseDocument):
+    """Many submissions that were sent as lines."""
+
+    id: str = Field(description="ULID.")
+    name: str = Field(description="Unique among its user's batches.")
+    state: BatchState = Field(description="Where it is.")
+    created_at: Timestamp = Field(description="When it was opened.")
+    cancelled_at: Timestamp | None = Field(description="When somebody stopped it.")
+    finished_at: Timestamp | None = Field(description="When the last item got its verdict.")
+    peer: PeerDocument = Field(description="Who opened it.")
+    concurrency: int = Field(description="How many of its attempts may be unfinished at once.")
+    dedupe: bool = Field(description="Whether lines that would run the same are one attempt.")
+    complete: bool = Field(description="Whether a sender has reached the end of its lines.")
+    counts: CountsDocument = Field(description="What its items came to.")
+    received: ReceivedLinesDocument | None = Field(description="What became of lines just sent; else null.")
 
 
-def item_document(item: Item) -> Document:
-    """Write an item."""
-    return {
-        "line": item.line,
-        "input_digest": item.input_digest,
-        "attempt_id": item.attempt_id,
-        "verdict": item.verdict,
-        "cause": item.cause,
-        "rules": list(item.rules),
-        "error": item.error and {"code": item.error.code, "message": item.error.message},
-    }
+class BatchPageDocument(BaseDocument):
+    """A page of batches, newest first."""
+
+    batches: list[BatchDocument] = Field(description="The batches.")
+    next_cursor: str | None = Field(description="Where the next page begins; null on the last.")
 
 
-def _received(received: Received) -> Document:
-    return {
-        "lines": received.lines,
-        "added": received.added,
-        "known": received.known,
-        "malformed": received.malformed,
-        "conflicting": list(received.conflicting),
-    }
+class ItemDocument(BaseDocument):
+    """One line of a batch."""
+
+    line: int = Field(description="Its number, from 1.")
+    input_digest: str = Field(description="SHA-256 of kind and payload; of the line, when malformed.")
+    attempt_id: str | None = Field(description="Its attempt; there may be none yet. Null when malformed.")
+    verdict: Verdict | None = Field(description="What it came to; null until then.")
+    cause: str | None = Field(description="How its run ended; null when nothing was run.")
+    rules: list[str] = Field(description="The rules of its errors, each once.")
+    error: FailureDocument | None = Field(description="Why the line could not be submitted.")
+
+
+class ItemPageDocument(BaseDocument):
+    """A page of items, in line order."""
+
+    items: list[ItemDocument] = Field(description="The items.")
+    next_after: int | None = Field(description="`after` of the next page; null on the last.")
+
+
+class BatchResultDocument(ItemDocument):
+    """One line of a batch with its attempt."""
+
+    attempt: AttemptDocument | None = Field(description="Its attempt, with the report once it is finished.")
+
+
+class BatchEventDocument(BaseDocument):
+    """How a batch gets on. Each holds all that is known at the time, so that none has to be read again."""
+
+    id: str = Field(description="Its time, in microseconds.")
+    batch_id: str = Field(description="The batch.")
+    kind: str = Field(description="`progress`, at last `finished`.")
+    at: Timestamp = Field(description="When.")
+    body: dict[str, Any] = Field(description="The batch's state, and its counts.")
+
+
+def batch_document(progress: Progress, received: Received | None = None) -> BatchDocument:
+    """Return the document of a batch; `received` is what became of lines that were just sent."""
+    return BatchDocument.from_value(
+        progress.batch,
+        peer=PeerDocument.from_value(progress.batch.peer),
+        counts=counts_document(progress.tally, progress.running),
+        received=received and ReceivedLinesDocument.from_value(received),
+    )
+
+
+def counts_document(tally: Tally, running: int) -> CountsDocument:
+    """Return how many items came to what."""
+    return CountsDocument.from_value(tally, running=running)
+
+
+def progress_document(progress: Progress) -> BatchEventDocument:
+    """Return an event of a batch."""
+    counts = counts_document(progress.tally, progress.running)
+    return BatchEventDocument.model_construct(
+        id=str(int(progress.at.timestamp() * 1_000_000)),
+        batch_id=progress.batch.id,
+        kind="finished" if progress.is_over else "progress",
+        at=written_time(progress.at),
+        body={"state": progress.batch.state, **vars(counts)},
+    )
+
+
+def item_document(item: Item) -> ItemDocument:
+    """Return the document of an item."""
+    return ItemDocument.from_value(item, error=failure_document(item.error))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from assayd.documents.attempts import Document, milliseconds
+from assayd.documents.base import milliseconds
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import StageReport
 from assayd.model.run import Unit
 
 
-def state_body(state: State) -> Document:
+def state_body(state: State) -> dict[str, object]:
     """Write that an attempt is in another state."""
     return {"state": state.value}
 
 
-def stage_body(stage: StageReport) -> Document:
+def stage_body(stage: StageReport) -> dict[str, object]:
     """Write how a stage ended."""
     return {
         "name": stage.name,
@@ -23,7 +23,7 @@ def stage_body(stage: StageReport) -> Document:
     }
 
 
-def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> Document:
+def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> dict[str, object]:
     """Write that a unit was started, or the cause that it ended with."""
     return {
         "name": units[index].name,
@@ -34,11 +34,11 @@ def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: floa
     }
 
 
-def output_body(unit: Unit, data: bytes) -> Document:
+def output_body(unit: Unit, data: bytes) -> dict[str, object]:
     """Write what a unit wrote."""
     return {"unit": unit.name, "text": data.decode("utf-8", "replace")}
 
 
-def finished_body(attempt: Attempt) -> Document:
+def finished_body(attempt: Attempt) -> dict[str, object]:
     """Write that an attempt has its verdict."""
     return {"verdict": attempt.verdict.value if attempt.verdict else None, "cause": attempt.cause}

@@ -1,14 +1,93 @@
-"""Write what one container did: the execution of an attempt, summed over its units."""
+"""What one container did: the execution of an attempt, summed over its units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from assayd.documents.attempts import Document, limits_document, milliseconds
-from assayd.documents.import_violations import MAX_LISTED, runtime_violations
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument, milliseconds
+from assayd.documents.import_violations import MAX_LISTED, ImportViolationDocument, runtime_violations
+from assayd.documents.reports import limits_document
 from assayd.model.policy import NetworkPolicy
-from assayd.model.run import Captured, Limits, PolicyEvent, RunResult, UnitResult
+from assayd.model.run import Captured, Cause, Limits, PolicyEvent, RunResult, UnitResult, Via
+
+
+class ImportDocument(BaseDocument):
+    """One import that submitted code made."""
+
+    module: str = Field(description="Dotted name.")
+    file: str | None = Field(description="Submitted file of the import.")
+    line: int | None = Field(description="Line of the import.")
+    allowed: bool = Field(description="Whether the policy allows it.")
+
+
+class NetworkViolationDocument(BaseDocument):
+    """One connection that the policy does not allow."""
+
+    host: str = Field(description="Host, address, or what was tried.")
+    port: int | None = Field(description="Port, where there is one.")
+    blocked: bool = Field(description="Whether it was prevented.")
+    reason: str = Field(description="Why it is not allowed.")
+    rule: str = Field(description="Id of the rule that decided.")
+
+
+class NetworkAttemptDocument(BaseDocument):
+    """One host that submitted code asked the relay for, allowed or not."""
+
+    unit: int = Field(description="Which unit asked, counted from 0.")
+    host: str = Field(description="The host, as it was asked for; empty when that could not be read.")
+    port: int | None = Field(description="The port.")
+    via: Via = Field(description="By CONNECT for TLS, or in plain HTTP.")
+    method: str = Field(description="The request's method.")
+    allowed: bool = Field(description="Whether the profile allows it.")
+    rule: str = Field(description="Id of the rule that decided.")
+    trouble: str | None = Field(description="What went wrong with what was allowed.")
+    address: str | None = Field(description="The address that was connected to.")
+    bytes_up: int = Field(description="Bytes passed on to the host.")
+    bytes_down: int = Field(description="Bytes received from the host.")
+    duration_ms: float = Field(description="From the request to its end.")
+
+
+class ContainerDocument(BaseDocument):
+    """The container of a run; it is used once."""
+
+    id: str = Field(description="The engine's id.")
+    image: str = Field(description="Name of the image.")
+    image_digest: str = Field(description="Digest of the image.")
+    engine: str = Field(description="Engine and version.")
+    runtime: str = Field(description="Runtime below the engine.")
+    python: str | None = Field(description="Version of the image's Python.")
+    warm: bool = Field(description="Whether it was waiting already.")
+
+
+class ExecutionDocument(BaseDocument):
+    """What one container did, summed over its units."""
+
+    cause: Cause = Field(description="How it ended.")
+    cause_evidence: dict[str, Any] = Field(description="What decided the cause.")
+    success: bool = Field(description="Whether every unit completed.")
+    exit_code: int | None = Field(description="Of the unit that decided.")
+    signal: str | None = Field(description="Signal that ended that unit.")
+    stdout: str = Field(description="Standard output of all units, head and tail.")
+    stderr: str = Field(description="Standard error of all units, head and tail.")
+    stdout_bytes: int = Field(description="Exact size of the standard output.")
+    stderr_bytes: int = Field(description="Exact size of the standard error.")
+    stdout_truncated: bool = Field(description="Whether some of it was dropped.")
+    stderr_truncated: bool = Field(description="Whether some of it was dropped.")
+    execution_time_ms: float = Field(description="Wall-clock time of the run.")
+    cpu_ms: float = Field(description="Processor time of all units.")
+    peak_memory_bytes: int = Field(description="Highest memory use of the container.")
+    resource_usage: dict[str, Any] = Field(description="Limits, network mode and counters.")
+    imports: list[ImportDocument] = Field(description="Imports of submitted code, each once.")
+    import_violations: list[ImportViolationDocument] = Field(description="Imports that are not allowed.")
+    network_violations: list[NetworkViolationDocument] = Field(
+        description="Connections that are not allowed."
+    )
+    network_attempts: list[NetworkAttemptDocument] = Field(description="Hosts that the relay was asked for.")
+    container: ContainerDocument = Field(description="The container.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,45 +114,37 @@ def joined_output(streams: Sequence[Captured], *, kept_bytes: int) -> Joined:
     )
 
 
-def execution_document(result: RunResult, *, limits: Limits, network: NetworkPolicy) -> Document:
-    """Write the execution of an attempt."""
+def execution_document(result: RunResult, *, limits: Limits, network: NetworkPolicy) -> ExecutionDocument:
+    """Return what the container of an attempt did."""
     stdout = joined_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
     stderr = joined_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
     exit_code, signal_name = result.exit
-    facts = result.container
-    return {
-        "cause": result.outcome.cause,
-        "cause_evidence": dict(result.outcome.evidence),
-        "success": result.outcome.completed,
-        "exit_code": exit_code,
-        "signal": signal_name,
-        "stdout": stdout.text,
-        "stderr": stderr.text,
-        "stdout_bytes": stdout.total_bytes,
-        "stderr_bytes": stderr.total_bytes,
-        "stdout_truncated": stdout.truncated,
-        "stderr_truncated": stderr.truncated,
-        "execution_time_ms": milliseconds(result.wall_s),
-        "cpu_ms": milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "resource_usage": {**limits_document(limits, network), **_usage(result.units)},
-        "imports": _imports(result.units),
-        "import_violations": list(runtime_violations(_distinct(result.units, kind="import")))[:MAX_LISTED],
-        "network_violations": _network_violations(result.units),
-        "network_attempts": _network_attempts(result.units),
-        "container": {
-            "id": facts.id,
-            "image": facts.image,
-            "image_digest": facts.image_digest,
-            "engine": facts.engine,
-            "runtime": facts.runtime,
-            "python": facts.python,
-            "warm": facts.warm,
-        },
-    }
+    imports = _distinct(result.units, kind="import")
+    return ExecutionDocument.model_construct(
+        cause=result.outcome.cause,
+        cause_evidence=dict(result.outcome.evidence),
+        success=result.outcome.completed,
+        exit_code=exit_code,
+        signal=signal_name,
+        stdout=stdout.text,
+        stderr=stderr.text,
+        stdout_bytes=stdout.total_bytes,
+        stderr_bytes=stderr.total_bytes,
+        stdout_truncated=stdout.truncated,
+        stderr_truncated=stderr.truncated,
+        execution_time_ms=milliseconds(result.wall_s),
+        cpu_ms=milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
+        peak_memory_bytes=result.peak_memory_bytes,
+        resource_usage={**limits_document(limits, network), **_usage(result.units)},
+        imports=[ImportDocument.from_value(event, module=event.detail) for event in imports][:MAX_LISTED],
+        import_violations=list(runtime_violations(imports))[:MAX_LISTED],
+        network_violations=_network_violations(result.units),
+        network_attempts=_network_attempts(result.units),
+        container=ContainerDocument.from_value(result.container),
+    )
 
 
-def _usage(units: Sequence[UnitResult]) -> Document:
+def _usage(units: Sequence[UnitResult]) -> dict[str, Any]:
     usages = [unit.usage for unit in units]
     return {
         "oom_kills": sum(usage.oom_kills for usage in usages),
@@ -85,56 +156,35 @@ def _usage(units: Sequence[UnitResult]) -> Document:
     }
 
 
-def _imports(units: Sequence[UnitResult]) -> list[Document]:
-    listed: list[Document] = [
-        {"module": event.detail, "file": event.file, "line": event.line, "allowed": event.allowed}
-        for event in _distinct(units, kind="import")
-    ]
-    return listed[:MAX_LISTED]
-
-
-def _network_violations(units: Sequence[UnitResult]) -> list[Document]:
+def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDocument]:
     return [
-        {
+        NetworkViolationDocument.model_construct(
             **_address(event.detail),
-            "blocked": True,  # the container has no network device, whatever the hook did
-            "reason": event.reason or "the profile blocks the network",
-            "rule": event.rule or "network.blocked",
-        }
+            blocked=True,  # the container has no network device, whatever the hook did
+            reason=event.reason or "the profile blocks the network",
+            rule=event.rule or "network.blocked",
+        )
         for event in _distinct(units, kind="network")
         if not event.allowed
     ][:MAX_LISTED]
 
 
-def _network_attempts(units: Sequence[UnitResult]) -> list[Document]:
-    """List all that the relay was asked for, in order, the unit's index with each."""
+def _network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocument]:
+    """Return all that the relay was asked for, in order, the unit's index with each."""
     asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
     return [
-        {
-            "unit": index,
-            "host": event.host,
-            "port": event.port,
-            "via": event.via.value,
-            "method": event.method,
-            "allowed": event.allowed,
-            "rule": event.rule,
-            "trouble": event.trouble,
-            "address": event.address,
-            "bytes_up": event.bytes_up,
-            "bytes_down": event.bytes_down,
-            "duration_ms": milliseconds(event.duration_s),
-        }
+        NetworkAttemptDocument.from_value(event, unit=index, duration_ms=milliseconds(event.duration_s))
         for index, event in asked[:MAX_LISTED]
     ]
 
 
-def _address(detail: str) -> Document:
+def _address(detail: str) -> dict[str, Any]:
     host, colon, port = detail.rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and len(port) <= 5):
         return {"host": detail, "port": None}
     return {"host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
 
 
-def _distinct(units: Iterable[UnitResult], *, kind: str) -> Iterator[PolicyEvent]:
+def _distinct(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
     """Return the events of a kind, each once: the same code runs for every path."""
-    return iter(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))
+    return list(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))

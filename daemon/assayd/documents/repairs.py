@@ -1,49 +1,146 @@
-"""Write repairs as the contract names them."""
+"""Repairs as the contract names them, and the request that begins one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from assayd.documents.attempts import Document, milliseconds, timestamp
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.model.repair import Fix, Repair
 
 
-def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> Document:
-    """Write a repair with its fixes, and with what each of them changed, where that was looked up."""
-    return {
-        "id": repair.id,
-        "attempt_id": repair.attempt_id,
-        "kind": repair.kind,
-        "provider": repair.provider,
-        "state": "running" if repair.outcome is None else "finished",
-        "max_attempts": repair.max_attempts,
-        "started_at": timestamp(repair.started_at),
-        "finished_at": timestamp(repair.finished_at),
-        "hint": repair.hint,
-        "attempts": [_fix(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
-        "outcome": repair.outcome,
-        "detail": repair.detail,
-        "fallback": repair.fallback,
-    }
+class RepairBody(BaseModel):
+    """How an attempt is to be repaired."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    provider: str = Field("rules", description="Who gives fixes; `rules` needs no model.")
+    max_attempts: int | None = Field(None, ge=1, le=10, description="Fixes that are tried at most.")
+    hint: str | None = Field(None, max_length=4096, description="Something to tell the provider.")
+    code: str | None = Field(None, description="A person's own correction, tried first.")
+    fresh: bool = Field(False, description="Go back to what was submitted first.")
 
 
-def _fix(fix: Fix, diff: str | None) -> Document:
-    return {
-        "attempt_id": fix.attempt_id,
-        "number": fix.number,
-        "strategy": fix.strategy,
-        "original_error": fix.error,
-        "fix_reason": fix.reason,
-        "passage": fix.passage,
-        "patched_code": fix.patched_code,
-        "diff": diff,
-        "duplicate": fix.duplicate,
-        "verdict": fix.verdict,
-        "cause": fix.cause,
-        "repaired_at": timestamp(fix.asked_at),
-        "repair_successful": None if fix.verdict is None else fix.verdict == "validated",
-        "input_tokens": fix.usage.input_tokens,
-        "output_tokens": fix.usage.output_tokens,
-        "duration_ms": milliseconds(fix.usage.took_s),
-    }
+class FixDocument(BaseDocument):
+    """One fix of a repair, and what became of it."""
+
+    attempt_id: str | None = Field(description="The attempt that ran it; null for a duplicate.")
+    number: int = Field(description="Its place, from 1.")
+    strategy: str = Field(
+        description="`fix`, `different` after a duplicate, `rethink` after the same failure."
+    )
+    original_error: str = Field(description="What had failed before.")
+    fix_reason: str = Field(description="The reason that was given.")
+    passage: str = Field(description="Which text of the submission was replaced.")
+    patched_code: str = Field(description="The new text.")
+    diff: str | None = Field(
+        description="What it changed, as a unified diff; null in lists, for a duplicate, and when it is gone."
+    )
+    duplicate: bool = Field(description="It had been tried before, and was not run.")
+    verdict: str | None = Field(description="The attempt's verdict.")
+    cause: str | None = Field(description="How the attempt's run ended.")
+    repaired_at: Timestamp = Field(description="When it was asked for.")
+    repair_successful: bool | None = Field(description="Whether its attempt was validated; null until then.")
+    input_tokens: int | None = Field(description="Tokens of the request, where the provider counts them.")
+    output_tokens: int | None = Field(description="Tokens of the reply.")
+    duration_ms: float = Field(description="Time until it was there.")
+
+
+class ShownDocument(BaseDocument):
+    """What the rules give for one sample path."""
+
+    path: str = Field(description="The sample path.")
+    fields: dict[str, str | int] = Field(description="What the rules take out of it.")
+    missing: list[str] = Field(description="Fields whose rule does not fit it.")
+
+
+class AppliedDocument(BaseDocument):
+    """What the rules give for the sample paths."""
+
+    paths: int = Field(description="How many sample paths there are.")
+    complete: int = Field(description="How many of them gave every field that has a rule.")
+    shown: list[ShownDocument] = Field(description="The first of them.")
+
+
+class FallbackDocument(BaseDocument):
+    """Rules without code that are offered where no correction worked."""
+
+    trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
+    reason: str = Field(description="The same in a sentence.")
+    rules: str = Field(description="The rules, as YAML.")
+    notes: dict[str, str] = Field(description="What is to be said of the fields that rules cannot give.")
+    applied: AppliedDocument = Field(description="What they give for the sample paths.")
+    accepted_at: Timestamp | None = Field(description="When they were taken.")
+
+
+class RepairDocument(BaseDocument):
+    """A failed attempt on its way to one that is validated."""
+
+    id: str = Field(description="ULID.")
+    attempt_id: str = Field(description="The attempt that it began with.")
+    kind: str = Field(description="The kind of submission.")
+    provider: str = Field(description="Who gives fixes.")
+    state: str = Field(description="`running` or `finished`.")
+    max_attempts: int = Field(description="Fixes that are tried at most.")
+    started_at: Timestamp = Field(description="When it began.")
+    finished_at: Timestamp | None = Field(description="When it ended.")
+    hint: str | None = Field(description="What the person who asked has to say.")
+    attempts: list[FixDocument] = Field(description="The fixes, in order.")
+    outcome: str | None = Field(
+        description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
+    )
+    detail: str | None = Field(description="More of the outcome.")
+    fallback: FallbackDocument | None = Field(
+        description="What could be used instead, where there is something."
+    )
+
+
+class RepairPageDocument(BaseDocument):
+    """Repairs, newest first."""
+
+    repairs: list[RepairDocument] = Field(description="The repairs.")
+    next_cursor: str | None = Field(description="Where the next page begins.")
+
+
+class RepairEventDocument(BaseDocument):
+    """How a repair gets on."""
+
+    id: str = Field(description="Its number, from 1.")
+    kind: str = Field(description="`repair`, at last `finished`.")
+    at: Timestamp = Field(description="When the repair began; when it ended, for the last.")
+    body: RepairDocument = Field(description="The whole repair as it is then.")
+
+
+def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
+    """Return the document of a repair, with what each fix changed, where that was looked up."""
+    return RepairDocument.from_value(
+        repair,
+        state="running" if repair.outcome is None else "finished",
+        attempts=[_fix(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+    )
+
+
+def repair_event_document(number: int, repair: Repair) -> RepairEventDocument:
+    """Return an event of a repair."""
+    return RepairEventDocument.model_construct(
+        id=str(number),
+        kind="repair" if repair.outcome is None else "finished",
+        at=written_time(repair.finished_at or repair.started_at),
+        body=repair_document(repair),
+    )
+
+
+def _fix(fix: Fix, diff: str | None) -> FixDocument:
+    return FixDocument.from_value(
+        fix,
+        original_error=fix.error,
+        fix_reason=fix.reason,
+        diff=diff,
+        repaired_at=written_time(fix.asked_at),
+        repair_successful=None if fix.verdict is None else fix.verdict == "validated",
+        input_tokens=fix.usage.input_tokens,
+        output_tokens=fix.usage.output_tokens,
+        duration_ms=milliseconds(fix.usage.took_s),
+    )

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assayd.documents.attempts import Document
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument, plain
+from assayd.documents.errors import failure_document
 from assayd.documents.strict_json import compact
 from assayd.model.attempt import Attempt
+from assayd.model.report import Verdict
 
 # The marks in docs/result-contract.md; a test holds the two together.
 VOLATILE: Mapping[str, frozenset[str]] = {
@@ -47,8 +51,33 @@ MOST_BYTES = 2048
 Json = Any
 
 
-def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Document:
-    """Tell how a replay differs from the attempt that it repeats.
+class ChangeDocument(BaseDocument):
+    """One field that differs between an attempt and its replay."""
+
+    field: str = Field(description="Dotted path, e.g. `report.findings.0.line`.")
+    before: Any = Field(description="The value of the attempt; null when it has none.")
+    after: Any = Field(description="The value of the replay.")
+
+
+class VerdictChangeDocument(BaseDocument):
+    """The verdicts of an attempt and of its replay."""
+
+    before: Verdict | None = Field(description="The attempt's.")
+    after: Verdict | None = Field(description="The replay's.")
+
+
+class ReplayDiffDocument(BaseDocument):
+    """How a replay differs from the attempt that it repeats; volatile fields are passed over."""
+
+    of: str = Field(description="The attempt that was repeated.")
+    same: bool = Field(description="Whether nothing differs.")
+    verdict: VerdictChangeDocument = Field(description="Both verdicts.")
+    differences: list[ChangeDocument] = Field(description="What differs; at most 100.")
+    more: int = Field(description="How many more differences there are.")
+
+
+def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> ReplayDiffDocument:
+    """Return how a replay differs from the attempt that it repeats.
 
     Args:
         first: the attempt that was replayed.
@@ -59,24 +88,23 @@ def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Do
     whole_before = {**_summary(first), **before}
     whole_after = {**_summary(again), **after}
     differences = [
-        {"field": field, "before": _shown(one), "after": _shown(other)}
+        ChangeDocument.model_construct(field=field, before=_shown(one), after=_shown(other))
         for field, one, other in _differences("", "", whole_before, whole_after)
     ]
-    return {
-        "of": first.id,
-        "same": not differences,
-        "verdict": {"before": first.verdict, "after": again.verdict},
-        "differences": differences[:MOST_LISTED],
-        "more": max(0, len(differences) - MOST_LISTED),
-    }
+    return ReplayDiffDocument.model_construct(
+        of=first.id,
+        same=not differences,
+        verdict=VerdictChangeDocument.model_construct(before=first.verdict, after=again.verdict),
+        differences=differences[:MOST_LISTED],
+        more=max(0, len(differences) - MOST_LISTED),
+    )
 
 
-def _summary(attempt: Attempt) -> Document:
-    failure = attempt.error
+def _summary(attempt: Attempt) -> dict[str, Json]:
     return {
         "verdict": attempt.verdict,
         "cause": attempt.cause,
-        "error": failure and {"code": failure.code, "message": failure.message},
+        "error": plain(failure_document(attempt.error)),
     }
 
 

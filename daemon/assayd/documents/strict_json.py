@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator
 from typing import NoReturn
 
+from pydantic import BaseModel
+
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue
 
@@ -16,8 +18,17 @@ MAX_DEPTH = 64
 MAX_NUMBER_CHARS = 400
 """How long a number may be written: more than any double or sensible integer needs."""
 
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+def _members(document: object) -> dict[str, object]:
+    if isinstance(document, BaseModel):
+        return vars(document)
+    raise TypeError(f"{type(document).__name__} is not JSON")
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members
+)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members)
 
 
 def read_json(text: bytes) -> JsonValue:

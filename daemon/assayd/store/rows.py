@@ -66,7 +66,7 @@ def verdict_values(attempt: Attempt) -> Values:
         "timings": _dump(dict(attempt.timings_s)),
         "warm": None if attempt.warm is None else int(attempt.warm),
         "bundle": attempt.bundle,
-        "artifacts": _dump([artifact_document(artifact) for artifact in attempt.artifacts]),
+        "artifacts": _dump([vars(artifact_document(artifact)) for artifact in attempt.artifacts]),
         "error_code": attempt.error.code if attempt.error else None,
         "error_message": attempt.error.message if attempt.error else None,
         "rules": _dump(list(attempt.rules)),

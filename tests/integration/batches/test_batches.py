@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from support.daemon_fixtures import MakeDaemon
 from support.daemon_process import DaemonProcess
 from support.extractors import GOOD, LOOP, PROCESSES, RAISES, extractor
@@ -54,7 +54,7 @@ def done(batch: Document) -> int:
     return batch["counts"]["total"] - batch["counts"]["waiting"]
 
 
-def finished(client: Client, batch: str) -> Document:
+def finished(client: PlainClient, batch: str) -> Document:
     assert [event.kind for event in client.batch_events(batch)][-1] == "finished"
     return client.batch(batch)
 

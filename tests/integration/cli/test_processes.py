@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Client
+from assayd.client import PlainClient
 from support.fake_service import FakeService
 from support.server import Served, serving, serving_small
 from support.small_daemon import submission
@@ -105,7 +105,7 @@ def test_cancel_ends_a_batch_and_who_follows_it(served: Served, items: Callable[
     command = [*COMMAND, "--socket", str(served.path), "batch", "run", items("c1", "c2"), "--name", "stopped"]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
-        Client(served.path) as client,
+        PlainClient(served.path) as client,
     ):
         wait_for(lambda: len(served.daemon.checks.waiting) == 2, process)
         client.cancel_batch("stopped")

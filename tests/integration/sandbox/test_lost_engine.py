@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd.client import Client, ClientError, Document
+from assayd.client import ClientError, Document, PlainClient
 from assayd.ports.engine import LABEL_CONTAINER
 from support.cuttable_engine import CuttableEngine
 from support.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
@@ -42,7 +42,7 @@ def daemon(docker_host: str) -> Iterator[Behind]:
 
 
 @pytest.fixture
-def client(daemon: Behind) -> Iterator[Client]:
+def client(daemon: Behind) -> Iterator[PlainClient]:
     """Return a client of a daemon that has got over what the test before did to it."""
     end = time.monotonic() + READY_WITHIN_S
     with daemon.http() as http:
@@ -52,7 +52,7 @@ def client(daemon: Behind) -> Iterator[Client]:
         yield client
 
 
-def run_until_started(client: Client) -> Document:
+def run_until_started(client: PlainClient) -> Document:
     """Submit what takes a second, and wait until its unit has begun."""
     attempt = client.submit(extractor(LOOP, seconds=1))
     next(e for e in client.events(attempt["id"]) if e.kind == "unit" and e.body["status"] == "started")
@@ -67,7 +67,7 @@ def kill_container_of(daemon: Behind, attempt: Document) -> str:
     return ulid
 
 
-def test_run_whose_connection_is_lost_is_run_again(daemon: Behind, client: Client) -> None:
+def test_run_whose_connection_is_lost_is_run_again(daemon: Behind, client: PlainClient) -> None:
     attempt = run_until_started(client)
 
     daemon.proxy.drop_connections()
@@ -77,7 +77,7 @@ def test_run_whose_connection_is_lost_is_run_again(daemon: Behind, client: Clien
     assert len(daemon.rows("SELECT * FROM runs WHERE attempt_id = ?", attempt["id"])) == 2
 
 
-def test_run_whose_container_is_killed_from_outside_is_run_again(daemon: Behind, client: Client) -> None:
+def test_run_whose_container_is_killed_from_outside_is_run_again(daemon: Behind, client: PlainClient) -> None:
     attempt = run_until_started(client)
 
     ulid = kill_container_of(daemon, attempt)
@@ -87,7 +87,7 @@ def test_run_whose_container_is_killed_from_outside_is_run_again(daemon: Behind,
     daemon.log.wait_for("container.removed", container=ulid)
 
 
-def test_run_that_is_lost_twice_is_our_error(daemon: Behind, client: Client) -> None:
+def test_run_that_is_lost_twice_is_our_error(daemon: Behind, client: PlainClient) -> None:
     attempt = client.submit(extractor(LOOP, seconds=4))
 
     for event in client.events(attempt["id"]):
@@ -100,7 +100,7 @@ def test_run_that_is_lost_twice_is_our_error(daemon: Behind, client: Client) -> 
     assert finished["report"]["status"] == "ERROR"
 
 
-def test_idle_container_that_is_killed_is_not_leased(daemon: Behind, client: Client) -> None:
+def test_idle_container_that_is_killed_is_not_leased(daemon: Behind, client: PlainClient) -> None:
     client.submit(extractor(GOOD), wait_s=60)
     for container in daemon.containers():
         daemon.kill_container(container)
@@ -111,7 +111,7 @@ def test_idle_container_that_is_killed_is_not_leased(daemon: Behind, client: Cli
 
 
 def test_attempt_ends_as_error_when_the_engine_stays_away_and_the_daemon_serves_again_when_it_is_back(
-    daemon: Behind, client: Client
+    daemon: Behind, client: PlainClient
 ) -> None:
     attempt = run_until_started(client)
 

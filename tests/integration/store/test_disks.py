@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Client, ClientError
+from assayd.client import ClientError, PlainClient
 from support.daemon_fixtures import MakeDaemon, needs_root
 from support.daemon_process import DaemonProcess
 from support.extractors import GOOD, LOOP, extractor
@@ -74,7 +74,7 @@ def test_full_disk_refuses_new_attempts_until_there_is_room(small: DaemonProcess
     assert unfinished(small) == []
 
 
-def submit_until_refused(client: Client) -> None:
+def submit_until_refused(client: PlainClient) -> None:
     """Submit until the database cannot grow any more; what it has reserved takes a few."""
     for number in range(200):
         client.submit(extractor(GOOD + "#" * 20_000 + str(number)), wait_s=60)

@@ -6,7 +6,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from assayd.api import Access, ApiLimits, Caller, batch_schemas, create_app, schemas
+from assayd.api import Access, ApiLimits, Caller, create_app
+from assayd.documents.attempts import AttemptDocument
+from assayd.documents.batches import BatchDocument, BatchPageDocument, BatchResultDocument, ItemPageDocument
+from assayd.documents.operations import GarbageDocument
 from assayd.model.submission import Peer
 from support.small_daemon import How, SmallDaemon, small_daemon, submission
 
@@ -60,7 +63,7 @@ async def served(tmp_path) -> AsyncIterator[Served]:
 async def test_sent_lines_are_counted_run_and_listed(served) -> None:
     async with served.as_user() as client:
         sent = await served.sent(client, lines("one", "bad") + b"\n{")
-        assert batch_schemas.Batch.model_validate(sent).model_dump(mode="json") == sent
+        assert BatchDocument.model_validate(sent).model_dump(mode="json") == sent
         assert sent["received"] == {"lines": 3, "added": 3, "known": 0, "malformed": 1, "conflicting": []}
         events = await served.events(client, "b")
         assert (events[-1]["kind"], events[-1]["body"]["state"]) == ("finished", "finished")
@@ -76,7 +79,7 @@ async def test_sent_lines_are_counted_run_and_listed(served) -> None:
             "malformed": 1,
         }
         page = (await client.get("/v1/batches")).json()
-        assert batch_schemas.BatchPage.model_validate(page).model_dump(mode="json") == page
+        assert BatchPageDocument.model_validate(page).model_dump(mode="json") == page
         assert page["batches"] == [got]
         attempts = (await client.get(f"/v1/attempts?batch={sent['id']}")).json()["attempts"]
         assert {attempt["verdict"] for attempt in attempts} == {"validated", "failed"}
@@ -87,7 +90,7 @@ async def test_items_are_paged_in_line_order(served) -> None:
         sent = await served.sent(client, lines("one", "two") + b"\n\n" + GOOD)
         await served.events(client, "b")
         first = (await client.get(f"/v1/batches/{sent['id']}/items?limit=2")).json()
-        assert batch_schemas.ItemPage.model_validate(first).model_dump(mode="json") == first
+        assert ItemPageDocument.model_validate(first).model_dump(mode="json") == first
         last = (await client.get(f"/v1/batches/b/items?limit=2&after={first['next_after']}")).json()
         assert [item["line"] for item in first["items"] + last["items"]] == [1, 2, 4]
         assert last["next_after"] is None
@@ -103,7 +106,7 @@ async def test_results_are_lines_with_whole_attempts(served) -> None:
     assert [result["line"] for result in results] == [1, 2, 3]
     assert results[2]["attempt"] is None
     for result in results[:2]:
-        assert schemas.Attempt.model_validate(result["attempt"]).model_dump(mode="json") == result["attempt"]
+        assert BatchResultDocument.model_validate(result).model_dump(mode="json") == result
 
 
 @pytest.mark.parametrize(
@@ -208,7 +211,7 @@ class TestReplay:
             "differences": [],
             "more": 0,
         }
-        assert schemas.Attempt.model_validate(again).model_dump(mode="json") == again
+        assert AttemptDocument.model_validate(again).model_dump(mode="json") == again
         assert first["replay_diff"] is None
 
     async def test_replay_tells_what_differs(self, served) -> None:
@@ -274,7 +277,7 @@ class TestGarbage:
             attempt = (await client.post("/v1/attempts?wait_s=5", json=submission())).json()
             served.daemon.clock.days = 40
             told = (await client.post("/v1/gc?dry_run=true")).json()
-            assert schemas.Garbage.model_validate(told).model_dump() == told
+            assert GarbageDocument.model_validate(told).model_dump() == told
             assert (told["dry_run"], told["attempts"]) == (True, 1)
             assert told["disk_bytes"] >= 4096 * 4
             assert (await client.get(f"/v1/attempts/{attempt['id']}")).status_code == 200

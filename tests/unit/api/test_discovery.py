@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from assayd.api import schemas
+from assayd.documents.attempts import AttemptDocument
 from assayd.ports.service import HealthRow
 from support.fake_service import GOLDEN
 
@@ -66,7 +66,7 @@ async def test_metrics_are_plain_text(connect) -> None:
 @pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])
 def test_the_described_attempt_is_the_one_that_is_written(name: str) -> None:
     document = json.loads((GOLDEN / f"{name}.json").read_text())
-    assert schemas.Attempt.model_validate(document).model_dump(mode="json") == document
+    assert AttemptDocument.model_validate(document).model_dump(mode="json") == document
 
 
 async def test_the_reference_describes_every_field_and_resolves(connect) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assayd.api import repair_schemas
+from assayd.documents.repairs import RepairDocument
 from assayd.ids import SystemClock, Ulids
 from assayd.metrics import Metrics
 from assayd.model.repair import Repair, RepairOutcome
@@ -78,7 +78,7 @@ async def store(app) -> AsyncIterator[Store]:
 
 async def test_offer_is_part_of_the_repair_in_the_form_that_the_reference_describes(connect, store) -> None:
     document = (await connect(1000).get(f"/v1/repairs/{ID}")).json()
-    assert repair_schemas.Repair.model_validate(document).model_dump(mode="json") == document
+    assert RepairDocument.model_validate(document).model_dump(mode="json") == document
     assert document["fallback"]["notes"].keys() == {"age"}
 
 

@@ -12,7 +12,7 @@ from assayd.api import Access
 from assayd.cli import main
 from assayd.cli.artifacts import safe_name
 from assayd.cli.listing import print_table
-from assayd.client import Client
+from assayd.client import PlainClient
 from assayd.errors import StoreError
 from support.fake_service import FakeService
 from support.server import serving
@@ -43,7 +43,7 @@ def test_show_prints_the_report(assay, finished, capsys) -> None:
 
 
 def test_show_of_an_attempt_that_waits_says_so(assay, socket, capsys) -> None:
-    with Client(socket) as client:
+    with PlainClient(socket) as client:
         attempt = client.submit({"kind": "extractor", "payload": {"code": "x"}})["id"]
     assert assay("show", attempt) == 0
     assert "Not finished yet: queued" in capsys.readouterr().out
@@ -56,7 +56,7 @@ def test_logs_are_the_output_of_the_bundle(assay, finished, capsys) -> None:
 
 def test_logs_of_an_attempt_that_runs_are_followed(assay, service, socket, capsys) -> None:
     service.scripted = [("stdout", {"text": "one\n"}), ("stderr", {"text": "two\n"}), ("finished", {})]
-    with Client(socket) as client:
+    with PlainClient(socket) as client:
         attempt = client.submit({"kind": "extractor", "payload": {"code": "x"}})["id"]
     assert assay("logs", attempt) == 0
     assert capsys.readouterr().out == "one\ntwo\n"

@@ -12,7 +12,7 @@ import pytest
 from assayd.cli import main
 from assayd.cli.batch import exit_code, make_up_name
 from assayd.cli.batch_progress import Rate
-from assayd.client import Client
+from assayd.client import PlainClient
 from support.server import Served, serving_small
 from support.small_daemon import submission
 
@@ -209,7 +209,7 @@ class TestReplay:
         return lambda *words: main(["--socket", str(served.path), "replay", *words])
 
     def test_the_same_result_is_zero(self, replay, served: Served, capsys) -> None:
-        with Client(served.path) as client:
+        with PlainClient(served.path) as client:
             first = client.submit(submission("run"), wait_s=10)["id"]
         assert replay(first) == 0
         assert f"replays {first}\n✓ The same: validated\n" in capsys.readouterr().out
@@ -217,7 +217,7 @@ class TestReplay:
         assert json.loads(capsys.readouterr().out)["replay_diff"]["same"]
 
     def test_another_result_is_one_and_is_shown(self, replay, served: Served, capsys) -> None:
-        with Client(served.path) as client:
+        with PlainClient(served.path) as client:
             first = client.submit(submission("run"), wait_s=10)["id"]
         served.daemon.sandbox.image_digest = "sha256:newer"
         try:

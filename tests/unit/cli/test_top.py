@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assayd.cli.sample import read_sample, span
 from assayd.cli.top import Frame, Watch, render, watch
-from assayd.client import Client
+from assayd.client import PlainClient
 from assayd.metrics import Metrics
 
 NOW = datetime(2026, 5, 4, 10, 20, 40, tzinfo=UTC)
@@ -97,7 +97,7 @@ def test_one_look_is_printed_where_there_is_no_terminal(assay, capsys) -> None:
 
 
 def test_attempts_under_way_are_asked_for_by_state(service, socket) -> None:
-    with Client(socket) as client:
+    with PlainClient(socket) as client:
         Watch(client).look()
     assert {query.state for query in service.queries} == {"running", "leasing", "checking", "judging"}
 
@@ -110,6 +110,6 @@ def test_it_looks_again_until_the_keyboard_says_stop(service, socket) -> None:
         if next(waits, "end") == "end":
             raise KeyboardInterrupt
 
-    with Client(socket) as client, pytest.raises(KeyboardInterrupt):
+    with PlainClient(socket) as client, pytest.raises(KeyboardInterrupt):
         watch(client, console, interval_s=1.0, wait=wait)
     assert "rates of" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -36,20 +36,18 @@ def test_an_ordinary_user_has_a_socket_of_their_own(tmp_path) -> None:
 def test_blocking_verbs_reach_the_daemon(tmp_path) -> None:
     with serving(FakeService(), tmp_path / "s") as path, Client(path) as client:
         attempt = client.submit(GOOD, wait_s=5)
-        assert attempt["verdict"] == "validated"
-        assert client.submit(GOOD, attempt_id=ULID)["id"] == ULID
-        assert (
-            client.submit(GOOD, idempotency_key="k")["id"] == client.submit(GOOD, idempotency_key="k")["id"]
-        )
-        assert client.attempt(attempt["id"], wait_s=1)["id"] == attempt["id"]
-        assert [a["id"] for a in client.attempts(limit=1, kind=None)["attempts"]] != []
-        assert client.artifact(attempt["id"], "files/0.bin") == b"\x00\x01"
-        assert client.bundle(attempt["id"]).startswith(b"no client")
-        assert [event.kind for event in client.events(attempt["id"])] == ["state", "finished"]
-        assert [event.id for event in client.events(attempt["id"], after="1.1")] == ["1.2"]
-        assert client.kind("extractor") == client.kinds()["kinds"][0]
-        assert client.policy("extractor") == client.policies()["policies"][0]
-        assert client.doctor()["checks"][0]["check"] == "engine"
+        assert attempt.verdict == "validated"
+        assert client.submit(GOOD, attempt_id=ULID).id == ULID
+        assert client.submit(GOOD, idempotency_key="k").id == client.submit(GOOD, idempotency_key="k").id
+        assert client.attempt(attempt.id, wait_s=1).id == attempt.id
+        assert [a.id for a in client.attempts(limit=1, kind=None).attempts] != []
+        assert client.artifact(attempt.id, "files/0.bin") == b"\x00\x01"
+        assert client.bundle(attempt.id).startswith(b"no client")
+        assert [event.kind for event in client.events(attempt.id)] == ["state", "finished"]
+        assert [event.id for event in client.events(attempt.id, after="1.1")] == ["1.2"]
+        assert client.kind("extractor") == client.kinds().kinds[0]
+        assert client.policy("extractor") == client.policies().policies[0]
+        assert client.doctor().checks[0].check == "engine"
         assert client.metrics().startswith(b"assayd_")
 
 
@@ -57,9 +55,9 @@ async def test_asynchronous_verbs_reach_the_daemon(tmp_path) -> None:
     with serving(FakeService(), tmp_path / "s") as path:
         async with AsyncClient(path) as client:
             many = await asyncio.gather(*(client.submit(GOOD, wait_s=5) for _ in range(5)))
-            assert {attempt["verdict"] for attempt in many} == {"validated"}
-            assert await client.artifact(many[0]["id"], "stdout.log") == b"no client\n"
-            assert [event.kind async for event in client.events(many[0]["id"])] == ["state", "finished"]
+            assert {attempt.verdict for attempt in many} == {"validated"}
+            assert await client.artifact(many[0].id, "stdout.log") == b"no client\n"
+            assert [event.kind async for event in client.events(many[0].id)] == ["state", "finished"]
             with pytest.raises(ClientError) as caught:
                 await client.attempt("nothing")
     assert (caught.value.status, caught.value.code) == (404, "not_found")

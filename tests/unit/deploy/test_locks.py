@@ -26,5 +26,5 @@ def test_every_dependency_is_locked_for_an_installation() -> None:
 
 
 def test_locks_name_no_place() -> None:
-    for name in ("run.txt", "dev.txt"):
+    for name in ("run.txt", "dev.txt", "generator.txt"):
         assert not re.search(r"https?://|^-|file:/", (ROOT / "requirements" / name).read_text(), re.MULTILINE)

@@ -21,11 +21,13 @@ from assayd.documents import (
     event_id,
     execution_document,
     limits_document,
+    plain,
     read_event_id,
     read_json,
     report_document,
     timestamp,
 )
+from assayd.documents.attempts import AttemptDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.finding import Edit, Finding, Layer, Severity
@@ -181,7 +183,7 @@ def finished(verdict: Verdict, cause: Cause | None, *, warm: bool | None) -> Att
     )
 
 
-def validated() -> dict[str, object]:
+def validated() -> AttemptDocument:
     quality = StageReport(name="quality", status=StageStatus.WARNED, findings=(EMPTY,))
     sandbox = StageReport(name="sandbox", status=StageStatus.PASSED, duration_s=0.012)
     return attempt_document(
@@ -193,7 +195,7 @@ def validated() -> dict[str, object]:
     )
 
 
-def failed_at_run() -> dict[str, object]:
+def failed_at_run() -> AttemptDocument:
     failed = Case(
         name="/data/CLIENT-ABC/2024/Q1/report.csv",
         status=CaseStatus.FAILED,
@@ -220,7 +222,7 @@ def failed_at_run() -> dict[str, object]:
     )
 
 
-def refused() -> dict[str, object]:
+def refused() -> AttemptDocument:
     stages = (
         StageReport(name="syntax", status=StageStatus.PASSED, duration_s=0.0003),
         StageReport(
@@ -232,14 +234,14 @@ def refused() -> dict[str, object]:
     return attempt_document(finished(Verdict.FAILED, None, warm=None), report=report_document(whole))
 
 
-def broken() -> dict[str, object]:
+def broken() -> AttemptDocument:
     attempt = finished(Verdict.ERROR, Cause.INFRASTRUCTURE, warm=None)
     failure = Failure(code="engine.unreachable", message="the container engine does not answer")
     return attempt_document(replace(attempt, error=failure, bundle=None, artifacts=()))
 
 
 @pytest.mark.parametrize("make", [validated, failed_at_run, refused, broken])
-def test_a_document_is_as_recorded(make: Callable[[], dict[str, object]]) -> None:
+def test_a_document_is_as_recorded(make: Callable[[], AttemptDocument]) -> None:
     document = json.loads(canonical(make()))
     path = GOLDEN / f"{make.__name__}.json"
     if os.environ.get("ASSAY_GOLDEN") == "write":
@@ -248,7 +250,7 @@ def test_a_document_is_as_recorded(make: Callable[[], dict[str, object]]) -> Non
 
 
 @pytest.mark.parametrize("make", [validated, failed_at_run, refused, broken])
-def test_a_document_is_strict_json(make: Callable[[], dict[str, object]]) -> None:
+def test_a_document_is_strict_json(make: Callable[[], AttemptDocument]) -> None:
     assert isinstance(read_json(canonical(make())), dict)
 
 
@@ -256,7 +258,7 @@ def test_an_attempt_that_waits_has_neither_report_nor_times() -> None:
     waiting = Attempt(
         id=ID, kind="code", policy="code", input_digest="", created_at=CREATED, peer=Peer(uid=1, gid=2, pid=3)
     )
-    document = attempt_document(waiting)
+    document = plain(attempt_document(waiting))
     assert document["state"] == "queued"
     assert document["timings_ms"] == dict.fromkeys(("queued", "static", "lease", "run", "report", "total"))
     assert [document[name] for name in ("verdict", "started_at", "report", "execution", "error")] == [
@@ -272,7 +274,7 @@ def test_times_are_utc_whatever_their_zone() -> None:
 
 def test_an_artifact_has_the_five_fields() -> None:
     artifact = Artifact(name="files/0", bytes=3, sha256="00", media_type="text/csv", truncated=True)
-    assert artifact_document(artifact) == {
+    assert plain(artifact_document(artifact)) == {
         "name": "files/0",
         "bytes": 3,
         "sha256": "00",
@@ -283,7 +285,7 @@ def test_an_artifact_has_the_five_fields() -> None:
 
 def test_an_event_carries_its_id_there_and_back() -> None:
     event = Event(attempt_id=ID, run_number=2, seq=17, kind="state", at=CREATED, body={"state": "running"})
-    assert event_document(event)["body"] == {"state": "running"}
+    assert event_document(event).body == {"state": "running"}
     assert read_event_id(event_id(event)) == (2, 17)
 
 
@@ -296,6 +298,6 @@ def test_a_foreign_event_id_is_refused(text: str) -> None:
 
 def test_an_error_has_its_four_fields() -> None:
     error = RequestError("queue.full", "the queue is full", retryable=True)
-    assert error_document(error) == {
+    assert plain(error_document(error)) == {
         "error": {"code": "queue.full", "message": "the queue is full", "field": None, "retryable": True}
     }

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.documents import execution_document, joined_output
+from assayd.documents import execution_document, joined_output, plain
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import (
     Captured,
@@ -30,7 +30,7 @@ def unit(status: int | None = 0, *, outcome: Outcome = GOOD, **fields: object) -
 
 def execution(*units: UnitResult) -> dict[str, object]:
     run = RunResult(units=units, end=RunEnd.FINISHED)
-    return execution_document(run, limits=LIMITS, network=NetworkPolicy())
+    return plain(execution_document(run, limits=LIMITS, network=NetworkPolicy()))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assayd.documents.base import plain
 from assayd.documents.import_violations import list_violations
 from assayd.model.finding import Finding, Layer, Severity
 from assayd.model.run import PolicyEvent
@@ -17,7 +18,7 @@ SEEN = PolicyEvent(kind="import", detail="shutil", allowed=False, enforced=True,
 
 
 def test_both_are_listed_with_where_they_were_found() -> None:
-    assert list_violations([READ], [SEEN]) == [
+    assert plain(list_violations([READ], [SEEN])) == [
         {
             "module": "subprocess",
             "location": "static",
@@ -54,4 +55,4 @@ def test_module_that_is_computed_has_no_name() -> None:
     message = "A module is imported by a name that is computed."
     computed = Finding(rule="import.not_allowed", category="import", message=message)
     [violation] = list_violations([computed], [])
-    assert violation["module"] is None
+    assert violation.module is None

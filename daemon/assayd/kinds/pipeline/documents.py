@@ -1,61 +1,91 @@
-"""Write stored pipelines, their steps and what each run of a step came to."""
+"""Stored pipelines, their steps and what each run of a step came to."""
 
 from __future__ import annotations
 
-from assayd.documents.attempts import Document, timestamp
-from assayd.kinds.pipeline.stored import PipelineAttempt, PipelineStep, StepRun, StoredPipeline
+from typing import Literal
+
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument, Timestamp
+from assayd.kinds.pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeline
 
 
-def pipeline_row(pipeline: StoredPipeline) -> Document:
-    """Write a pipeline as a listing has it."""
-    return {
-        "id": pipeline.id,
-        "status": pipeline.status.value,
-        "uid": pipeline.uid,
-        "created_at": timestamp(pipeline.created_at),
-        "updated_at": timestamp(pipeline.updated_at),
-    }
+class PipelineDocument(BaseDocument):
+    """A pipeline as a listing has it."""
+
+    id: str = Field(description="Id: that of the attempt that brought it.")
+    status: PipelineStatus = Field(description="How it stands by its last attempt.")
+    uid: int = Field(description="Whose it is.")
+    created_at: Timestamp = Field(description="When it was submitted.")
+    updated_at: Timestamp = Field(description="When an attempt of it was submitted last.")
 
 
-def pipeline_document(pipeline: StoredPipeline) -> Document:
-    """Write a pipeline with its steps, and its attempts with the steps that each ran."""
-    return {
-        **pipeline_row(pipeline),
-        "steps": [_step(step) for step in pipeline.steps],
-        "attempts": [_attempt(attempt) for attempt in pipeline.attempts],
-    }
+class PipelinePageDocument(BaseDocument):
+    """A page of pipelines."""
+
+    pipelines: list[PipelineDocument] = Field(description="Newest first.")
+    next_cursor: str | None = Field(description="Where the next page begins; null at the end.")
 
 
-def _step(step: PipelineStep) -> Document:
-    return {
-        "step_id": step.id,
-        "position": step.position,
-        "name": step.name,
-        "type": step.type,
-        "content": step.content,
-    }
+class StoredStepDocument(BaseDocument):
+    """A step as it is stored."""
+
+    step_id: int = Field(description="Id; stays when the step is repaired.")
+    position: int = Field(description="Its place, from 1.")
+    name: str = Field(description="Its name.")
+    type: Literal["bash", "sql"] = Field(description="What it is.")
+    content: str = Field(description="Its text.")
 
 
-def _attempt(attempt: PipelineAttempt) -> Document:
-    return {
-        "attempt_id": attempt.attempt_id,
-        "verdict": attempt.verdict,
-        "created_at": timestamp(attempt.created_at),
-        "parent_id": attempt.parent_id,
-        "steps": [_step_run(step) for step in attempt.steps],
-    }
+class StepRunDocument(BaseDocument):
+    """One run of one step."""
+
+    step_id: int | None = Field(description="The stored step; null when it is there no more.")
+    pipeline_id: str = Field(description="The pipeline.")
+    position: int = Field(description="Its place, from 1.")
+    name: str = Field(description="Its name then.")
+    run_time: Timestamp | None = Field(description="When it was started.")
+    is_successful: bool = Field(
+        description="Whether it ended with exit code 0 and nothing speaks against it."
+    )
+    stdout: str = Field(description="Standard output, head and tail.")
+    stderr: str = Field(description="Standard error, head and tail.")
+    exit_code: int | None = Field(description="Exit code; null when it was killed.")
+    execution_time_ms: int = Field(description="How long it took.")
 
 
-def _step_run(step: StepRun) -> Document:
-    return {
-        "step_id": step.step_id,
-        "pipeline_id": step.pipeline_id,
-        "position": step.position,
-        "name": step.name,
-        "run_time": timestamp(step.run_time),
-        "is_successful": step.is_successful,
-        "stdout": step.stdout,
-        "stderr": step.stderr,
-        "exit_code": step.exit_code,
-        "execution_time_ms": step.execution_time_ms,
-    }
+class PipelineAttemptDocument(BaseDocument):
+    """One attempt of a pipeline."""
+
+    attempt_id: str = Field(description="The attempt.")
+    verdict: str | None = Field(description="Its verdict; null until then.")
+    created_at: Timestamp = Field(description="When it was accepted.")
+    parent_id: str | None = Field(description="The attempt that it follows.")
+    steps: list[StepRunDocument] = Field(description="The steps that it ran, in order.")
+
+
+class PipelineDetailDocument(PipelineDocument):
+    """A pipeline with its steps and attempts."""
+
+    steps: list[StoredStepDocument] = Field(description="Its steps, in order.")
+    attempts: list[PipelineAttemptDocument] = Field(description="Its attempts, newest first.")
+
+
+def pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
+    """Return a pipeline as a listing has it."""
+    return PipelineDocument.from_value(pipeline)
+
+
+def pipeline_document(pipeline: StoredPipeline) -> PipelineDetailDocument:
+    """Return a pipeline with its steps, and its attempts with the steps that each ran."""
+    return PipelineDetailDocument.from_value(
+        pipeline,
+        steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],
+        attempts=[_attempt(attempt) for attempt in pipeline.attempts],
+    )
+
+
+def _attempt(attempt: PipelineAttempt) -> PipelineAttemptDocument:
+    return PipelineAttemptDocument.from_value(
+        attempt, steps=[StepRunDocument.from_value(step) for step in attempt.steps]
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assayd.cli.kinds import Shown
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 
 STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
 
@@ -18,10 +18,10 @@ def print_steps(shown: Shown) -> None:
     print_json(rows) if shown.as_json else print_table_of_steps(rows)
 
 
-def steps_of(client: Client, attempt_id: str) -> Sequence[Document]:
+def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
     """Return the rows of the steps that an attempt ran."""
-    pages = client.pipelines(attempt=attempt_id)["pipelines"]
-    attempts = client.pipeline(pages[0]["id"])["attempts"] if pages else []
+    pages = client.records("pipelines", attempt=attempt_id)["pipelines"]
+    attempts = client.records("pipelines", pages[0]["id"])["attempts"] if pages else []
     return next((found["steps"] for found in attempts if found["attempt_id"] == attempt_id), [])
 
 

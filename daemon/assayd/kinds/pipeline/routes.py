@@ -2,83 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
 from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response
-from assayd.api.schemas import Described
 from assayd.errors import RequestError
-from assayd.kinds.pipeline.documents import pipeline_document, pipeline_row
+from assayd.kinds.pipeline.documents import (
+    PipelineDetailDocument,
+    PipelinePageDocument,
+    pipeline_document,
+    pipeline_row,
+)
 from assayd.kinds.pipeline.stored import PipelineQuery, Pipelines, PipelineStatus
-
-
-class PipelineRow(Described):
-    """A pipeline as a listing has it."""
-
-    id: str = Field(description="Id: that of the attempt that brought it.")
-    status: PipelineStatus = Field(description="How it stands by its last attempt.")
-    uid: int = Field(description="Whose it is.")
-    created_at: str = Field(description="When it was submitted.")
-    updated_at: str = Field(description="When an attempt of it was submitted last.")
-
-
-class PipelinePage(Described):
-    """A page of pipelines."""
-
-    pipelines: list[PipelineRow] = Field(description="Newest first.")
-    next_cursor: str | None = Field(description="Where the next page begins; null at the end.")
-
-
-class StoredStep(Described):
-    """A step as it is stored."""
-
-    step_id: int = Field(description="Id; stays when the step is repaired.")
-    position: int = Field(description="Its place, from 1.")
-    name: str = Field(description="Its name.")
-    type: Literal["bash", "sql"] = Field(description="What it is.")
-    content: str = Field(description="Its text.")
-
-
-class StepRunRow(Described):
-    """One run of one step."""
-
-    step_id: int | None = Field(description="The stored step; null when it is there no more.")
-    pipeline_id: str = Field(description="The pipeline.")
-    position: int = Field(description="Its place, from 1.")
-    name: str = Field(description="Its name then.")
-    run_time: str | None = Field(description="When it was started.")
-    is_successful: bool = Field(
-        description="Whether it ended with exit code 0 and nothing speaks against it."
-    )
-    stdout: str = Field(description="Standard output, head and tail.")
-    stderr: str = Field(description="Standard error, head and tail.")
-    exit_code: int | None = Field(description="Exit code; null when it was killed.")
-    execution_time_ms: int = Field(description="How long it took.")
-
-
-class PipelineAttemptRow(Described):
-    """One attempt of a pipeline."""
-
-    attempt_id: str = Field(description="The attempt.")
-    verdict: str | None = Field(description="Its verdict; null until then.")
-    created_at: str = Field(description="When it was accepted.")
-    parent_id: str | None = Field(description="The attempt that it follows.")
-    steps: list[StepRunRow] = Field(description="The steps that it ran, in order.")
-
-
-class PipelineDetail(PipelineRow):
-    """A pipeline with its steps and attempts."""
-
-    steps: list[StoredStep] = Field(description="Its steps, in order.")
-    attempts: list[PipelineAttemptRow] = Field(description="Its attempts, newest first.")
-
-
-def _answer(model: type[Described], description: str) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": model, "description": description}}
 
 
 def _pipelines(call: Call) -> Pipelines:
@@ -88,7 +26,7 @@ def _pipelines(call: Call) -> Pipelines:
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], responses=answers.ERRORS)
 
 
-@router.get("", responses=_answer(PipelinePage, "A page of pipelines"))
+@router.get("", responses=answers.of(PipelinePageDocument, "A page of pipelines"))
 async def list_pipelines(
     call: CallDep,
     status: Annotated[PipelineStatus | None, Query(description="Only those that stand so.")] = None,
@@ -106,10 +44,12 @@ async def list_pipelines(
     )
     found = await _pipelines(call).list(query)
     more = found[-1].id if len(found) == limit else None
-    return json_response({"pipelines": [pipeline_row(one) for one in found], "next_cursor": more})
+    return json_response(
+        PipelinePageDocument.model_construct(pipelines=[pipeline_row(one) for one in found], next_cursor=more)
+    )
 
 
-@router.get("/{id}", responses=_answer(PipelineDetail, "The pipeline"))
+@router.get("/{id}", responses=answers.of(PipelineDetailDocument, "The pipeline"))
 async def get_pipeline(
     call: CallDep, pipeline_id: Annotated[str, Path(alias="id", description="The pipeline's id.")]
 ) -> Response:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assayd.kinds.pipeline.routes import PipelineDetail, PipelinePage
+from assayd.kinds.pipeline.documents import PipelineDetailDocument, PipelinePageDocument
 from assayd.kinds.pipeline.stored import (
     PipelineAttempt,
     PipelineStatus,
@@ -53,7 +53,7 @@ def held(service) -> StoredPipeline:
 async def test_pipeline_shows_its_steps_and_what_they_came_to(connect, held) -> None:
     document = (await connect(1000).get(f"/v1/pipelines/{held.id}")).json()
 
-    assert PipelineDetail.model_validate(document).model_dump(mode="json") == document
+    assert PipelineDetailDocument.model_validate(document).model_dump(mode="json") == document
     assert document["steps"][0]["content"] == "SELECT * FROM t"
     (run,) = document["attempts"][0]["steps"]
     assert run == {
@@ -86,7 +86,7 @@ async def test_list_is_a_page_of_ones_own(connect, service) -> None:
 
     page = (await connect(1000).get("/v1/pipelines", params={"limit": 2, "status": "failed"})).json()
 
-    assert PipelinePage.model_validate(page).model_dump(mode="json") == page
+    assert PipelinePageDocument.model_validate(page).model_dump(mode="json") == page
     assert [one["uid"] for one in page["pipelines"]] == [1000, 1000]
     assert page["next_cursor"] == page["pipelines"][-1]["id"]
     (query,) = service.stored_pipelines.queries

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assayd.client import Client
+from assayd.client import PlainClient
 from assayd.kinds.pipeline.forms import print_table_of_steps
 
 pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
@@ -27,8 +27,8 @@ def list_pipelines(
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out, print_json
 
-    with Client(context.find_root().obj) as client:
-        page = client.pipelines(status=status, limit=limit)
+    with PlainClient(context.find_root().obj) as client:
+        page = client.records("pipelines", status=status, limit=limit)
     if as_json:
         print_json(page)
     else:
@@ -45,8 +45,8 @@ def show(
     """Show a pipeline: its steps, and what each attempt came to, step by step."""
     from assayd.cli.terminal import out, plain, print_json
 
-    with Client(context.find_root().obj) as client:
-        pipeline = client.pipeline(pipeline_id)
+    with PlainClient(context.find_root().obj) as client:
+        pipeline = client.records("pipelines", pipeline_id)
     if as_json:
         print_json(pipeline)
         return
@@ -71,7 +71,7 @@ def commit(
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
     from assayd.kinds.pipeline.commands.commit import apply, read_result
 
-    with Client(context.find_root().obj) as client:
+    with PlainClient(context.find_root().obj) as client:
         result = read_result(client, attempt_id)
     for line in apply(result, database, directory):
         print(line)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.cli.artifacts import safe_name
-from assayd.client import Client, Document
+from assayd.client import Document, PlainClient
 from assayd.errors import RequestError, StoreError
 from assayd.model.run import DATABASE_OUTPUT
 
@@ -52,7 +52,7 @@ class _Change:
     new: bytes
 
 
-def read_result(client: Client, attempt_id: str) -> Result:
+def read_result(client: PlainClient, attempt_id: str) -> Result:
     """Fetch what an attempt was given and came to.
 
     Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
@@ -281,7 +281,7 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _fetch(client: Client, attempt_id: str, artifact: Document) -> bytes:
+def _fetch(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
     if artifact["truncated"]:
         raise _refused(f"{artifact['name']} was kept in part only")
     content = client.artifact(attempt_id, artifact["name"])

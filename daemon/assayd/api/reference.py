@@ -1,0 +1,67 @@
+"""Makes the reference at `/openapi.json`, in the form that generators of clients take.
+
+Decides how operations and models are called there, and how submissions are described: a model per kind, told
+apart by `kind`. What the models hold is `documents`'.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
+
+from assayd.documents import SubmissionBody
+from assayd.ports.validator import Validator
+
+_PLACE = "#/components/schemas/"
+_SUFFIX = re.compile(rf'"({_PLACE})?(\w+)Document"')
+"""Names of models: inside, their suffix tells them from the values that they are made of."""
+
+
+def name_operations(routes: Iterable[BaseRoute]) -> None:
+    """Call each operation by the name of its function."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            route.operation_id = route.unique_id = route.name
+
+
+def reference(app: FastAPI, kinds: Mapping[str, Validator]) -> dict[str, Any]:
+    """Return the OpenAPI document of an application that takes submissions of these kinds."""
+    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
+    whole["components"]["schemas"].update(_submissions(kinds))
+    return whole
+
+
+def _submissions(kinds: Mapping[str, Validator]) -> dict[str, Any]:
+    """Return `SubmissionBody` as one of a model per kind, and these models."""
+    payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
+    wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]
+    found, models = models_json_schema(wanted, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]
+    schemas: dict[str, Any] = models["$defs"]
+    common = schemas.pop("SubmissionBody")
+    refs = {}
+    for kind, payload in payloads.items():
+        name = f"{_camel(kind)}Submission"
+        own = {"kind": {"const": kind, "type": "string", "description": "Which validator."}}
+        own["payload"] = found[payload, "validation"]
+        schemas[name] = {**common, "title": name, "properties": {**common["properties"], **own}}
+        refs[kind] = _PLACE + name
+    schemas["SubmissionBody"] = {
+        "title": "SubmissionBody",
+        "description": common["description"],
+        "oneOf": [{"$ref": ref} for ref in refs.values()],
+        "discriminator": {"propertyName": "kind", "mapping": refs},
+    }
+    return schemas
+
+
+def _camel(kind: str) -> str:
+    return "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]", kind))

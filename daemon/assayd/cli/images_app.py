@@ -1,0 +1,40 @@
+"""The commands of `assay images`: build the images, and list what the engine has of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+
+
+@images_app.command("build")
+def build(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="All, if none is named.")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
+    ] = None,
+    library: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Files that go into the image named, if its recipe has a place."),
+    ] = None,
+) -> None:
+    """Build images and load them into the engine."""
+    from assayd.cli.images import build_images
+
+    build_images(names or (), cache, library)
+
+
+@images_app.command("list")
+def list_engine_images() -> None:
+    """List the images that are needed, and whether the engine has them."""
+    from assayd.cli.images import list_images
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out
+
+    print_table(out(), ("image", "digest", "size"), list_images())

@@ -1,0 +1,50 @@
+"""The documents that answers are, imported when one is first named: until then no client needs pydantic."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
+    from assayd.documents.batches import (
+        BatchDocument,
+        BatchPageDocument,
+        BatchResultDocument,
+        ItemPageDocument,
+    )
+    from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+    from assayd.documents.operations import ExaminationDocument, GarbageDocument
+    from assayd.documents.repairs import RepairDocument, RepairPageDocument
+
+_HOMES = {
+    "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
+    "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
+    "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
+    "operations": ("ExaminationDocument", "GarbageDocument"),
+    "repairs": ("RepairDocument", "RepairPageDocument"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ArtifactListDocument",
+    "AttemptDocument",
+    "AttemptPageDocument",
+    "BatchDocument",
+    "BatchPageDocument",
+    "BatchResultDocument",
+    "ExaminationDocument",
+    "GarbageDocument",
+    "ItemPageDocument",
+    "KindDocument",
+    "KindListDocument",
+    "PolicyListDocument",
+    "RepairDocument",
+    "RepairPageDocument",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"assayd.documents.{_HOME[name]}"), name)

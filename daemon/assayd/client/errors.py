@@ -1,0 +1,63 @@
+"""What a caller of the client has to treat differently, each as a class.
+
+    ClientError
+    ├── NotFound            there is no such thing, or it is somebody else's
+    ├── Conflict            it is finished already, or the id stands for another submission
+    ├── Refused             the request is wrong as it is: malformed, invalid, too large, not allowed
+    ├── QueueFull           the queue, a quota or an examination has no place now; `retry_after_s`
+    ├── NotReady            the daemon runs and can't run attempts now; `retry_after_s`
+    └── DaemonUnreachable   no answer, or an end in the middle of one
+
+What is left is the daemon's own failure, a plain ClientError. Whether trying again helps is `retryable`.
+"""
+
+from __future__ import annotations
+
+from assayd.errors import AssaydError
+
+
+class ClientError(AssaydError):
+    """A request came to nothing. `status` is HTTP's; 0 without an answer."""
+
+    def __init__(
+        self, code: str, message: str, *, status: int = 0, field: str | None = None, retryable: bool = False
+    ) -> None:
+        super().__init__(code, message, field=field, retryable=retryable)
+        self.status = status
+
+
+class NotFound(ClientError):
+    """There is no such thing, or it is somebody else's."""
+
+
+class Conflict(ClientError):
+    """The state of things forbids it: it has ended, or the id belongs to another submission."""
+
+
+class Refused(ClientError):
+    """The request is wrong, or not allowed; sending it again changes nothing."""
+
+
+class Later(ClientError):
+    """The same request may be answered later, after `retry_after_s` seconds."""
+
+    retry_after_s: float = 1.0
+
+
+class QueueFull(Later):
+    """The queue or a quota is full, or the daemon is being examined; ask again in `retry_after_s` seconds."""
+
+
+class NotReady(Later):
+    """The daemon cannot run attempts now; ask again in `retry_after_s` seconds."""
+
+
+class DaemonUnreachable(ClientError):
+    """The daemon does not answer, or has gone away in the middle."""
+
+
+def error_class(status: int) -> type[ClientError]:
+    """Return the class of error that an HTTP status stands for."""
+    known = {404: NotFound, 409: Conflict, 429: QueueFull, 503: NotReady}
+    usual = Refused if 400 <= status < 500 else ClientError
+    return known.get(status, usual)

@@ -1,0 +1,291 @@
+"""What can be asked of the daemon, written once: each verb makes a request, which a client sends its way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from assayd.client import documents
+from assayd.client.answers import StreamEvent
+
+T = TypeVar("T")
+Query = Sequence[tuple[str, str]]
+
+PATIENCE_S = 30.0
+"""How long an answer may take beyond the time that was asked for."""
+BATCH_S = 300.0
+"""How long the end of a batch may take to be taken in."""
+SILENCE_S = 60.0
+"""How long an event stream may be silent, heartbeats included, before it counts as lost."""
+GARBAGE_S = 3600.0
+"""How long a removal of many attempts may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask(Generic[T]):
+    """One request, before it is sent; `reads` names the document that its answer is."""
+
+    method: str
+    path: str
+    reads: Callable[[], type[T]] | None = None
+    query: Query = ()
+    document: Mapping[str, object] | None = None
+    content: Iterable[bytes] | AsyncIterable[bytes] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the request as the HTTP library wants it."""
+        document = None if self.document is None else json.dumps(self.document, allow_nan=False).encode()
+        return {
+            "method": self.method,
+            "url": self.path,
+            "params": list(self.query),
+            "content": document if self.content is None else self.content,
+            "headers": {"Content-Type": "application/json", **self.headers},
+            "timeout": self.wait_s + PATIENCE_S,
+        }
+
+
+def submit(
+    submission: Mapping[str, object],
+    *,
+    wait_s: float = 0,
+    attempt_id: str | None = None,
+    idempotency_key: str | None = None,
+) -> Ask[documents.AttemptDocument]:
+    """Submit code and give the attempt, finished if that happens within `wait_s` (at most 600).
+
+    With an `attempt_id` (a ULID) or a key, sending the same again gives the same attempt.
+    """
+    return Ask(
+        reads=lambda: documents.AttemptDocument,
+        method="PUT" if attempt_id else "POST",
+        path=f"/v1/attempts/{attempt_id}" if attempt_id else "/v1/attempts",
+        query=wait_query(wait_s),
+        document=submission,
+        headers={"Idempotency-Key": idempotency_key} if idempotency_key else {},
+        wait_s=wait_s,
+    )
+
+
+def attempt(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocument]:
+    """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
+    return _get(
+        lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
+    )
+
+
+def attempts(**filters: str | int | Sequence[str] | None) -> Ask[documents.AttemptPageDocument]:
+    """Return a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
+    return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
+
+
+def cancel(attempt_id: str) -> Ask[documents.AttemptDocument]:
+    """Ask an attempt to end. Raises: ClientError ``attempt.finished``."""
+    return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
+
+
+def replay(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocument]:
+    """Submit the same as an attempt once more; finished, the new one has `replay_diff`."""
+    return _post(
+        lambda: documents.AttemptDocument,
+        "attempts",
+        attempt_id,
+        "replay",
+        query=wait_query(wait_s),
+        wait_s=wait_s,
+    )
+
+
+def events(attempt_id: str, *, after: str | None = None) -> Ask[StreamEvent]:
+    """Follow an attempt, from the event after that id, up to `finished`."""
+    return _follow(path("attempts", attempt_id, "events"), after)
+
+
+def all_events(*, after: str | None = None) -> Ask[StreamEvent]:
+    """Follow all attempts that this user may see, without end."""
+    return _follow("/v1/events", after)
+
+
+def artifact(attempt_id: str, name: str) -> Ask[bytes]:
+    """Return one file of an attempt's bundle."""
+    return Ask(method="GET", path=path("attempts", attempt_id, "artifacts") + f"/{quote(name)}")
+
+
+def bundle(attempt_id: str) -> Ask[bytes]:
+    """Return all files of an attempt as a tar archive."""
+    return Ask(method="GET", path=path("attempts", attempt_id, "bundle"))
+
+
+def batch(name: str) -> Ask[documents.BatchDocument]:
+    """Return a batch with its counts, by its id or this user's name for it."""
+    return _get(lambda: documents.BatchDocument, "batches", name)
+
+
+def batches(*, cursor: str | None = None, limit: int = 20) -> Ask[documents.BatchPageDocument]:
+    """Return a page of batches."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.BatchPageDocument, "batches", query=query)
+
+
+def batch_items(name: str, *, after: int = 0, limit: int = 100) -> Ask[documents.ItemPageDocument]:
+    """Return a page of a batch's items, from beyond a line."""
+    query = filter_query({"after": after, "limit": limit})
+    return _get(lambda: documents.ItemPageDocument, "batches", name, "items", query=query)
+
+
+def batch_results(name: str) -> Ask[documents.BatchResultDocument]:
+    """Return every item of a batch with its attempt, in line order."""
+    return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
+
+
+def batch_events(name: str) -> Ask[StreamEvent]:
+    """Follow a batch up to `finished`; every event has all counts."""
+    return _follow(path("batches", name, "events"), None)
+
+
+def cancel_batch(name: str) -> Ask[documents.BatchDocument]:
+    """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
+    return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
+
+
+def repair(attempt_id: str, **request: object) -> Ask[documents.RepairDocument]:
+    """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
+    wanted = {name: value for name, value in request.items() if value is not None}
+    return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
+
+
+def repairs_of(attempt_id: str) -> Ask[documents.RepairPageDocument]:
+    """Return the repairs that an attempt began or belongs to."""
+    return _get(lambda: documents.RepairPageDocument, "attempts", attempt_id, "repairs")
+
+
+def repairs(*, cursor: str | None = None, limit: int = 20) -> Ask[documents.RepairPageDocument]:
+    """Return a page of repairs, newest first."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.RepairPageDocument, "repairs", query=query)
+
+
+def repair_state(repair_id: str) -> Ask[documents.RepairDocument]:
+    """Return one repair with its fixes."""
+    return _get(lambda: documents.RepairDocument, "repairs", repair_id)
+
+
+def repair_events(repair_id: str) -> Ask[StreamEvent]:
+    """Follow a repair to its end; each event has the whole repair."""
+    return Ask(method="GET", path=path("repairs", repair_id, "events"))
+
+
+def cancel_repair(repair_id: str) -> Ask[documents.RepairDocument]:
+    """End a repair. Raises: ClientError ``repair.finished``."""
+    return _post(lambda: documents.RepairDocument, "repairs", repair_id, "cancel")
+
+
+def accept_fallback(repair_id: str) -> Ask[documents.RepairDocument]:
+    """Take the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
+    return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
+
+
+def policies() -> Ask[documents.PolicyListDocument]:
+    """Return all profiles."""
+    return _get(lambda: documents.PolicyListDocument, "policies")
+
+
+def policy(name: str) -> Ask[dict[str, Any]]:
+    """Return one profile."""
+    return _get(lambda: dict[str, Any], "policies", name)
+
+
+def kinds() -> Ask[documents.KindListDocument]:
+    """Return all kinds."""
+    return _get(lambda: documents.KindListDocument, "kinds")
+
+
+def kind(name: str) -> Ask[documents.KindDocument]:
+    """Return one kind: payload schema, stages, rules."""
+    return _get(lambda: documents.KindDocument, "kinds", name)
+
+
+def records(route: str, record_id: str | None = None, **filters: str | int | None) -> Ask[Any]:
+    """Return what a kind keeps under a route of its own (``pipelines``), as JSON: a page, or one record."""
+    parts = (route,) if record_id is None else (route, record_id)
+    return Ask(method="GET", path=path(*parts), query=filter_query(filters))
+
+
+def doctor() -> Ask[documents.ExaminationDocument]:
+    """Let the daemon examine itself."""
+    return _get(lambda: documents.ExaminationDocument, "doctor", wait_s=PATIENCE_S)
+
+
+def collect_garbage(*, dry_run: bool = False) -> Ask[documents.GarbageDocument]:
+    """Remove what is too old or too much; for operators."""
+    query = (("dry_run", "true"),) if dry_run else ()
+    return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
+
+
+def metrics() -> Ask[bytes]:
+    """Return the metrics in Prometheus' text format."""
+    return Ask(method="GET", path="/metrics")
+
+
+def send_batch(
+    body: Iterable[bytes] | AsyncIterable[bytes],
+    *,
+    name: str | None = None,
+    concurrency: int | None = None,
+    dedupe: bool | None = None,
+) -> Ask[documents.BatchDocument]:
+    """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
+    chosen = None if dedupe is None else str(dedupe).lower()
+    return Ask(
+        method="POST",
+        path="/v1/batches",
+        reads=lambda: documents.BatchDocument,
+        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen}),
+        content=body,
+        headers={"Content-Type": "application/x-ndjson"},
+        wait_s=BATCH_S,
+    )
+
+
+def _get(reads: Callable[[], type[T]], *parts: str, query: Query = (), wait_s: float = 0.0) -> Ask[T]:
+    return Ask(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
+
+
+def _post(
+    reads: Callable[[], type[T]],
+    *parts: str,
+    query: Query = (),
+    document: Mapping[str, object] | None = None,
+    wait_s: float = 0.0,
+) -> Ask[T]:
+    return Ask(method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s)
+
+
+def path(*parts: str) -> str:
+    """Return a path of the API, whatever is in its parts."""
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
+    """Return the parameter that says how long to wait."""
+    return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
+
+
+def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
+    """Return filters as parameters; None stands for one that is not set."""
+    query: list[tuple[str, str]] = []
+    for name, value in filters.items():
+        if isinstance(value, str | int):
+            query.append((name, str(value)))
+        else:
+            query += [(name, item) for item in value or ()]
+    return query
+
+
+def _follow(where: str, after: str | None) -> Ask[StreamEvent]:
+    return Ask(method="GET", path=where, headers={"Last-Event-ID": after} if after else {})

@@ -1,0 +1,56 @@
+"""What every document of the contract is: a frozen model that writes the JSON and describes it.
+
+Inside, a document is made from the model's values with `from_value`, unchecked: they are our own, and what
+a guest wrote among them may hold lone surrogates, which pydantic refuses. Clients read documents, checked.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self, cast
+
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
+
+Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+"""A time as RFC 3339 in UTC, to the microsecond."""
+
+
+class BaseDocument(BaseModel):
+    """A JSON object of which every field is known. `canonical` and `compact` write it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def from_value(cls, value: object, **others: object) -> Self:
+        """Return the document of a value: its attributes of the same names, and `others` for the rest."""
+        members: dict[str, Any] = {
+            name: others[name] if name in others else _written(getattr(value, name))
+            for name in cls.__pydantic_fields__
+        }
+        return cast("Self", cls.model_construct(None, **members))
+
+
+def timestamp(moment: datetime | None) -> str | None:
+    """Return a time as RFC 3339 in UTC."""
+    return None if moment is None else written_time(moment)
+
+
+def written_time(moment: datetime) -> str:
+    """Return a time, which is there, as RFC 3339 in UTC."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def milliseconds(seconds: float) -> float:
+    """Return a duration in milliseconds, to the microsecond."""
+    return round(seconds * 1000, 3)
+
+
+def plain(value: Any) -> Any:  # JSON has no narrower type
+    """Return a document as dictionaries and lists; all else is left as it is."""
+    if isinstance(value, BaseModel):
+        return {name: plain(part) for name, part in vars(value).items()}
+    return [plain(part) for part in value] if isinstance(value, list) else value
+
+
+def _written(value: object) -> object:
+    return written_time(value) if isinstance(value, datetime) else value

@@ -1,0 +1,70 @@
+"""What can be submitted: kinds with their payloads and rules, and the profiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument
+from assayd.model.finding import Severity
+from assayd.ports.command_line import CommandLine
+from assayd.ports.validator import Validator
+
+
+class RuleDocument(BaseDocument):
+    """A rule that a validator applies."""
+
+    id: str = Field(description="Name in findings.")
+    title: str = Field(description="What it is about.")
+    severity: Severity = Field(description="What a finding of it weighs.")
+    help: str = Field(description="What is wrong, and what would be right.")
+
+
+class KindOptionDocument(BaseDocument):
+    """An option of `assay validate`."""
+
+    name: str = Field(description="Its name, as in `--option NAME=VALUE`.")
+    help: str = Field(description="What it says.")
+
+
+class KindDocument(BaseDocument):
+    """A kind of submission."""
+
+    kind: str = Field(description="Its name.")
+    default_policy: str = Field(description="The profile that it takes unless told otherwise.")
+    image: str = Field(description="The image that it runs in.")
+    stages: list[str] = Field(description="Its stages, in order.")
+    payload_schema: dict[str, Any] = Field(description="JSON Schema of the payload.")
+    rules: list[RuleDocument] = Field(description="Its rules.")
+    options: list[KindOptionDocument] = Field(description="What `assay validate --option` may name.")
+    forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
+    example: dict[str, Any] | None = Field(
+        description="A payload that is validated; null where it shows none."
+    )
+
+
+class KindListDocument(BaseDocument):
+    """The kinds that can be submitted."""
+
+    kinds: list[KindDocument] = Field(description="The kinds.")
+
+
+class PolicyListDocument(BaseDocument):
+    """The profiles."""
+
+    policies: list[dict[str, Any]] = Field(description="The profiles with effective values.")
+
+
+def kind_document(validator: Validator, shown: CommandLine) -> KindDocument:
+    """Return the document of a kind; `shown` is what it brings for the command line."""
+    good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
+    return KindDocument.from_value(
+        validator,
+        stages=[*(stage.name for stage in validator.stages), *validator.runtime_stages],
+        payload_schema=validator.payload.model_json_schema(),
+        rules=[RuleDocument.from_value(rule) for rule in validator.rules],
+        options=[KindOptionDocument.from_value(option) for option in shown.options],
+        forms=list(shown.forms),
+        example=None if good is None else dict(good.payload),
+    )

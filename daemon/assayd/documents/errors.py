@@ -1,0 +1,41 @@
+"""Errors: the answer that is not a success, and the internal error that an attempt ended with."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument
+from assayd.errors import AssaydError
+from assayd.model.attempt import Failure
+
+
+class ErrorDetail(BaseDocument):
+    """Why a request was refused."""
+
+    code: str = Field(description="Stable name of the reason.")
+    message: str = Field(description="One sentence for a person.")
+    field: str | None = Field(description="The field or parameter at fault.")
+    retryable: bool = Field(description="Whether the same request may succeed later.")
+
+
+class ErrorDocument(BaseDocument):
+    """Every answer that is not a success."""
+
+    error: ErrorDetail = Field(description="Why.")
+
+
+class FailureDocument(BaseDocument):
+    """Our own trouble, not the code's."""
+
+    code: str = Field(description="Stable name of the trouble.")
+    message: str = Field(description="One sentence for a person.")
+
+
+def error_document(error: AssaydError) -> ErrorDocument:
+    """Return the answer for an error."""
+    return ErrorDocument.model_construct(error=ErrorDetail.from_value(error))
+
+
+def failure_document(failure: Failure | None) -> FailureDocument | None:
+    """Return the failure of an attempt or of a line, where there is one."""
+    return None if failure is None else FailureDocument.from_value(failure)

@@ -1,0 +1,41 @@
+import json
+
+import pytest
+
+from assayd.client import ClientError, documents
+from assayd.client.answers import LineReader, read_as
+from support.fake_service import GOLDEN
+
+
+@pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])
+def test_recorded_attempt_is_read_with_types_and_written_as_it_was(name: str) -> None:
+    text = (GOLDEN / f"{name}.json").read_bytes()
+    attempt = read_as(lambda: documents.AttemptDocument)(text)
+    assert attempt.model_dump(mode="json") == json.loads(text)
+
+
+def test_field_that_a_newer_daemon_has_added_is_passed_over() -> None:
+    attempt = json.loads((GOLDEN / "validated.json").read_text())
+    newer = {**attempt, "new": 1, "peer": {**attempt["peer"], "host": "far"}}
+    read = read_as(lambda: documents.AttemptDocument)(json.dumps(newer).encode())
+    assert read.model_dump(mode="json") == attempt
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b"<html>"])
+def test_answer_that_is_none_of_the_contract_is_an_error_of_the_client(text: bytes) -> None:
+    with pytest.raises(ClientError) as caught:
+        read_as(lambda: documents.AttemptDocument)(text)
+    assert caught.value.code == "answer.unreadable"
+
+
+def test_lines_are_read_whatever_the_chunks() -> None:
+    stream = b'{"a": 1}\n{"a": 2}\n{"a"'
+    for size in (1, 5, len(stream)):
+        reader = LineReader(json.loads)
+        read = [line for n in range(0, len(stream), size) for line in reader.feed(stream[n : n + size])]
+        assert read == [{"a": 1}, {"a": 2}]
+
+
+def test_name_that_is_no_document_is_none() -> None:
+    with pytest.raises(AttributeError, match="AttemptDocumant"):
+        _ = documents.AttemptDocumant
