@@ -151,7 +151,7 @@ class Daemon:
                 task.cancel()
 
     async def _say_ready(self) -> None:
-        """Tell the service manager that the daemon serves.
+        """Notify the service manager that the daemon serves.
 
         It does as soon as the sandbox was got ready or has said why it can't be: an engine that is down
         is answered with 503 and no reason to start the daemon anew.
@@ -160,7 +160,7 @@ class Daemon:
         self._notifier.ready()
 
     def _status(self) -> str:
-        """Say in one line how the daemon is."""
+        """Describe in one line how the daemon is."""
         ready, problem = self._parts.readiness.ready()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts under way"

@@ -1,4 +1,4 @@
-"""Our own trouble, as exceptions.
+"""Internal errors, as exceptions.
 
 Submitted code that fails is never one of these: it is a Finding or a Cause.
 

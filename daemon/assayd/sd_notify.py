@@ -19,7 +19,7 @@ class Notifier:
     """The line to the service manager; `status` says in one line how the daemon is.
 
     A sign of life is given from the event loop, so that it stops when the loop does: the watchdog then
-    ends the daemon, and its next life takes up what this one has left.
+    ends the daemon, and its next run recovers what this one has left unfinished.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -47,15 +47,15 @@ class Notifier:
             await asyncio.sleep(self.every_s)
 
     def ready(self) -> None:
-        """Say that the daemon serves, at first and after a reload."""
+        """Notify that the daemon serves, at first and after a reload."""
         self._say(f"READY=1\nSTATUS={self.status()}")
 
     def reloading(self) -> None:
-        """Say that the policies are being read anew; `ready` ends that."""
+        """Notify that the policies are being read anew; `ready` ends that."""
         self._say("RELOADING=1")
 
     def stopping(self) -> None:
-        """Say that the daemon ends."""
+        """Notify that the daemon ends."""
         self._say(f"STOPPING=1\nSTATUS={self.status()}")
 
     def close(self) -> None:

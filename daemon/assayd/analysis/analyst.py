@@ -92,7 +92,7 @@ class _Worker:
                 for frame in self.decoder.feed(data):
                     yield frame
             except frames.FrameError as problem:
-                raise _broken("an analysis worker talks nonsense") from problem
+                raise _broken("an analysis worker sent a malformed frame") from problem
         status = await self.process.wait()
         if status < 0 or status == EXHAUSTED:
             raise WorkerDied(f"the worker ended with {status}")
@@ -133,7 +133,7 @@ class Analyst:
         return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
 
     async def describe(self, validator: Validator, request: Failed) -> Described:
-        """Say what a fix of a failed submission is asked for with.
+        """Return what a fix of a failed submission is asked for with.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """
@@ -150,7 +150,7 @@ class Analyst:
         )
 
     async def taken(self, validator: Validator, payload: Document) -> Taken:
-        """Say which fields a submission takes out of which texts. Raises: as `describe`."""
+        """Return which fields a submission takes out of which texts. Raises: as `describe`."""
         body = json.dumps(payload).encode()
         return await self._have(
             validator.kind, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)

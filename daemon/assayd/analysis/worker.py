@@ -89,7 +89,7 @@ def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy
 
 
 def describe(validator: Validator, request: Failed) -> Described:
-    """Say what a fix of a failed submission is asked for with."""
+    """Return what a fix of a failed submission is asked for with."""
     kind, payload = _repairable(validator), validator.payload.model_validate_json(json.dumps(request.payload))
     return Described(context=kind.context(payload, request.report), digest=_digest(kind, payload))
 
@@ -103,7 +103,7 @@ def patch(validator: Validator, request: Patching) -> Patched:
 
 
 def taken(validator: Validator, body: bytes) -> Taken:
-    """Say which fields a submission takes out of which texts."""
+    """Return which fields a submission takes out of which texts."""
     if not isinstance(validator, Simplifiable):
         raise TypeError(f"the kind {validator.kind} has nothing that rules could do")
     return validator.taken(validator.payload.model_validate_json(body))
@@ -120,7 +120,7 @@ def _digest(kind: Repairable, payload: BaseModel) -> str:
 
 
 def confine(memory_bytes: int) -> None:
-    """Return up what a parser needs least: memory beyond a cap, files, processes, core dumps."""
+    """Lower this process's limits: memory, files, processes, core dumps."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

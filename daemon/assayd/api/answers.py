@@ -38,7 +38,7 @@ ERRORS: Responses = {
         403: "Peer not allowed",
         404: "Not found, or somebody else's",
         422: "Invalid value",
-        500: "Our own trouble",
+        500: "An internal error",
     }.items()
 }
 _LOCATED = {"headers": {"Location": {"description": "The attempt's own path.", "schema": {"type": "string"}}}}

@@ -80,7 +80,7 @@ class Call:
 
     @property
     def shown_uid(self) -> int | None:
-        """Tell whose attempts and batches the caller may list; None stands for everybody's."""
+        """Return whose attempts and batches the caller may list; None stands for everybody's."""
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
     def require_operator(self) -> None:

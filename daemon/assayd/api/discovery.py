@@ -91,7 +91,7 @@ async def collect_garbage(
 
 @router.get("/healthz", tags=["operations"], responses=answers.ALIVE)
 async def get_health(call: CallDep) -> Response:
-    """Tell that the daemon answers."""
+    """Report that the daemon answers."""
     return json_response(StatusDocument.model_construct(status="ok"))
 
 

@@ -68,7 +68,7 @@ def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = No
 
 
 def install_errors(app: FastAPI) -> None:
-    """Return every error of an application the one form, those of the framework included."""
+    """Answer every error of an application in the one form, those of the framework included."""
     app.add_exception_handler(AssaydError, _on_ours)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_parameters)

@@ -116,7 +116,7 @@ class PeerHttpTools(HttpToolsProtocol):
 
     @property
     def uid(self) -> int | None:
-        """Tell which user connected."""
+        """Return which user connected."""
         return self._caller.peer.uid if self._caller else None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -138,7 +138,7 @@ class PeerHttpTools(HttpToolsProtocol):
             self.send_400_response("The headers are too large.")
 
     def on_message_begin(self) -> None:
-        """Return the headers of a further request their time."""
+        """Start the time limit for the headers of a further request."""
         self._expect_head()
         super().on_message_begin()
 

@@ -187,7 +187,7 @@ class _Log:
         self.signal.give()
 
     def end(self) -> None:
-        """Say that nothing more comes."""
+        """Signal that nothing more comes."""
         self.ended = True
         self.signal.give()
 

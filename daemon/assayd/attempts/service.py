@@ -96,7 +96,7 @@ class DaemonService:
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Tell how a finished replay differs from what it repeats; None when that is gone."""
+        """Return how a finished replay differs from what it repeats; None when that is gone."""
         first = await self.get(attempt.replay_of) if attempt.replay_of is not None else None
         if first is None:
             return None
@@ -211,7 +211,7 @@ class DaemonService:
         return metrics.render()
 
     async def image_digest(self, kind: str) -> str:
-        """Tell which image a kind runs in at present. Raises: EngineError."""
+        """Return which image a kind runs in at present. Raises: EngineError."""
         return (await self._deps.readiness.sandbox.images.get(self.kinds[kind].image)).digest
 
     async def health(self) -> Sequence[HealthRow]:
@@ -223,7 +223,7 @@ class DaemonService:
         return rows
 
     def _static_misses(self) -> HealthRow:
-        """Tell what the runtime policy has caught that the static stages let through."""
+        """Return what the runtime policy has caught that the static stages let through."""
         misses = self._deps.scheduler.static_misses
         if not misses:
             return HealthRow(check="static misses", status=Health.OK, detail="none since the start")

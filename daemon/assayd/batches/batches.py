@@ -157,7 +157,7 @@ class DaemonBatches:
         return await self._store.list(uid=uid, cursor=cursor, limit=limit)
 
     async def progress(self, batch_id: str) -> Progress:
-        """Tell how far a batch is."""
+        """Return how far a batch is."""
         batch = await self._store.get(batch_id)
         if batch is None:
             raise RequestError("not_found", f"there is no batch {batch_id}")
@@ -178,7 +178,7 @@ class DaemonBatches:
         return results(batch_id, self._store, self._deps.jobs, self._deps.documents)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
-        """Tell how far a batch is each time that something changed, up to its end."""
+        """Return how far a batch is each time that something changed, up to its end."""
         while not self._stopping.is_set():
             feeder = self._feeders.get(batch_id)
             changed = feeder.changed.next if feeder is not None else None

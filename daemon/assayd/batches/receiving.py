@@ -118,7 +118,7 @@ class Receiver:
                 raise RequestError("invalid", "parent_id: there is no such attempt", field="parent_id")
 
     async def _run_key(self, submission: Submission, policy_digest: str) -> str:
-        """Tell what has to be equal for two lines to be one attempt: input, policy and image."""
+        """Return what has to be equal for two lines to be one attempt: input, policy and image."""
         if submission.kind not in self._images:
             self._images[submission.kind] = await self._image(submission.kind)
         parts = (submission.input_digest, policy_digest, self._images[submission.kind])

@@ -317,7 +317,7 @@ def explain_policy(
     url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
     method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
 ) -> None:
-    """Return whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
+    """Print whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
     from assayd.cli.exits import FAILED
     from assayd.cli.policies import explain
 

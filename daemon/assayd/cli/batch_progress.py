@@ -38,7 +38,7 @@ class Rate:
         return (last - first) / (ended - began) if ended > began else 0.0
 
     def remaining(self, waiting: int) -> str:
-        """Say how long the rest will take at this rate."""
+        """Return how long the rest will take at this rate."""
         if not waiting:
             return "0:00"
         if not self.per_second:

@@ -28,7 +28,7 @@ def check(file: Path | None) -> Sequence[ExecutionPolicy]:
 
 
 def allowances(policy: ExecutionPolicy) -> Iterator[str]:
-    """Say what a profile's allowlist allows, a line for each entry; nothing where there is no allowlist."""
+    """Return what a profile's allowlist allows, a line for each entry; none without an allowlist."""
     network = policy.network
     if network.mode is not NetworkMode.ALLOWLIST:
         return

@@ -121,7 +121,7 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
 
 @repair_app.command("stats")
 def stats(context: typer.Context, as_json: Json = False) -> None:
-    """Tell how repairs have gone: by kind and provider, how many, how fast, how often at once."""
+    """Print how repairs have gone: by kind and provider, how many, how fast, how often at once."""
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out, print_json
 
@@ -153,7 +153,7 @@ failure to the attempt that was validated."""
 
 
 def statistics(repairs: Sequence[Document]) -> list[Document]:
-    """Count ended repairs by kind and provider, and in all. Source: seed 001, 5.9."""
+    """Count ended repairs by kind and provider, and in all. Source: docs/repair.md."""
     groups: dict[tuple[str, str], list[Document]] = {}
     for repair in repairs:
         if repair["outcome"] is not None:

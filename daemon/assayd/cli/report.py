@@ -60,7 +60,7 @@ def render_stages(stages: Sequence[Document]) -> Iterator[Text]:
 
 
 def verdict_line(attempt: Document) -> Text:
-    """Say in one line what an attempt came to."""
+    """Describe in one line what an attempt came to."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
     detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""

@@ -61,7 +61,9 @@ class AttemptDocument(BaseDocument):
     parent_id: str | None = Field(description="The attempt that it follows.")
     replay_of: str | None = Field(description="The attempt that it repeats.")
     attempt_number: int = Field(description="Its place in a chain of repairs, from 1.")
-    run_number: int = Field(description="How many runs it has had; a second one only after our own trouble.")
+    run_number: int = Field(
+        description="How many runs it has had; a second one only after an internal error."
+    )
     labels: dict[str, str] = Field(description="Marks of the sender.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
     timings_ms: TimingsDocument = Field(description="Where the time went.")
@@ -75,7 +77,7 @@ class AttemptDocument(BaseDocument):
     )
     bundle: str | None = Field(description="Where its files are, below the artifact root.")
     artifacts: list[ArtifactDocument] = Field(description="Its files.")
-    error: FailureDocument | None = Field(description="Our own trouble, with verdict `error`.")
+    error: FailureDocument | None = Field(description="The internal error, with verdict `error`.")
 
 
 class AttemptPageDocument(BaseDocument):

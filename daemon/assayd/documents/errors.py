@@ -25,7 +25,7 @@ class ErrorDocument(BaseDocument):
 
 
 class FailureDocument(BaseDocument):
-    """Our own trouble, not the code's."""
+    """An internal error, not the code's."""
 
     code: str = Field(description="Stable name of the trouble.")
     message: str = Field(description="One sentence for a person.")

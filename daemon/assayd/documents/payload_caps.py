@@ -47,7 +47,7 @@ def refuse_large_parts(validator: Validator, payload: Mapping[str, object], caps
 
 
 def _excess(value: object, cap: Cap, most: int) -> str:
-    """Say what is too much; empty for what is not, or has another form, which the model will refuse."""
+    """Return what is too much; empty for what is not, or has another form, which the model will refuse."""
     match cap:
         case Cap.SOURCE:
             large = isinstance(value, str) and (len(value) > most or len(value.encode()) > most)

@@ -1,6 +1,6 @@
 """The daemon's side of the way out: what guest code asks the proxy for is read, judged, connected, recorded.
 
-Source: SECURITY "Egress", seed 002 (integration mode). docs/egress.md is the page to read first.
+docs/egress.md is the page to read first.
 """
 
 from assayd.egress.relay import Relay

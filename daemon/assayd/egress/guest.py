@@ -143,7 +143,7 @@ class Guest:
         return True
 
     async def refuse(self, end: NotServed) -> None:
-        """Say why there is nothing, or nothing more."""
+        """Answer why there is nothing, or nothing more."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return
@@ -215,6 +215,6 @@ _KNOWN = (
 
 
 def _words(problem: h11.RemoteProtocolError) -> str:
-    """Say what h11 found, in its words and without what it found it in, which may be a password."""
+    """Return what h11 found, in its words and without what it found it in, which may be a password."""
     text = str(problem)
     return next((known.lower() for known in _KNOWN if text.startswith(known)), "")

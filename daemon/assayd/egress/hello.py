@@ -145,7 +145,7 @@ class _Fields:
 
     @property
     def left(self) -> int:
-        """Tell how many bytes are left."""
+        """Return how many bytes are left."""
         return len(self._content) - self._at
 
     def take(self, count: int) -> bytes:

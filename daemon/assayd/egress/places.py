@@ -39,7 +39,7 @@ class Places:
             raise
 
     def release(self, owner: int) -> None:
-        """Return a place back."""
+        """Release a place."""
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
@@ -54,7 +54,7 @@ class Places:
         self._held[owner] += 1
 
     def _hand_out(self) -> None:
-        """Return places to those who wait, until nobody is left who may have one."""
+        """Assign places to those who wait, until nobody is left who may have one."""
         given = True
         while given:
             given = False

@@ -50,7 +50,7 @@ class Upstream:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
 
     def end(self) -> None:
-        """Say that nothing more will be sent."""
+        """Signal that nothing more will be sent."""
         try:
             self._writer.write_eof()
         except OSError as problem:

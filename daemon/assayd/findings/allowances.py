@@ -10,7 +10,7 @@ _MOST_HOSTS = 20
 
 
 def allowances(policy: ExecutionPolicy | None, *, offer: str | None = None) -> Iterator[str]:
-    """Say what may be imported and reached; nothing without a policy.
+    """Return what may be imported and reached; nothing without a policy.
 
     Args:
         policy: the effective one.

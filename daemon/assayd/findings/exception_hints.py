@@ -60,12 +60,12 @@ _MISSING = re.compile(r"has no attribute '([^']{1,80})'$|^cannot import name '([
 
 
 def hint_for(error_type: str) -> str:
-    """Say what helps against an exception of this type."""
+    """Return what helps against an exception of this type."""
     return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
 
 
 def exception_hint(record: Raised) -> str:
-    """Say what helps against this exception."""
+    """Return what helps against this exception."""
     error_type = record.error_type.rpartition(".")[2]
     if record.meant is not None:
         other = " Else use .get(), or check that the key is there." if error_type == "KeyError" else ""

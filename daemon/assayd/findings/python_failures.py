@@ -135,7 +135,7 @@ def _undefined(found: re.Match[str], around: Surroundings) -> tuple[str, str, st
 
 
 def _definition_of(name: str, text: str) -> str:
-    """Say how an undefined name is most likely to be had."""
+    """Return how an undefined name is most likely to be had."""
     if name in IMAGE_MODULES:
         return f"Put at the top: import {name}"
     if name in _TYPING:
@@ -184,7 +184,7 @@ def module_of(distribution: str) -> str:
 
 
 def instead_of(module: str) -> str:
-    """Say what the image has in place of a module that it does not have."""
+    """Return what the image has in place of a module that it does not have."""
     if module in _INSTEAD:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))

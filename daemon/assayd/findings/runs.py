@@ -76,7 +76,7 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
 
 
 def details_of(unit: UnitResult) -> str:
-    """Say how much there was of what a unit ran out of; what it did with its time is worded in `timeout`."""
+    """Return how much there was of what a unit ran out of; time is worded in `timeout`."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -217,7 +217,7 @@ def _told(event: PolicyEvent) -> str:
 
 
 def _instead(event: PolicyEvent) -> str | None:
-    """Say what to do instead; rules of the network have words of their own."""
+    """Return what to do instead; rules of the network have words of their own."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Do without it; it was found only when the code ran." if event.enforced else None

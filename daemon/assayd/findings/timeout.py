@@ -43,13 +43,13 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
 
 
 def time_words(unit: UnitResult) -> str:
-    """Say what the time went into, as the end of a sentence; nothing when that is not known."""
+    """Return what the time went into, as the end of a sentence; nothing when that is not known."""
     said = [f"{spent.words.format(f'{spent.seconds:.2g} s')}" for spent in _spent(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
 
 def time_hint(unit: UnitResult) -> str:
-    """Say what helps."""
+    """Return what helps."""
     return next((spent.hint for spent in _spent(unit)), COMPUTING)
 
 

@@ -1,6 +1,6 @@
 """The built-in names that guest code sees: all, or all but those that reach beyond the language.
 
-Source: seed 000 names what must go; what must stay was found by running ordinary code (a class statement
+What must go is on the extractor's page; what must stay was found by running ordinary code (a class statement
 needs ``__build_class__``, an import statement ``__import__``).
 """
 

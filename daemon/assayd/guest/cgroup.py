@@ -51,11 +51,11 @@ class Cgroup:
         return used_s or None
 
     def memory_bytes(self) -> int:
-        """Tell how much memory is charged now."""
+        """Return how much memory is charged now."""
         return _number(_read(self._current))
 
     def peak_memory_bytes(self) -> int:
-        """Tell the most that was ever charged."""
+        """Return the most that was ever charged."""
         return _number(_read(self._peak))
 
 

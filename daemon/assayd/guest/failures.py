@@ -32,7 +32,7 @@ def raised(problem: BaseException, *, filename: str, source: str, phase: str) ->
 
 
 def told(problem: BaseException, texts: Texts) -> Record:
-    """Tell of an exception: type, message, and where in submitted texts it came through."""
+    """Report an exception: type, message, and where in submitted texts it came through."""
     places = _places(problem.__traceback__, texts)
     line, code = places[-1] if places else (None, None)
     meant = meant_by(problem, texts)

@@ -41,7 +41,7 @@ def encode(header: Header, body: bytes = b"") -> bytes:
 
 
 def cost(piece: bytes) -> int:
-    """Tell how much of a window a piece of a relayed stream takes up."""
+    """Return how much of a window a piece of a relayed stream takes up."""
     return max(len(piece), LEAST_COST)
 
 
@@ -72,7 +72,7 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """Tell how many bytes of an incomplete frame are held."""
+        """Return how many bytes of an incomplete frame are held."""
         return len(self._buffer)
 
     def _next(self) -> tuple[Header, bytes] | None:

@@ -39,7 +39,7 @@ def become_subreaper() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Return up privileges that an execve could bring; the kernel asks this of who loads a filter."""
+    """Renounce privileges that an execve could bring; the kernel asks this of who loads a filter."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 

@@ -6,7 +6,7 @@ import builtins
 
 
 def isolate(module: dict[str, object]) -> None:
-    """Return a module its own copy of the built-in names; holds for functions defined after the call.
+    """Copy the built-in names for a module; holds for functions defined after the call.
 
     `builtins.len = …` in guest code then changes nothing for them.
 

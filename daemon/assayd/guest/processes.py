@@ -82,7 +82,7 @@ class Processes:
         return self._reaped_s + used_s(self._pids())
 
     def count(self) -> int:
-        """Tell how many descendants run (stopped ones included)."""
+        """Return how many descendants run (stopped ones included)."""
         return 0 if self.none_left() else len(self._running())
 
     def kill_all(self) -> Iterator[Ended]:

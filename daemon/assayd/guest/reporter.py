@@ -1,7 +1,8 @@
 """The child's end of its report pipe: writes the result and policy events.
 
 Guest code lives in the same process and may replace what it can reach; nothing here looks a name up that
-it could have replaced (`private`). Forging a report stays possible, and changes nothing: see SECURITY.
+it could have replaced (`private`). Forging a report stays possible, and changes
+nothing: see docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Reporter:
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        """Tell of a policy event, once per kind, detail and place."""
+        """Report a policy event, once per kind, detail and place."""
         detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
         key = (kind, detail, file, line)
         with self._lock:

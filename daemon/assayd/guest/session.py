@@ -134,7 +134,7 @@ class Session:
         self._around.send(header, piece.content)
 
     def _prepare_work(self, fresh: bool) -> None:
-        """Return the unit an empty directory with the attempt's files, or what the last one left."""
+        """Prepare the work directory of a unit: the attempt's files alone, or with what the last one left."""
         if self._used:
             for directory in self._around.shared:
                 clear(directory)

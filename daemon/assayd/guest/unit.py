@@ -94,7 +94,7 @@ class Unit:
         around.relay.begin(request.index)
 
     def wait_s(self) -> float:
-        """Tell how long the selector may wait."""
+        """Return how long the selector may wait."""
         until = self._clock.next_at()
         if self._child is not None:
             until = min(until, self._linger_until())
@@ -120,7 +120,7 @@ class Unit:
         return late or self._streams.exceeded is not None
 
     def _tell_clock(self) -> None:
-        """Tell what went by, so that the attempt's clock waits when the unit's does."""
+        """Send what went by, so that the attempt's clock waits when the unit's does."""
         clock, now = self._clock, time.monotonic()
         if clock.starved_s - self._told_s < _TOLD_S and now < self._tell_at:
             return

@@ -66,7 +66,7 @@ def type_name(value: object) -> str:
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Tell what isinstance tells, without its question to the value's own ``__class__``."""
+    """Return what isinstance tells, without its question to the value's own ``__class__``."""
     return issubclass(type(value), kind)
 
 

@@ -48,7 +48,7 @@ class Batch:
 
     @property
     def state(self) -> BatchState:
-        """Tell where it is."""
+        """Return where it is."""
         if self.cancelled_at is not None:
             return BatchState.CANCELLED
         if not self.complete:

@@ -1,7 +1,7 @@
 """ExecutionPolicy: what submitted code may do, and how much of the machine it may use.
 
 Holds effective values only: files, `extends`, merging and clamping are done in `policies`.
-Source: seed 002 (policy system), CONTRACT section 7.
+Source: docs/operating/profile-keys.md.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ImportPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterContract:
-    """What an adapter module has to be; asked by the kind `module` alone. Source: seed 002.
+    """What an adapter module has to be; asked by the kind `module` alone. Source: docs/kinds/module.md.
 
     A class that one of `decorators` registers has all `methods` itself. `forbidden` are names that no file of
     the module may use: modules, their attributes (``os.write``) and builtins. `modules` are the names under

@@ -24,7 +24,7 @@ class RepairOutcome(StrEnum):
     PROVIDER_FAILED = "provider_failed"
     """The provider gave no usable reply, after its own retries."""
     TERMINAL = "terminal"
-    """The failure is none that new code should be asked for: a policy violation, or our own trouble."""
+    """The failure is none that new code should be asked for: a policy violation, or an internal error."""
     CANCELLED = "cancelled"
     """Somebody stopped it."""
 
@@ -35,9 +35,9 @@ class Strategy(StrEnum):
     FIX = "fix"
     """Show the failure and ask for a correction."""
     DIFFERENT = "different"
-    """Say that the last fix had been given before, and ask for another."""
+    """Report that the last fix had been given before, and ask for another."""
     RETHINK = "rethink"
-    """Say that the failure came back, and ask for another approach to the whole passage."""
+    """Report that the failure came back, and ask for another approach to the whole passage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

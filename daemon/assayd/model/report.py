@@ -38,7 +38,7 @@ class StageStatus(StrEnum):
     SKIPPED = "skipped"
     """Not run, because an earlier stage failed."""
     ERROR = "error"
-    """Our own trouble."""
+    """An internal error."""
 
 
 class CaseStatus(StrEnum):

@@ -59,7 +59,7 @@ class Cause(StrEnum):
     CANCELLED = "cancelled"
     """Somebody cancelled the attempt."""
     INFRASTRUCTURE = "infrastructure"
-    """Our own trouble: the engine, the image, the daemon."""
+    """An internal error: of the engine, the image, the daemon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

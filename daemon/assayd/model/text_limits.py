@@ -1,4 +1,4 @@
-"""Hard numbers that checks and judges keep to. Source: CONTRACT section 7."""
+"""Hard numbers that checks and judges keep to. Source: docs/operating/configure.md."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
 
 
 def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
-    """Say what of a policy cannot be enforced, or None.
+    """Return what of a policy cannot be enforced, or None.
 
     An allowlist without hosts denies all, which is what a container without a network does.
 

@@ -51,7 +51,7 @@ class PolicySet:
         return self._policies[name]
 
     def path(self, name: str) -> Path:
-        """Tell which file a profile comes from; the name must be known."""
+        """Return which file a profile comes from; the name must be known."""
         return self._paths[name]
 
     def check_file(self, path: Path) -> list[Problem]:

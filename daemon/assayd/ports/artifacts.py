@@ -23,7 +23,7 @@ async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, byt
 class Bundle:
     """The files of one attempt and run, before they are written.
 
-    `files` maps names as CONTRACT section 5 gives them (relative, daemon-chosen) to content;
+    `files` maps names as docs/result-contract.md gives them (relative, daemon-chosen) to content;
     `truncated` names those that were cut. `manifest` is added to ``manifest.json``.
     """
 
@@ -50,7 +50,7 @@ BLOCK_BYTES = 4096
 
 
 def disk_bytes(artifacts: Iterable[Artifact]) -> int:
-    """Tell what the files of a bundle take on disk."""
+    """Return what the files of a bundle take on disk."""
     return sum(-(-artifact.bytes // BLOCK_BYTES) * BLOCK_BYTES for artifact in artifacts)
 
 
@@ -96,5 +96,5 @@ class ArtifactStore(Protocol):
         ...
 
     async def free_bytes(self) -> int:
-        """Tell how much room is left."""
+        """Return how much room is left."""
         ...

@@ -87,7 +87,7 @@ class BatchStore(Protocol):
         ...
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
-        """Tell which of these batches were cancelled."""
+        """Return which of these batches were cancelled."""
         ...
 
 
@@ -149,7 +149,7 @@ class Batches(Protocol):
         ...
 
     async def progress(self, batch_id: str) -> Progress:
-        """Tell how far a batch is."""
+        """Return how far a batch is."""
         ...
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
@@ -161,7 +161,7 @@ class Batches(Protocol):
         ...
 
     def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
-        """Tell how far a batch is each time that something changed, up to its end."""
+        """Return how far a batch is each time that something changed, up to its end."""
         ...
 
     async def cancel(self, batch: Batch) -> None:

@@ -50,7 +50,7 @@ class GuestStream(Protocol):
         ...
 
     async def end(self) -> None:
-        """Say that nothing more will be written. The guest's side may go on."""
+        """Signal that nothing more will be written. The guest's side may go on."""
         ...
 
     async def reset(self) -> None:

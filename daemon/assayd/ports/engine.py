@@ -120,7 +120,7 @@ class Duplex(Protocol):
         ...
 
     async def close(self) -> None:
-        """Return up both directions. Safe to call twice, never raises; must come before a kill."""
+        """Close both directions. Safe to call twice, never raises; must come before a kill."""
         ...
 
 
@@ -132,7 +132,7 @@ class Engine(Protocol):
         ...
 
     def capabilities(self) -> Capabilities:
-        """Tell how this engine behaves where engines differ."""
+        """Return how this engine behaves where engines differ."""
         ...
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:

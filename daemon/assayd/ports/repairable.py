@@ -66,7 +66,7 @@ class Repairable(Protocol[P_contra]):
     """A kind whose failed submissions can be repaired."""
 
     def context(self, payload: P_contra, report: Document) -> RepairContext:
-        """Say what is to be fixed, given the submitted payload and its failed report."""
+        """Return what is to be fixed, given the submitted payload and its failed report."""
         ...
 
     def patch(self, payload: P_contra, passage: str, code: str) -> Mapping[str, object]:
@@ -99,5 +99,5 @@ class Simplifiable(Protocol[P_contra]):
     """A kind whose submissions take fields out of texts, which rules without code can do in part."""
 
     def taken(self, payload: P_contra) -> Taken:
-        """Say which fields a submission takes out of which texts."""
+        """Return which fields a submission takes out of which texts."""
         ...

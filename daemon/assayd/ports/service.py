@@ -106,7 +106,7 @@ class Service(Protocol):
         ...
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Tell how a finished replay differs from what it repeats; None when that is gone."""
+        """Return how a finished replay differs from what it repeats; None when that is gone."""
         ...
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:

@@ -9,7 +9,7 @@
     same failure for the second time ──────> ask: rethink
     else ──────────────────────────────────> ask: fix
 
-Source: seed 000, section 6; seed 001, sections 5.4 and 5.7.
+Source: docs/repair.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two parts: what we say (system), and what describes the submission (user). All that a stranger may have
 written stands between markers which it cannot contain, stripped of control characters and cut to size; a
 name stands on one line.
-Source: seed 000, 6.1; seed 001, 5.5.
+Source: docs/repair.md.
 """
 
 from __future__ import annotations

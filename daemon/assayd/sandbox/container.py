@@ -118,7 +118,7 @@ async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str
 
 @asynccontextmanager
 async def _guest_faults_are_ours() -> AsyncIterator[None]:
-    """Turn what a runner does wrong before any guest code has run into our own trouble."""
+    """Turn what a runner does wrong before any guest code has run into an internal error."""
     try:
         yield
     except GuestFault as fault:

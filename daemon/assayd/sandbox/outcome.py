@@ -88,7 +88,7 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
 
 
 def _spent(unit: UnitResult, limit_s: float) -> dict[str, object]:
-    """Say what the time went into: computing, waiting for something, waiting for a processor."""
+    """Return what the time went into: computing, waiting for something, waiting for a processor."""
     usage = unit.usage
     spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
     return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
@@ -135,7 +135,7 @@ def _by_wait(unit: UnitResult, planned: Unit) -> Outcome:
 
 
 def _wrong_record(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
-    """Say what is wrong with the record of a unit that ended well; None when nothing is."""
+    """Return what is wrong with the record of a unit that ended well; None when nothing is."""
     if planned.status_decides and planned.program is not Program.EXEC:
         return None
     if unit.malformed is not None:

@@ -385,7 +385,7 @@ class Settings(_Section):
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Tell where each value that is not a default came from, by dotted name."""
+        """Return where each value that is not a default came from, by dotted name."""
         return self._origins
 
     def with_origins(self, origins: Mapping[str, str]) -> Settings:

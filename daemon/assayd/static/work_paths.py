@@ -18,7 +18,7 @@ from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
 
 MOST_PATHS = 100
-"""Files to lay, and outputs to collect. Source: CONTRACT section 7."""
+"""Files to lay, and outputs to collect. Source: docs/operating/configure.md."""
 _MOST_PARTS = 12
 _MOST_BYTES = 512
 _MOST_NAME_BYTES = 255

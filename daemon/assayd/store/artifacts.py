@@ -84,7 +84,7 @@ class FileArtifactStore:
         return await asyncio.to_thread(self._sweep)
 
     async def free_bytes(self) -> int:
-        """Tell how much room is left."""
+        """Return how much room is left."""
         return await asyncio.to_thread(self._free_bytes)
 
     def _write(self, bundle: Bundle) -> Written:

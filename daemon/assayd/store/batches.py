@@ -255,7 +255,7 @@ class DatabaseBatchStore:
         await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before))
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
-        """Tell which of these batches were cancelled."""
+        """Return which of these batches were cancelled."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
         return frozenset(row["id"] for row in await self._rows(statement))

@@ -69,7 +69,7 @@ def write_files(folder: int, files: Mapping[str, bytes]) -> None:
 
 
 def settle(parent: int, temporary: str, name: str) -> None:
-    """Return a written folder its name, durably.
+    """Rename a written folder to its final name, durably.
 
     Raises:
         OSError: ENOTEMPTY or EEXIST, when there is a folder of that name.

@@ -141,7 +141,7 @@ class FakeStream:
         return self._peer.diagnostics
 
     async def close(self) -> None:
-        """Return up both directions with whatever is in them."""
+        """Close both directions with whatever is in them."""
         await self._input.close(discard=True)
         await self._output.close(discard=True)
 

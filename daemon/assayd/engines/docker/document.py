@@ -3,7 +3,7 @@
 All flags are constants of this file or numbers of the spec; there is no way in for anything else. The engine
 gives back at inspection what it was given at creation, so that the same document serves for both.
 
-Source: SECURITY "Container"; Engine API 1.41, ContainerCreate and ContainerInspect.
+Source: docs/threat-model.md; Engine API 1.41, ContainerCreate and ContainerInspect.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class DockerEngine:
         return host.engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
-        """Tell how Docker with runc behaves, from version 20.10 on."""
+        """Return how Docker with runc behaves, from version 20.10 on."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,

@@ -53,7 +53,7 @@ def refuse_others(version: Document) -> None:
 
 
 def missing_limits(info: Document) -> tuple[str, ...]:
-    """Say which of the limits that we rely on this host cannot enforce."""
+    """Return which of the limits that we rely on this host cannot enforce."""
     missing = [text for key, text in _NEEDS.items() if info.get(key) is not True]
     options = info.get("SecurityOptions")
     if not any(

@@ -2,7 +2,7 @@
 
 All flags are constants or numbers of the spec; there is no way in for anything else.
 
-Source: SECURITY "Container"; Open Container Initiative, runtime specification 1.0, config.md.
+Source: docs/threat-model.md; Open Container Initiative, runtime specification 1.0, config.md.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """Return the descriptor back."""
+        """Close the descriptor."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

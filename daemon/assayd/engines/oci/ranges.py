@@ -52,7 +52,7 @@ class Ranges:
         self._used.discard(first)
 
     def close(self) -> None:
-        """Return the block back."""
+        """Release the block."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

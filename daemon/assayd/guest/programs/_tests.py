@@ -1,6 +1,6 @@
 """What the test framework does, told line by line: our plugin for it.
 
-The framework hands its plugins to whoever asks, so nothing of this one but functions without attributes is
+The framework hands its plugins to every caller, so nothing of this one but functions without attributes is
 handed over, and what its hooks are told is believed only in the order in which a test's steps come. Tests
 that tell them more than happened, or exchange what they are judged by, are told of in the record.
 """
@@ -70,7 +70,7 @@ class Telling:
         return plugin
 
     def broken_off(self, problem: BaseException) -> Record:
-        """Tell that the framework itself failed, and give the record that ends the lines."""
+        """Report that the framework itself failed, and give the record that ends the lines."""
         self._whole = False
         self._tell("stopped", **told(problem, self._texts))
         return self.record(_INTERNAL_ERROR)
@@ -121,13 +121,13 @@ class Telling:
         return True
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
-        """Tell of tests that could not be collected."""
+        """Report tests that could not be collected."""
         if getattr(report, "when", None) == "collect":
             self._whole = False
             self._tell("not_collected", id=_shown(node.nodeid), **told(call.excinfo.value, self._texts))
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
-        """Tell that a test begins."""
+        """Report that a test begins."""
         name = self._name(nodeid)
         if self._current is not None or len(self._ended) >= len(self._collected):
             self._note(f"{name} was begun when it was not its turn")
@@ -158,12 +158,12 @@ class Telling:
             self._tell("ended", **running.line)
 
     def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
-        """Tell that a test ended all of them."""
+        """Report that a test ended all of them."""
         self._whole = False
         self._tell("stopped", **told(excinfo.value, self._texts))
 
     def pytest_internalerror(self, excrepr: Any, excinfo: Any) -> None:
-        """Tell that the framework gave up."""
+        """Report that the framework gave up."""
         self._whole = False
         self._tell("stopped", **told(excinfo.value, self._texts))
 

@@ -122,7 +122,7 @@ class _Job:
         }
 
     def _words(self, problem: BaseException) -> str:
-        """Say what went wrong in SQLite's words, and what it does not say: which act, which file."""
+        """Return what went wrong in SQLite's words, and what it does not say: which act, which file."""
         message = str(problem) or type(problem).__name__
         if getattr(problem, "sqlite_errorname", None) == "SQLITE_AUTH" and self._guard.refused:
             return f"not authorized: {self._guard.refused}"

@@ -7,7 +7,7 @@
     data: Frame                                annotations.unchecked        (info)
 
 Names in annotations are judged in `code_type_names`. Only annotations of the module itself declare; those of
-functions and classes are their own. Source: seed 004.
+functions and classes are their own. Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations

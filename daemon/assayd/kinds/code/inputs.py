@@ -7,7 +7,7 @@
     count: int, and nothing is given           inputs.not_given     (a warning)
     requires ["pandas"]                        inputs.requires      (a warning)
 
-Source: seed 004.
+Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     result: int = 10**1000                     result.cut
     result: object = object()                  result.not_plain     (a warning)
 
-Source: seed 004.
+Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     data: List[int], List never imported       annotations.not_imported     edit: list[int]
     data: Optional[int], never imported        annotations.not_imported     edit: from typing import Optional
 
-Names in quoted parts count, too. Source: seed 004.
+Names in quoted parts count, too. Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Code nodes: Python that declares its inputs and its result by annotations, and leaves `result`.
 
 Static: syntax, annotations, inputs; each stops the ones after it. Then one run in a container, with the
-inputs as native values; the result must have the declared outer type. Source: seed 004.
+inputs as native values; the result must have the declared outer type. Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks at the dicts that an extractor gave: are they of any use. Source: seed 000, section 5.3.
+"""Looks at the dicts that an extractor gave: are they of any use. Source: docs/kinds/extractor.md.
 
 every result is {}                quality.all_empty
 one of several is {}              quality.some_empty  (a warning)

@@ -1,6 +1,6 @@
 """Rates a program that passed, and says what another try should be told. Decides nothing about the verdict.
 
-Source: seed 003, confidence scoring and integration with other agents.
+Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Return what whoever asks a model again should stress, show in full and warn of."""
+    """Return what a caller that asks a model again should stress, show in full and warn of."""
     errors = [finding for finding in findings if finding.is_error]
     rules = list(_rules_of(errors, about))
     profiles = [p for p in about.rules.profiles if _names(model_source, p.match)] if errors else []

@@ -4,7 +4,7 @@
                                             │                        │
                                             └──────── places ────────┴──> findings of each stage
 
-The rules, words, libraries and hints are in `data/`. Source: seed 003.
+The rules, words, libraries and hints are in `data/`. Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Control:
         self._break(token, problem, remedy, line=opened.token)
 
     def _break(self, token: Token, problem: str, remedy: str, **names: object) -> None:
-        """Tell of control words that do not belong together; nothing after them is judged."""
+        """Report control words that do not belong together; nothing after them is judged."""
         self._state.exact = False
         if not self.broken:
             self.broken = True

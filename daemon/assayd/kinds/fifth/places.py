@@ -44,7 +44,7 @@ class Teller:
         severity: Severity | None = None,
         **names: object,
     ) -> None:
-        """Tell of a rule at an offset; `at` is the token that a rule with a replacement replaces."""
+        """Report a rule at an offset; `at` is the token that a rule with a replacement replaces."""
         known = self._rules.by_id[rule]
         if at is not None and known.replace is not None:
             edit = (at.start, at.start + len(at.word), known.replace)

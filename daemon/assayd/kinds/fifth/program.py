@@ -82,7 +82,7 @@ class Program:
         outside.end(Token("", len(text)))
 
     def check_companions(self) -> None:
-        """Tell of words that are used without those that have to be used with them."""
+        """Report words that are used without those that have to be used with them."""
         for rule in self.language.rules.companions:
             used = [self.used[word] for word in rule.words if word in self.used]
             first = min(used, default=None, key=_start)
@@ -243,7 +243,7 @@ class Program:
         return _Declared(text, effect, any(map(self.language.suspected, names)))
 
     def _miss_comment(self, segment: Segment, opener: Token, found: Found) -> None:
-        """Tell of a definition without a stack comment; a constant may go without."""
+        """Report a definition without a stack comment; a constant may go without."""
         if not opener.text:
             return
         constant = bool(segment.tokens) and found.exact and not found.takes
@@ -266,7 +266,7 @@ class Program:
         return word.constant or token.word in self.language.constants
 
     def _disagree(self, opener: Token, found: Found, declared: Effect, comment: str) -> None:
-        """Tell of a definition that does not do what its stack comment says."""
+        """Report a definition that does not do what its stack comment says."""
         certain = found.certain and declared.counted
         does = describe(found.takes, found.leaves)
         self.tell(

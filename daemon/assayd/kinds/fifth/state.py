@@ -104,7 +104,7 @@ class State:
         return self.allowed is None or self.borrowed <= self.allowed
 
     def tell(self, rule: str, token: Token, **names: object) -> None:
-        """Tell of something wrong at a word."""
+        """Report something wrong at a word."""
         if not self.macro:
             self._report(rule, token.start, **{"word": token.word, **names})
 

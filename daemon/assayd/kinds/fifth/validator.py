@@ -1,7 +1,8 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
 Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together, and
-`structure` never fails a program. With `execute`, the program is loaded in a sandbox. Source: seed 003.
+`structure` never fails a program. With `execute`, the program is loaded in a sandbox.
+Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _NO_HINT = "Define it first, or use words that exist."
 
 
 def explain_unknown(program: Program) -> None:
-    """Tell of each word that was not known where it was used."""
+    """Report each word that was not known where it was used."""
     guesses = _Guesses(program)
     seen: set[tuple[str, bool]] = set()
     for unknown in program.unknowns:

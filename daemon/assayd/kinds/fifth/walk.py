@@ -211,7 +211,7 @@ class Walk:
         self.state.cells.extend(self.flow.call(word, token, taken))
 
     def _watch(self, word: Word, token: Token) -> None:
-        """Tell of a word that a rule speaks of."""
+        """Report a word that a rule speaks of."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
         if word.rule is not None:
@@ -290,7 +290,7 @@ class Walk:
         self._at += 1
 
     def _find_out(self) -> Found:
-        """Say what all ends of the definition have in common."""
+        """Return what all ends of the definition have in common."""
         ends = self.control.leaving
         if not ends or self.control.broken:
             return _NOTHING

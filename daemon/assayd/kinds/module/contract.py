@@ -5,7 +5,8 @@
     no get_schema in the class        contract.missing_method
     def transform(): …                contract.method_form      (takes no self)
 
-Decorators count bare, called and dotted, under whatever name they were imported. Source: seed 002.
+Decorators count bare, called and dotted, under whatever name they were imported.
+Source: docs/kinds/module.md.
 """
 
 from __future__ import annotations

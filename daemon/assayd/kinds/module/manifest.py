@@ -5,7 +5,7 @@
     no "module_id"                  manifest.missing   /module_id
     {"capabilities": "current"}     manifest.type      /capabilities
 
-Source: seed 002, manifest validation.
+Source: docs/kinds/module.md.
 """
 
 from __future__ import annotations

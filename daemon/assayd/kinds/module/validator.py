@@ -1,7 +1,7 @@
 """Adapter modules: a manifest, an adapter that others call, and the tests that it brings along.
 
 Static: syntax, contract, manifest, paths; all of them run. Then, in one container, the daemon's own look at
-the adapter and one process per file of tests. Source: seed 002.
+the adapter and one process per file of tests. Source: docs/kinds/module.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides
 nothing about the verdict: a step writes its own standard error, and may write there what it likes.
-Source: seed 001, 5.2.
+Source: docs/kinds/pipeline.md.
 
     cat: sales.csv: No such file or directory        file_not_found
     no such table: sales                             table_missing

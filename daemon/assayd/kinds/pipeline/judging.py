@@ -57,7 +57,7 @@ RULES = (
         help="Bad: 200 files under data/. Good: a few; temporary files go to tmp/.",
     ),
 )
-"""One per class of error (source: seed 001, 5.2), and those for what stands around the steps."""
+"""One per class of error, and those for what stands around the steps."""
 
 _AT_LINE = re.compile(r"^scripts/[^:]*: line (\d{1,6}): ")
 

@@ -13,7 +13,7 @@ from assayd.errors import RequestError
 from assayd.static.work_files import Base64Text, FileContent, payload_of
 
 MOST_STEPS = 100
-"""Source: CONTRACT section 7."""
+"""Source: docs/operating/configure.md."""
 MOST_NAME_CHARS = 64
 SQLITE_HEADER = b"SQLite format 3\0"
 

@@ -2,7 +2,7 @@
 
 A pipeline has the id of the attempt that brought it. An attempt that names it by `pipeline_id` belongs to it,
 and so does one that names none and follows an attempt of it, as every fix of a repair does; the steps that
-come along become its steps. Source: seed 001, 4.7 and "Database Schema Usage".
+come along become its steps. Source: docs/kinds/pipeline.md.7 and "Database Schema Usage".
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
 
 
 def around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
-    """Tell what a fix has to fit into: the schema, the heads of the files, the steps before it."""
+    """Return what a fix has to fit into: the schema, the heads of the files, the steps before it."""
     if submitted.database is not None and submitted.database.schema_sql is not None:
         yield Surrounding(title="tables", text=submitted.database.schema_sql)
     for path, content in sorted(submitted.files.items()):

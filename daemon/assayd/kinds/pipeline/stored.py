@@ -1,6 +1,6 @@
 """Stored pipelines: their steps, what has become of each attempt, and a row for each step that was run.
 
-Source: seed 001, 4.4 and 4.7.
+Source: docs/kinds/pipeline.md.4 and 4.7.
 """
 
 from __future__ import annotations

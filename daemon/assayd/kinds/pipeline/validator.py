@@ -2,7 +2,7 @@
 
 Static: is every step bash or SQL (parse), what may scripts run (commands), what may statements do (sql); each
 stage stops the ones after it. Then all steps in one container, a process each, in a directory that they
-share; the database exists as a file only while a SQL step runs. Source: seed 001, phase 4.
+share; the database exists as a file only while a SQL step runs. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
-"""What the sandbox directory holds. Source: seed 001, 4.2."""
+"""What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
 COLLECTED = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
 DATABASE_UNIT = "database"
 _ENVIRONMENT = {"HOME": "/sandbox", "LANG": "C.UTF-8", "TMPDIR": "/sandbox/tmp", "TZ": "UTC"}

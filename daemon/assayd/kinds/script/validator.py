@@ -2,7 +2,7 @@
 
 `code` is Python and runs as a script does; `argv` starts a program of the image, with `files` laid out for
 either. No rules for the source but that Python compiles; what the policy records is recorded. Source:
-CONTRACT section 3.
+Source: docs/kinds/script.md.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
 
 
 def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
-    """Say which program a command line means."""
+    """Return which program a command line means."""
     if argv is not None:
         try:
             return {

@@ -1,1 +1,1 @@
-"""Rules that are offered where no code came about: they take fields out of paths. Source: seed 000, 7."""
+"""Rules that are offered where no code came about: they take fields out of paths. Source: docs/repair.md."""

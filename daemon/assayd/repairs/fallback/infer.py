@@ -95,7 +95,7 @@ def _candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
 
 
 def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
-    """Say what a column of segments looks like; `left` is what stands left of it."""
+    """Return what a column of segments looks like; `left` is what stands left of it."""
     source = f"segment({place})"
     if place == -1:
         yield from _read_filename(column, source)

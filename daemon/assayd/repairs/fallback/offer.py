@@ -4,7 +4,7 @@
     the last attempt ran out of its time ────────────> timeout: rules take none
     fixes used up, and a field is computed ──────────> computed_fields: rules give the other fields
 
-Source: seed 000, 7.1.
+Source: docs/repair.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EarlierTry:
 
 
 def trigger_of(outcome: RepairOutcome, tries: Sequence[EarlierTry], taken: Taken) -> Trigger | None:
-    """Say why rules are to be offered; None where they are not."""
+    """Return why rules are to be offered; None where they are not."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is RepairOutcome.TERMINAL

@@ -10,7 +10,7 @@ r"""Extraction rules as YAML, and what they give for a path. Pure.
     notes:
       start_month: 'NOTE: …'
 
-Rules compute nothing and can run nothing. Source: seed 000, 7.2.
+Rules compute nothing and can run nothing. Source: docs/repair.md.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Demand:
         self._refill_s: dict[PoolKey, float] = {}
 
     def keep(self, keys: frozenset[PoolKey]) -> None:
-        """Say which keys have a base target even when nobody asks for them."""
+        """Set which keys have a base target even when nobody asks for them."""
         self._kept = keys
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
 

@@ -219,7 +219,7 @@ def _is_short(state: PoolState, key: PoolKey, *, ready: int) -> bool:
 
 
 def welcome(state: PoolState, key: PoolKey) -> Assign | DropCredit | None:
-    """Say what happens as a container of this key has come to the idle: who is first in turn gets the oldest.
+    """Return what happens as a container of this key has become idle: the first in turn gets the oldest.
 
     An idle flow gets a credit then, if they are short: what is made in its turn is kept ready. So nobody gets
     more than by round-robin alone, but who comes again finds one.

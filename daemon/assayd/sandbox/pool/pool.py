@@ -132,7 +132,7 @@ class Pool:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Say that an attempt is under way while the body runs: removing and refilling yield to it."""
+        """Report that an attempt is under way while the body runs: removing and refilling yield to it."""
         self._busy += 1
         if not self._somebody_waits():
             self._calm.clear()

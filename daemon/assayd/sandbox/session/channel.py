@@ -62,7 +62,7 @@ class Channel:
             raise GuestFault(str(problem)) from None
 
     async def close(self) -> None:
-        """Return up the streams; must come before the container is killed."""
+        """Close the streams; must come before the container is killed."""
         await self.duplex.close()
 
 

@@ -80,7 +80,7 @@ class Conversation:
         self.peak_memory_bytes = 0
 
     async def begin(self) -> None:
-        """Say the rules, so that the runner makes ready for its first unit. Raises: EngineError."""
+        """Send the rules, so that the runner makes ready for its first unit. Raises: EngineError."""
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:

@@ -71,7 +71,7 @@ class Stream:
             await self._send("stream_data", bytes(piece))
 
     async def end(self) -> None:
-        """Say that nothing more will be written."""
+        """Signal that nothing more will be written."""
         if not (self._ended or self._gone):
             self._ended = True
             await self._send("stream_end")

@@ -31,7 +31,7 @@ class Transcript:
 
     @property
     def result_bytes(self) -> int:
-        """Tell how many bytes of result records came."""
+        """Return how many bytes of result records came."""
         return self._result_bytes
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:

@@ -221,7 +221,7 @@ WHITELIST = "Allowed imports: "
 
 
 def instead_of_import(module: str, modules: Modules) -> str:
-    """Say what to import in place of a module, and else what may be imported at all."""
+    """Return what to import in place of a module, and else what may be imported at all."""
     top = module.partition(".")[0]
     others = [one for one in _INSTEAD.get(top, ()) if modules.policy.allows(one)]
     if others:

@@ -209,7 +209,7 @@ class _Uses:
                 self.names.setdefault(node.id, []).append(node)
 
     def asked(self, name: str) -> _Asked:
-        """Tell how a name is used."""
+        """Return how a name is used."""
         found = self.names[name]
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)

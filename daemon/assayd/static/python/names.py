@@ -174,7 +174,7 @@ def is_dunder(name: str) -> bool:
 
 
 def reason_for(module: str) -> str | None:
-    """Say why a module is not for submitted code, when that is known."""
+    """Return why a module is not for submitted code, when that is known."""
     while module:
         if module in MODULE_REASONS:
             return MODULE_REASONS[module]

@@ -138,7 +138,7 @@ def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
 
 
 def _hand_over(scope: Scope, module: Scope) -> None:
-    """Return what a scope binds for global and nonlocal names to the scope that owns them."""
+    """Add what a scope binds for global and nonlocal names to the scope that owns them."""
     for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
         owner = module if name in scope.declared_global else _owner(name, scope.parent)
         if owner is not None:

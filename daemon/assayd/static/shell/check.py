@@ -140,7 +140,7 @@ def _look(
 
 
 def _depth(call: Invocation, known: Known) -> float:
-    """Tell how many folders down a command changes the directory."""
+    """Return how many folders down a command changes the directory."""
     if call.name not in {"cd", "pushd"} or call.form is not Form.PLAIN:
         return 0
     folders = (value for word in call.arguments for one in arguments_of(word, known) for value in one.values)

@@ -1,6 +1,6 @@
 """The rules for SQL, and which statements are refused by their first word.
 
-Source: seed 001, 4.6; SECURITY, "Decisions".
+Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations

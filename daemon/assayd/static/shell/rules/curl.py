@@ -58,7 +58,7 @@ def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
 
 
 def _refuse(script: Script, call: Invocation) -> None:
-    """Say that there is no network: a warning where the script says what it does then."""
+    """Report that there is no network: a warning where the script says what it does then."""
     message = "curl has nothing to reach: the policy opens no host."
     if _is_guarded(script, call):
         words = f"{message} What stands for that case runs."

@@ -55,7 +55,7 @@ class Use(StrEnum):
 
 
 def where(path: str) -> Where:
-    """Tell where a value, as `words` gives it, leads when it is used as a path."""
+    """Return where a value, as `words` gives it, leads when it is used as a path."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
         return Where.INSIDE if rest[:1] in {"", "/"} and _stays(rest) else Where.OUTSIDE
@@ -76,7 +76,7 @@ def _stays(path: str) -> bool:
 
 
 def climbs(path: str) -> int:
-    """Tell how many folders above its beginning a path leads at most."""
+    """Return how many folders above its beginning a path leads at most."""
     depth = lowest = 0
     for part in path.split("/"):
         if part == "..":
@@ -88,7 +88,7 @@ def climbs(path: str) -> int:
 
 
 def descends(path: str) -> float:
-    """Tell how many folders a path leads down at most."""
+    """Return how many folders a path leads down at most."""
     if where(path) is Where.UNDECIDED:
         return inf
     parts = [part for part in path.removeprefix(SANDBOX).split("/") if part not in {"", "."}]
