@@ -115,7 +115,9 @@ class SmallAnalyst:
     async def running(self) -> AsyncIterator[None]:
         yield
 
-    async def check(self, validator: Any, payload: Payload, policy: ExecutionPolicy) -> Checked:
+    async def check(
+        self, validator: Any, payload: Payload, policy: ExecutionPolicy, *, flow: tuple[int, str]
+    ) -> Checked:
         await self._gate.pass_through(payload.code)
         bad = Finding(rule="small.bad", category="small", message="It is bad.", line=1, suggestion="Be good.")
         findings = (bad,) * payload.code.count("bad")

@@ -106,7 +106,9 @@ async def _check(job: Job, deps: AttemptDependencies) -> Checked:
     job.move(State.CHECKING)
     with job.measured(deps.clock, "static"):
         async with job.deadline.scope():
-            checked = await deps.analyst.check(job.validator, job.submission.payload, job.policy)
+            checked = await deps.analyst.check(
+                job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
+            )
     for stage in checked.stages:
         job.publish_stage(stage)
     return checked
