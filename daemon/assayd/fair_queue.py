@@ -88,8 +88,8 @@ class _Waiter:
 class FairSemaphore:
     """So many slots, which those who wait get in turn.
 
-    Of four or more (or of `reserve_from`), the last is reserved for a user who has none; while one user has all
-    others, for an idle flow of it, unless `users_only`.
+    Of four or more (or of `reserve_from`), the last is reserved for a user who has none; while one user has
+    all others, for an idle flow of it, unless `users_only`.
     """
 
     def __init__(self, count: int, *, reserve_from: int = 4, users_only: bool = False) -> None:

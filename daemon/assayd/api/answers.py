@@ -108,6 +108,7 @@ POLICY: Responses = {
 }
 EXAMINATION: Responses = {
     200: _json(health_schemas.Examination, "What was found"),
+    403: _json(schemas.Error, "For operators, until one of them has asked"),
     429: _json(schemas.Error, "Somebody is being told already; see Retry-After"),
 }
 ALIVE: Responses = {200: _json(health_schemas.Status, "The daemon answers")}

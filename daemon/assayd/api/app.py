@@ -67,6 +67,7 @@ def create_app(
     app.state.access = access
     app.state.limits = limits
     app.state.examining = False
+    app.state.examined = None
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
     for module in (routes, batch_routes, repair_routes, discovery, pipelines):
         app.router.routes.extend(module.router.routes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -50,8 +51,13 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
 async def examine(request: Request, call: CallDep) -> Response:
-    """Examine engine, images, canary, limits and permissions; one caller at a time."""
+    """Examine engine, images, canary, limits and permissions, for operators; others get the last answer.
+
+    One caller at a time. `age_ms` says how long ago it was.
+    """
     state = request.app.state
+    if not call.access.is_operator(call.caller):
+        return _last_examination(state.examined)
     if state.examining:
         # It takes containers, past the queue: many at once would leave none to attempts.
         raise RequestError("doctor.busy", "an examination is under way; try again later", retryable=True)
@@ -60,14 +66,20 @@ async def examine(request: Request, call: CallDep) -> Response:
         rows = await call.service.health()
     finally:
         state.examining = False
-    return json_response(
-        {
-            "checks": [
-                {"check": row.check, "status": row.status, "detail": row.detail, "remedy": row.remedy}
-                for row in rows
-            ]
-        }
-    )
+    checks = [
+        {"check": row.check, "status": row.status, "detail": row.detail, "remedy": row.remedy} for row in rows
+    ]
+    state.examined = (time.monotonic(), checks)
+    return json_response({"checks": checks, "age_ms": 0})
+
+
+def _last_examination(examined: tuple[float, list[dict[str, object]]] | None) -> Response:
+    """Return what an operator was told last. Raises: RequestError ``peer.not_operator``, where none asked."""
+    if examined is None:
+        message = "nobody has examined this daemon since its start; an operator can, with `assay doctor`"
+        raise RequestError("peer.not_operator", message)
+    at, checks = examined
+    return json_response({"checks": checks, "age_ms": round((time.monotonic() - at) * 1000)})
 
 
 @router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS)

@@ -21,6 +21,7 @@ class Examination(Described):
     """The daemon's health."""
 
     checks: list[Check] = Field(description="The checks.")
+    age_ms: int = Field(description="How long ago it was; 0 for operators, who are told anew.")
 
 
 class Status(Described):
