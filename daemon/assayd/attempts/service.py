@@ -45,7 +45,10 @@ Documents = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceDependencies:
-    """What the service is the face of. `shared` is what admission works with."""
+    """What the service is the face of. `shared` is what admission works with.
+
+    `copied_from` is the id of the daemon whose state directory this one's is a copy of, else None.
+    """
 
     shared: AdmissionDependencies
     admission: Admission
@@ -56,6 +59,7 @@ class ServiceDependencies:
     retention: Retention
     metrics: Metrics
     caps: Limits
+    copied_from: str | None = None
 
 
 SAMPLES_RUN = 2
@@ -222,12 +226,21 @@ class DaemonService:
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
         rows = list(await self._deps.readiness.examine())
-        rows.append(self._static_misses())
+        rows.extend((self._identity(), self._static_misses()))
         if all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             kinds = self.kinds.values()
             rows.extend(await asyncio.gather(*(self._run_samples(kind, places) for kind in kinds)))
         return rows
+
+    def _identity(self) -> HealthRow:
+        """Tell whether this daemon was started on a copy of another's state directory."""
+        former = self._deps.copied_from
+        if former is None:
+            return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
+        detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
+        remedy = "if that daemon is gone for good, remove its containers by hand"
+        return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 
     def _static_misses(self) -> HealthRow:
         """Tell what the runtime policy has caught that the static stages let through."""
