@@ -1,7 +1,7 @@
 """The daemon from start to stop: take the state directory and the socket, serve, and stop in order.
 
-Stop order: refuse new work, drain what is under way until a deadline, cancel the rest, end the API,
-empty the pool, sweep, close the store. A second signal skips the draining.
+Stop order: refuse new work, drain what is under way until a deadline, leave the rest to the next run,
+end the API, empty the pool, sweep, close the store. A second signal skips the draining.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ class Daemon:
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not drained.done() or not drained.result():
-            log.warning("daemon.cancels_attempts", count=self._parts.scheduler.active)
-            await self._parts.scheduler.cancel_all()
+            log.warning("daemon.leaves_attempts", count=self._parts.scheduler.active)
+            await self._parts.scheduler.abandon_all()
         drained.cancel()
 
     def _watch_signals(self) -> None:

@@ -88,13 +88,14 @@ class _Waiter:
 class FairSemaphore:
     """So many slots, which those who wait get in turn.
 
-    Of four or more, the last is reserved for a user who has none; while one user has all others, for an idle
-    flow of it.
+    Of four or more (or of `reserve_from`), the last is reserved for a user who has none; while one user has
+    all others, for an idle flow of it, unless `users_only`.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, reserve_from: int = 4, users_only: bool = False) -> None:
         self._free = count
-        self._reserved = min(1, count // 4)
+        self._reserved = 1 if count >= reserve_from else 0
+        self._users_only = users_only
         self._held: Counter[tuple[int, str]] = Counter()
         self._waiting: FairQueue[_Waiter] = FairQueue()
 
@@ -141,4 +142,6 @@ class FairSemaphore:
 
     def _is_idle(self, waiter: _Waiter) -> bool:
         users = {user for user, _ in self._held}
-        return waiter.flow[0] not in users or (len(users) == 1 and waiter.flow not in self._held)
+        if waiter.flow[0] not in users:
+            return True
+        return not self._users_only and len(users) == 1 and waiter.flow not in self._held

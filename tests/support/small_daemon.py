@@ -115,7 +115,9 @@ class SmallAnalyst:
     async def running(self) -> AsyncIterator[None]:
         yield
 
-    async def check(self, validator: Any, payload: Payload, policy: ExecutionPolicy) -> Checked:
+    async def check(
+        self, validator: Any, payload: Payload, policy: ExecutionPolicy, *, flow: tuple[int, str]
+    ) -> Checked:
         await self._gate.pass_through(payload.code)
         bad = Finding(rule="small.bad", category="small", message="It is bad.", line=1, suggestion="Be good.")
         findings = (bad,) * payload.code.count("bad")
@@ -151,11 +153,14 @@ class SmallSandbox:
         yield SimpleNamespace(warm=True, container=SimpleNamespace(ref=ref), spec=spec)
 
     async def run(self, lease: SimpleNamespace, deadline: Any, observer: object) -> RunResult:
-        async with deadline.scope():
-            await self._gate.pass_through(lease.spec.units[0].name)
+        end, cause = RunEnd.FINISHED, Cause.COMPLETED
+        try:
+            async with deadline.scope():
+                await self._gate.pass_through(lease.spec.units[0].name)
+        except TimeoutError:
+            end, cause = RunEnd.CANCELLED, Cause.CANCELLED
         facts = ContainerFacts(image="python", image_digest=self.image_digest or "", warm=True)
-        done = Outcome(cause=Cause.COMPLETED)
-        return RunResult(units=(), end=RunEnd.FINISHED, outcome=done, container=facts)
+        return RunResult(units=(), end=end, outcome=Outcome(cause=cause), container=facts)
 
 
 class _nothing:  # noqa: N801 - in the place of a method

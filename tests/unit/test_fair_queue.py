@@ -181,3 +181,21 @@ def test_lane_that_comes_back_again_and_again_does_not_pass_those_who_wait() -> 
     queue.put(1, "", "b2", "b2")
 
     assert served(queue) == ["a2", "b2"]
+
+
+async def test_slot_reserved_for_users_is_not_for_another_flow_of_one_that_has_some() -> None:
+    slots, go_on, held = FairSemaphore(2, reserve_from=2, users_only=True), asyncio.Event(), []
+
+    async def work(user: int, flow: str) -> None:
+        async with slots.hold(user, flow, f"{user} {flow}"):
+            held.append((user, flow))
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for place in ((1, "a"), (1, "b"), (2, "a")):
+            tasks.create_task(work(*place))
+        while len(held) < 2:
+            await asyncio.sleep(0)
+        assert held == [(1, "a"), (2, "a")]
+        go_on.set()
+    assert held[2:] == [(1, "b")]

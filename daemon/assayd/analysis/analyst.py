@@ -1,4 +1,6 @@
-"""Keeps analysis workers warm and gives each one job at a time.
+"""Keeps analysis workers warm and gives each one job at a time, users and their flows in turn.
+
+A user never has all of them: where there are two or more, one is reserved for a user who has none.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
 that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
@@ -14,6 +16,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeVar
 
 import structlog
@@ -36,6 +39,7 @@ from assayd.analysis.messages import (
     remember,
 )
 from assayd.errors import AssaydError
+from assayd.fair_queue import FairSemaphore
 from assayd.guest import frames
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
@@ -47,6 +51,11 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
+Flow = tuple[int, str]
+
+OUR_OWN: Flow = (-1, "")
+"""The flow of what the daemon asks for itself."""
+
 UNANALYSABLE = "source.unanalysable"
 MAX_ANSWER = 16 * 2**20
 
@@ -55,9 +64,9 @@ MAX_ANSWER = 16 * 2**20
 class AnalysisLimits:
     """How many workers there are and what one job may use."""
 
-    workers: int = 2
+    workers: int = 3
     memory_bytes: int = 1024 * 2**20
-    cpu_s: float = 10.0
+    cpu_s: float = 5.0
     wall_s: float = 15.0
 
 
@@ -106,6 +115,8 @@ class Analyst:
         self._limits = limits
         self._enabled = tuple(enabled)
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
+        self._turns = FairSemaphore(limits.workers, reserve_from=2, users_only=True)
+        self._numbers = count()
         self.alive: set[_Worker] = set()
 
     @asynccontextmanager
@@ -119,45 +130,52 @@ class Analyst:
         finally:
             await asyncio.gather(*(self._end(w) for w in list(self.alive)))
 
-    async def check(self, validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> Checked:
-        """Run the static stages of one submission.
+    async def check(
+        self, validator: Validator, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+    ) -> Checked:
+        """Run the static stages of one submission, when it is the turn of its flow.
 
         Raises: AssaydError when a worker can't be started.
         """
         try:
             answer = await self._have(
-                validator.kind, lambda worker: _check(worker, validator, payload, policy)
+                validator.kind, flow, lambda worker: _check(worker, validator, payload, policy)
             )
         except WorkerDied:
             return Checked(stages=unanalysable(validator), payload=payload)
         return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
 
-    async def describe(self, validator: Validator, request: Failed) -> Described:
+    async def describe(self, validator: Validator, request: Failed, *, flow: Flow = OUR_OWN) -> Described:
         """Return what a fix of a failed submission is asked for with.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """
         body = FAILED.dump_json(request)
         return await self._have(
-            validator.kind, lambda worker: _ask(worker, "describe", validator.kind, body, DESCRIBED)
+            validator.kind, flow, lambda worker: _ask(worker, "describe", validator.kind, body, DESCRIBED)
         )
 
-    async def patch(self, validator: Validator, request: Patching) -> Patched:
+    async def patch(self, validator: Validator, request: Patching, *, flow: Flow = OUR_OWN) -> Patched:
         """Put a fix into a submission. Raises: as `describe`."""
         body = PATCHING.dump_json(request)
         return await self._have(
-            validator.kind, lambda worker: _ask(worker, "patch", validator.kind, body, PATCHED)
+            validator.kind, flow, lambda worker: _ask(worker, "patch", validator.kind, body, PATCHED)
         )
 
-    async def taken(self, validator: Validator, payload: Document) -> Taken:
+    async def taken(self, validator: Validator, payload: Document, *, flow: Flow = OUR_OWN) -> Taken:
         """Return which fields a submission takes out of which texts. Raises: as `describe`."""
         body = json.dumps(payload).encode()
         return await self._have(
-            validator.kind, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)
+            validator.kind, flow, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)
         )
 
-    async def _have(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Have a worker do something. Raises: WorkerDied, when that was too much for it; AssaydError."""
+    async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
+        """Have a worker do something, in turn. Raises: as `_work`."""
+        async with self._turns.hold(*flow, str(next(self._numbers))):
+            return await self._work(kind, work)
+
+    async def _work(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
+        """Have a free worker do something. Raises: WorkerDied, when that was too much for it; AssaydError."""
         worker = await self._free.get()
         try:
             if worker is not None and worker.process.returncode is not None:

@@ -7,11 +7,13 @@ time, no files to write), and what it prints is read up to a cap: a tree grows w
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import sysconfig
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,7 @@ from assayd.static.shell.parse.reader import Reading
 TREE_BYTES = 64 * 2**20
 """A tree has about ninety bytes for each byte of an ordinary script."""
 WALL_S = 10.0
+CPU_S = 5
 
 _COMPLAINT = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): (?P<message>[^\n]*)")
 _ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
@@ -44,7 +47,15 @@ def read_shell(text: str) -> Reading:
     except OSError as problem:
         raise AssaydError("analysis.no_shfmt", f"shfmt cannot be run: {problem.strerror}") from problem
     with process:
+        _allow_cpu(process.pid, CPU_S)
         return _converse(process, text.encode())
+
+
+def _allow_cpu(pid: int, seconds: int) -> None:
+    """Have the kernel end a process after so much processor time; it counts from its own start."""
+    with suppress(ProcessLookupError):
+        hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
+        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, hard))
 
 
 def _converse(process: subprocess.Popen[bytes], text: bytes) -> Reading:

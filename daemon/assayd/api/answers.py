@@ -109,6 +109,7 @@ POLICY: Responses = {
 }
 EXAMINATION: Responses = {
     200: _json(ExaminationDocument, "What was found"),
+    403: _json(ErrorDocument, "For operators, until one of them has asked"),
     429: _json(ErrorDocument, "Somebody is being told already; see Retry-After"),
 }
 ALIVE: Responses = {200: _json(StatusDocument, "The daemon answers")}

@@ -62,6 +62,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.access = access
     app.state.limits = limits
     app.state.examining = False
+    app.state.examined = None
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
     own = (module.router for module in (routes, batch_routes, repair_routes, discovery))
     for router in (*own, *routers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -11,7 +12,12 @@ from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.api.events import EventStream, of_all
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument, kind_document
-from assayd.documents.operations import GarbageDocument, StatusDocument, examination_document
+from assayd.documents.operations import (
+    ExaminationDocument,
+    GarbageDocument,
+    StatusDocument,
+    examination_document,
+)
 from assayd.errors import RequestError
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
@@ -55,8 +61,13 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
 async def examine_daemon(request: Request, call: CallDep) -> Response:
-    """Examine engine, images, canary, limits and permissions; one caller at a time."""
+    """Examine engine, images, canary, limits and permissions, for operators; others get the last answer.
+
+    One caller at a time. `age_ms` says how long ago it was.
+    """
     state = request.app.state
+    if not call.access.is_operator(call.caller):
+        return _last_examination(state.examined)
     if state.examining:
         # It takes containers, past the queue: many at once would leave none to attempts.
         raise RequestError("doctor.busy", "an examination is under way; try again later", retryable=True)
@@ -65,7 +76,19 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
         rows = await call.service.health()
     finally:
         state.examining = False
-    return json_response(examination_document(rows))
+    document = examination_document(rows)
+    state.examined = (time.monotonic(), document)
+    return json_response(document)
+
+
+def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:
+    """Return what an operator was told last. Raises: RequestError ``peer.not_operator``, where none asked."""
+    if examined is None:
+        message = "nobody has examined this daemon since its start; an operator can, with `assay doctor`"
+        raise RequestError("peer.not_operator", message)
+    at, document = examined
+    age_ms = round((time.monotonic() - at) * 1000)
+    return json_response(document.model_copy(update={"age_ms": age_ms}))
 
 
 @router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS, response_class=Response)

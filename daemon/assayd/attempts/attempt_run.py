@@ -44,9 +44,23 @@ class AttemptDependencies:
     attachments: BundleAttachments = no_attachments
 
 
+class Abandoned(Exception):
+    """The daemon stops before the attempt has its verdict; the next run of the daemon recovers it.
+
+    `run_number` is of the run that was broken off, None when none was.
+    """
+
+    def __init__(self, run_number: int | None) -> None:
+        super().__init__(run_number)
+        self.run_number = run_number
+
+
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One attempt with everything that was decided before it starts."""
+    """One attempt with everything that was decided before it starts.
+
+    `abandoned` once the daemon stops and does not wait for its verdict.
+    """
 
     attempt: Attempt
     submission: Submission
@@ -57,6 +71,18 @@ class Job:
     emit: Emit
     request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
+    abandoned: bool = False
+
+    def cancel(self) -> None:
+        """End it with the verdict `cancelled`: a person wants it so."""
+        self.abandoned = False
+        self.deadline.cancel()
+
+    def abandon(self) -> None:
+        """Break it off without a verdict, unless it has come to one or was cancelled."""
+        if not self.deadline.cancelled:
+            self.abandoned = True
+            self.deadline.cancel()
 
     def move(self, state: State) -> None:
         """Go to the next state and publish it. Raises: ValueError for a move that is not in the table."""

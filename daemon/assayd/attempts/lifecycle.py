@@ -17,7 +17,14 @@ import structlog
 from pydantic import BaseModel
 
 from assayd.analysis.analyst import Checked
-from assayd.attempts.attempt_run import WAITING_S, AttemptDependencies, Finished, Job, UnitPublisher
+from assayd.attempts.attempt_run import (
+    WAITING_S,
+    Abandoned,
+    AttemptDependencies,
+    Finished,
+    Job,
+    UnitPublisher,
+)
 from assayd.attempts.conclusion import conclude, is_large
 from assayd.errors import AssaydError, EngineError
 from assayd.findings.network_troubles import with_network_words
@@ -38,7 +45,10 @@ LEASE_S = 300.0
 
 
 async def run_attempt(job: Job, deps: AttemptDependencies) -> Finished:
-    """Take an attempt from its submission to its bundle; the verdict is recorded by the caller."""
+    """Take an attempt from its submission to its bundle; the verdict is recorded by the caller.
+
+    Raises: Abandoned, when the daemon stops before it is decided what becomes of it.
+    """
     static: tuple[StageReport, ...] = ()
     ran: Ran | None = None
     failure: Failure | None = None
@@ -56,6 +66,7 @@ async def run_attempt(job: Job, deps: AttemptDependencies) -> Finished:
     except Exception:
         log.exception("attempt.broken", attempt_id=job.attempt.id)
         failure = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
+    _leave_abandoned(job, ran, failure)
     job.move(State.JUDGING)
     with job.measured(deps.clock, "report"):
         return await _conclude(job, deps, static, ran, failure)
@@ -77,6 +88,13 @@ async def _conclude(
         return await conclude(job, deps, (), None, broken)
 
 
+def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:
+    """Leave an attempt that was broken off to the next run of the daemon; what came to its end stands."""
+    broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
+    if job.abandoned and (broken_off or failure is not None):
+        raise Abandoned(job.attempt.run_number if broken_off else None)
+
+
 def _refuse_a_third_run(job: Job) -> None:
     if job.attempt.run_number >= MAX_RUNS:
         message = "The attempt was interrupted twice through no fault of its own."
@@ -88,7 +106,9 @@ async def _check(job: Job, deps: AttemptDependencies) -> Checked:
     job.move(State.CHECKING)
     with job.measured(deps.clock, "static"):
         async with job.deadline.scope():
-            checked = await deps.analyst.check(job.validator, job.submission.payload, job.policy)
+            checked = await deps.analyst.check(
+                job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
+            )
     for stage in checked.stages:
         job.publish_stage(stage)
     return checked

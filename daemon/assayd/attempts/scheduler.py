@@ -15,13 +15,20 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd.aio import Deadline, task_group
-from assayd.attempts.attempt_run import WAITING_S, AttemptDependencies, Emit, Finished, Job
+from assayd.attempts.attempt_run import (
+    WAITING_S,
+    Abandoned,
+    AttemptDependencies,
+    Emit,
+    Finished,
+    Job,
+)
 from assayd.attempts.events import EventHub
 from assayd.attempts.lifecycle import run_attempt
 from assayd.attempts.telemetry import count_attempt, summary_line
 from assayd.attempts.verdicts import Verdicts
 from assayd.documents.event_bodies import state_body
-from assayd.errors import RequestError
+from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
@@ -75,6 +82,7 @@ class Scheduler:
         self._held_bytes = 0
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._stopping = asyncio.Event()
+        self._released = False
         self._verdicts = Verdicts(
             jobs=deps.jobs, artifacts=deps.artifacts, clock=deps.clock, hub=hub, stopping=self._stopping
         )
@@ -83,14 +91,14 @@ class Scheduler:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scheduler]:
-        """Run attempts while the body runs; attempts under way at its end are ended by cancellation."""
+        """Run attempts while the body runs; those under way at its end are left to the daemon's next run."""
         async with task_group() as self._tasks:
             try:
                 yield self
             finally:
                 self._stopping.set()
                 for job in self._active.values():
-                    job.deadline.cancel()
+                    job.abandon()
 
     @property
     def active(self) -> int:
@@ -139,7 +147,10 @@ class Scheduler:
         self._permits[uid] += 1
 
     def start(self, order: Order, *, permitted: bool = True) -> None:
-        """Put an accepted attempt into the queue; one that a previous run has left needs no permit."""
+        """Put an accepted attempt into the queue; one that a previous run has left needs no permit.
+
+        Where waiters were released already it stays on record, and nobody can wait for it.
+        """
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
@@ -150,6 +161,8 @@ class Scheduler:
         queued = {**state_body(State.QUEUED), "request_id": order.request_id}
         self._hub.publish(attempt.id, 0, "state", queued)
         self._advance()
+        if self._released:
+            self.release_waiters()
 
     def _advance(self) -> None:
         """Start what waits, in turn, while there is room."""
@@ -200,6 +213,9 @@ class Scheduler:
         ):
             try:
                 finished = await self._finish(job)
+            except Abandoned as left:
+                await self._withdraw(attempt_id, left.run_number)
+                waiting.cancel()
             except Exception:
                 # A defect of ours: this attempt stays on record without a verdict, for the next run.
                 log.exception("attempt.lost")
@@ -210,6 +226,18 @@ class Scheduler:
         self.release(job.attempt.peer.uid, len(job.submission.document))
         self._hub.close(attempt_id)
         self._advance()
+
+    async def _withdraw(self, attempt_id: str, run_number: int | None) -> None:
+        """Take a run that was broken off by the daemon's stop off the record: it counts for nothing.
+
+        One that cannot be taken off counts, as after a crash.
+        """
+        log.info("attempt.left", run_number=run_number)
+        if run_number is not None:
+            try:
+                await self._deps.jobs.withdraw(attempt_id, run_number)
+            except StoreError as trouble:
+                log.error("run.not_withdrawn", code=trouble.code)
 
     async def _finish(self, job: Job) -> Finished:
         with self._deps.sandbox.pool.attempt():
@@ -229,10 +257,10 @@ class Scheduler:
         """End an attempt, waiting or under way; False when it is neither."""
         job = self._active.get(attempt_id)
         if job is not None:
-            job.deadline.cancel()
+            job.cancel()
             return True
         if attempt_id in self._queue:
-            self._begin(self._queue.remove(attempt_id)).deadline.cancel()
+            self._begin(self._queue.remove(attempt_id)).cancel()
             return True
         return False
 
@@ -252,16 +280,17 @@ class Scheduler:
         job = self._active.get(attempt_id)
         return job.attempt if job else None
 
-    async def cancel_all(self) -> None:
-        """End everything under way and wait until it has its verdict."""
+    async def abandon_all(self) -> None:
+        """Break off everything under way, for the next run of the daemon, and wait until it is broken off."""
         futures = [self._finished[attempt_id] for attempt_id in self._active]
         for job in self._active.values():
-            job.deadline.cancel()
+            job.abandon()
         if futures:
             await asyncio.wait(futures)
 
     def release_waiters(self) -> None:
         """Release those who wait for an attempt that is not started any more; it stays on record."""
+        self._released = True
         for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()
             self._hub.close(order.attempt.id)

@@ -30,6 +30,7 @@ class Feeder:
         self._beyond = 0
         self._more = asyncio.Event()
         self._stop = asyncio.Event()
+        self._cancelled = False
         self.over = asyncio.Event()
 
     @property
@@ -56,7 +57,8 @@ class Feeder:
         self.changed.give()
 
     def cancel(self) -> None:
-        """Start nothing more, and end what is under way."""
+        """Start nothing more, and end what is under way: a person wants it so."""
+        self._cancelled = True
         self.stop()
         for attempt_id in self._in_flight:
             self._deps.scheduler.cancel(attempt_id)
@@ -130,7 +132,7 @@ class Feeder:
             log.info("item.held_up", batch_id=self.batch.id, line=item.line, code=trouble.code)
             return False
         scheduler = self._deps.scheduler
-        if self.stopped:
+        if self._cancelled:
             scheduler.cancel(item.attempt_id)
         if await scheduler.wait(item.attempt_id, None) is None and not self.stopped:
             self._lost.add(item.attempt_id)  # to this run of the daemon; the next one recovers it

@@ -23,6 +23,7 @@ class ExaminationDocument(BaseDocument):
     """The daemon's health."""
 
     checks: list[CheckDocument] = Field(description="The checks.")
+    age_ms: float = Field(description="How long ago it was; 0 for a fresh one.")
 
 
 class StatusDocument(BaseDocument):
@@ -42,4 +43,6 @@ class GarbageDocument(BaseDocument):
 
 def examination_document(rows: Sequence[HealthRow]) -> ExaminationDocument:
     """Return the daemon's health."""
-    return ExaminationDocument.model_construct(checks=[CheckDocument.from_value(row) for row in rows])
+    return ExaminationDocument.model_construct(
+        checks=[CheckDocument.from_value(row) for row in rows], age_ms=0
+    )

@@ -4,7 +4,7 @@
     wrods, beside `words`                                              words, and that for certain
 
 Decides by the number of steps first, then by how well a name fits its use and how near it is. Comparing takes
-time, so only a few hundred names are compared.
+time, so only a few hundred names of each scope are compared.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[
     fits = frozenset(fitting)
     ranked: dict[str, tuple[int, bool, int]] = {}
     for circle, names in enumerate(circles):
+        compared = 0
         for other in sorted(names):
             if other in ranked or other == name or abs(len(other) - len(name)) > most:
                 continue
-            if len(ranked) >= _MOST_COMPARED:
+            if compared >= _MOST_COMPARED:
                 break
+            compared += 1
             steps = steps_between(name, other)
             if steps <= most:
                 ranked[other] = (steps, bool(fits) and other not in fits, circle)

@@ -109,6 +109,10 @@ class JobStore(Protocol):
         """Record which container a run gets, durably, before anything submitted is sent to it."""
         ...
 
+    async def withdraw(self, attempt_id: str, run_number: int) -> None:
+        """Forget a run that an orderly stop of the daemon broke off; its container must be gone."""
+        ...
+
     async def finish(
         self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
     ) -> bool:

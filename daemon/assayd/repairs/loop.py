@@ -213,7 +213,8 @@ class Course:
 
     async def _described(self, subject: Subject) -> Described:
         failed = Failed(payload=_payload(subject), report=dict(subject.report))
-        described = await self._deps.analyst.describe(self._deps.kinds[self.repair.kind], failed)
+        kind = self._deps.kinds[self.repair.kind]
+        described = await self._deps.analyst.describe(kind, failed, flow=subject.attempt.flow)
         if not described.context.passage.name:
             raise FixUnusable("there is no text in the submission that could be fixed")
         return described
@@ -222,7 +223,8 @@ class Course:
         if len(code.encode()) > self._deps.source_bytes:
             raise FixUnusable(f"it is larger than {self._deps.source_bytes} bytes")
         patching = Patching(payload=_payload(subject), passage=passage, code=code)
-        return await self._deps.analyst.patch(self._deps.kinds[self.repair.kind], patching)
+        kind = self._deps.kinds[self.repair.kind]
+        return await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
 
     async def _keep(self, repair: Repair) -> None:
         await self._deps.repairs.save(repair)

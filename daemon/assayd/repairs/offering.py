@@ -27,7 +27,7 @@ async def offer_rules(
         subjects = [await attempts.finished(attempt_id) for attempt_id in _finished(repair)]
         tries = [EarlierTry(cause=one.attempt.cause, report=one.report) for one in subjects]
         for subject in reversed(subjects):
-            taken = await analyst.taken(kind, _payload(subject))
+            taken = await analyst.taken(kind, _payload(subject), flow=subject.attempt.flow)
             if taken.fields:
                 break
         trigger = trigger_of(outcome, tries, taken)

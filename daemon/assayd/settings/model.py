@@ -134,12 +134,14 @@ class PoolSettings(_Section):
 class AnalysisSettings(_Section):
     """The worker processes that parse submitted text."""
 
-    workers: Annotated[Count, Field(le=16)] = Field(2, description="Worker processes.")
+    workers: Annotated[Count, Field(le=16)] = Field(
+        3, description="Worker processes. A user has all but one, unless there is only one."
+    )
     memory_mb: Count = Field(
         1024,
         description="Address space of one worker; it ends beyond that. Reading bash needs more than 640.",
     )
-    cpu_s: Count = Field(20, description="Processor time of one check; the worker ends beyond that.")
+    cpu_s: Count = Field(5, description="Processor time of one check; the worker ends beyond that.")
 
 
 class LimitsSettings(_Section):

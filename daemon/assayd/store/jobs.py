@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
@@ -67,6 +67,9 @@ _EVENTS = (
 _NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
+_NO_RUN = delete(tables.runs).where(
+    tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
+)
 _MANY = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
 _BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
@@ -117,6 +120,12 @@ class DatabaseJobStore:
                 keep(connection, "lease", partial(recorder.leased, connection, run))
 
         await self.access.write(apply)
+
+    async def withdraw(self, attempt_id: str, run_number: int) -> None:
+        """Forget a run that came to no end because the daemon stopped in order."""
+        await self.access.write(
+            lambda connection: connection.execute(_NO_RUN, {"wanted": attempt_id, "run": run_number})
+        )
 
     async def finish(
         self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()

@@ -113,6 +113,7 @@ class _Basics:
     repair_store: RepairStore
     requests: RecordedRequests
     origin: Origin
+    copied_from: str | None
     metrics: Metrics
     hub: EventHub
 
@@ -184,7 +185,8 @@ async def _basics(
         clock=clock,
         ids=ids,
     )
-    origin = Origin(daemon_id=identify(settings.state_dir, ids).daemon_id, generation=ids.new())
+    identity = identify(settings.state_dir, ids)
+    origin = Origin(daemon_id=identity.daemon_id, generation=ids.new())
     repair_store = DatabaseRepairStore(jobs.access)
     return _Basics(
         settings=settings,
@@ -205,6 +207,7 @@ async def _basics(
             timeout=timedelta(seconds=settings.repair.timeout_s),
         ),
         origin=origin,
+        copied_from=identity.copied_from,
         metrics=metrics,
         hub=EventHub(clock),
     )
@@ -243,6 +246,7 @@ def _build_service(
             retention=retention,
             metrics=basics.metrics,
             caps=basics.limits.attempt,
+            copied_from=basics.copied_from,
         )
     )
 

@@ -102,3 +102,19 @@ async def test_no_worker_outlives_the_analyst():
     async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
         processes = [worker.process for worker in analyst.alive]
     assert [process.returncode for process in processes] == [-9, -9]
+
+
+async def test_user_with_much_to_read_leaves_a_worker_to_others(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
+        ended: list[str] = []
+
+        async def check(name: str, user: int, flow: str) -> None:
+            await analyst.check(EXTRACTOR, payload(GOOD + "x = [a.b]\n" * 3000), policy, flow=(user, flow))
+            ended.append(name)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(6):
+                tasks.create_task(check(f"crowd {number}", 1, f"flow {number}"))
+            await asyncio.sleep(0)
+            tasks.create_task(check("stranger", 2, ""))
+    assert ended.index("stranger") <= 1

@@ -24,7 +24,7 @@ async def test_policies_show_effective_values(connect) -> None:
 
 
 async def test_doctor_gives_status_and_remedy(connect) -> None:
-    checks = (await connect().get("/v1/doctor")).json()["checks"]
+    checks = (await connect(0).get("/v1/doctor")).json()["checks"]
     assert [(check["check"], check["status"]) for check in checks] == [("engine", "ok"), ("canary", "warn")]
 
 
@@ -38,12 +38,33 @@ async def test_doctor_examines_for_one_at_a_time(connect, service, monkeypatch) 
 
     monkeypatch.setattr(service, "health", slow)
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(connect().get("/v1/doctor"))
+        first = tasks.create_task(connect(0).get("/v1/doctor"))
         await begun.wait()
-        second = await connect().get("/v1/doctor")
+        second = await connect(0).get("/v1/doctor")
         go_on.set()
     assert (second.status_code, second.json()["error"]["code"]) == (429, "doctor.busy")
-    assert (first.result().status_code, (await connect().get("/v1/doctor")).status_code) == (200, 200)
+    assert (first.result().status_code, (await connect(0).get("/v1/doctor")).status_code) == (200, 200)
+
+
+async def test_doctor_examines_for_operators_and_tells_others_what_it_told_last(
+    app, connect, service, monkeypatch
+) -> None:
+    app.state.examined = None
+    examined: list[int] = []
+    health = service.health
+
+    async def counted() -> list[HealthRow]:
+        examined.append(1)
+        return await health()
+
+    monkeypatch.setattr(service, "health", counted)
+    refused = await connect(2000).get("/v1/doctor")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "peer.not_operator")
+    told = (await connect(0).get("/v1/doctor")).json()
+    others = [(await connect(2000).get("/v1/doctor")).json() for _ in range(3)]
+    assert told["age_ms"] == 0
+    assert all(other["checks"] == told["checks"] and other["age_ms"] >= 0 for other in others)
+    assert len(examined) == 1
 
 
 async def test_health_and_readiness_differ(connect, service) -> None:

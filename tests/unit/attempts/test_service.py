@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from assayd.attempts.conclusion import NOTHING
+from assayd.ports.service import Health
 from support.small_daemon import small_daemon
 
 
@@ -19,3 +20,17 @@ async def test_attempt_whose_bundle_is_gone_is_shown_with_its_verdict(tmp_path: 
 
         assert await daemon.service.documents(attempt) == (NOTHING, NOTHING)
         assert (await daemon.service.get(attempt.id)) == attempt
+
+
+async def test_doctor_says_that_a_state_directory_is_a_copy(tmp_path: Path) -> None:
+    live, copy = tmp_path / "live", tmp_path / "copy"
+    live.mkdir()
+    async with small_daemon(live) as daemon:
+        rows = {row.check: row for row in await daemon.service.health()}
+        assert rows["identity"].status is Health.OK
+    former = (live / "daemon-id").read_text().split()[0]
+    shutil.copytree(live, copy)
+    async with small_daemon(copy) as daemon:
+        rows = {row.check: row for row in await daemon.service.health()}
+        assert rows["identity"].status is Health.WARN
+        assert former in rows["identity"].detail

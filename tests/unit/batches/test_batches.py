@@ -297,6 +297,31 @@ async def test_next_life_goes_on_with_a_batch_and_runs_nothing_twice(tmp_path: P
     assert before <= {attempt.id for attempt in listed}
 
 
+async def test_item_that_is_accepted_while_the_daemon_stops_is_left_to_the_next_run(
+    tmp_path: Path, sender: Sender
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        accept, stopped = daemon.shared.jobs.accept, asyncio.Event()
+
+        async def stop_meanwhile(*arguments: object, **options: object) -> object:
+            accepted = await accept(*arguments, **options)
+            daemon.batches.stop()
+            await daemon.scheduler.drain(0)
+            stopped.set()
+            return accepted
+
+        daemon.shared.jobs.accept = stop_meanwhile
+        batch, _ = await sender.send(daemon, sender.lines("one"))
+        await stopped.wait()
+    async with small_daemon(tmp_path) as daemon:
+        unfinished = await daemon.admission.unfinished()
+        assert len(unfinished) == 1
+        await daemon.admission.recover(unfinished)
+        await daemon.batches.recover(unfinished)
+        over = await sender.end(daemon, batch)
+        assert over.tally == Tally(total=1, validated=1)
+
+
 async def test_next_run_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sender: Sender) -> None:
     async with small_daemon(tmp_path) as daemon:
         daemon.checks.open.clear()

@@ -40,3 +40,15 @@ def test_the_nearest_name_is_found(
     name: str, circles: list[set[str]], fitting: set[str], near: Near | None
 ) -> None:
     assert nearest_name(name, circles, fitting) == near
+
+
+def test_no_more_than_some_hundred_names_of_a_scope_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def count(one: str, other: str) -> int:
+        compared.append(other)
+        return 9
+
+    monkeypatch.setattr("assayd.findings.near_names.steps_between", count)
+    assert nearest_name("words", [{f"x{n:04}" for n in range(5000)}]) is None
+    assert len(compared) == 400

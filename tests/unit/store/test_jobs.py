@@ -86,6 +86,15 @@ async def test_leased_attempt_is_running_and_counts_its_runs(jobs: DatabaseJobSt
     assert (found.state, found.run_number) == (State.RUNNING, 2)
 
 
+async def test_run_that_is_withdrawn_does_not_count(jobs: DatabaseJobStore, make: Make) -> None:
+    await jobs.accept(make.attempt(), b"{}")
+    for number in (1, 2):
+        await jobs.lease(make.run(run_number=number))
+    await jobs.withdraw(make.attempt().id, 2)
+    assert [each.run_number for each in await jobs.unfinished()] == [1]
+    await jobs.lease(make.run(run_number=2))
+
+
 async def test_third_run_is_refused(jobs: DatabaseJobStore, make: Make) -> None:
     await jobs.accept(make.attempt(), b"{}")
     with pytest.raises(StoreError) as caught:

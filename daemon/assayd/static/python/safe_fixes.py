@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit
+from assayd.static.python.work import is_slow_to_compile
 
 LineChange = Callable[[str], str | None]
 """Gives a line as it should be, or None when it does not know."""
@@ -39,7 +40,7 @@ MOST_LINES = 50
 """How many lines may have the same mistake."""
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
-_TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\n|[^\w\s]")
+_TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|\n|[^\w\s]")
 # A string that is never closed reaches to the end: it would else be looked for again behind each quote in it.
 _STRING_OR_COMMENT = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|#""")
 _COMMA_AT_END = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
@@ -70,6 +71,8 @@ def tree_of(text: str) -> ast.Module | None:
         warnings.simplefilter("ignore")
         try:
             tree = ast.parse(text)
+            if is_slow_to_compile(tree):
+                return None
             compile(tree, "changed.py", "exec", dont_inherit=True)
             return tree
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):

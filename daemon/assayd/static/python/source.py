@@ -23,6 +23,7 @@ from assayd.findings.source_text import line_of
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES
 from assayd.static.python import syntax as python_syntax
+from assayd.static.python.work import is_slow_to_compile, is_slow_to_parse
 
 FILENAME = "submission.py"
 
@@ -86,6 +87,8 @@ def compiles(text: str) -> bool:
             return False
 
 
+_QUICK_BYTES = 64 * 2**10
+"""Nothing of this size is slow to parse."""
 _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
@@ -100,6 +103,8 @@ def _compiled(text: str) -> ast.Module | Finding:
             return _finding("source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes.")
         if not any(_is_code(statement) for statement in tree.body):
             return _finding("source.empty", "There is no code in the submission.")
+        if is_slow_to_compile(tree):
+            return _finding("source.too_complex", "Too many inner functions see too many names.")
         compile(text, FILENAME, "exec", dont_inherit=True)
     except (RecursionError, MemoryError, OverflowError):
         return python_syntax.too_deep()
@@ -117,6 +122,8 @@ def _refuse(text: str) -> Finding | None:
         return _finding("source.not_text", "The source holds half a surrogate pair.", line)
     if size > SOURCE_BYTES:
         return _finding("source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed.")
+    if size > _QUICK_BYTES and is_slow_to_parse(text):
+        return _finding("source.too_complex", "An f-string has too many pieces for its length.")
     if "\0" in text:
         line = line_of(text, text.index("\0"))
         return _finding("source.nul_byte", "The source holds a NUL byte.", line)

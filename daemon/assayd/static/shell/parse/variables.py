@@ -274,14 +274,40 @@ def _counted(node: Node) -> Iterator[Setting]:
         yield Setting(name=name.partition("[")[0], how=How.ARITHMETIC, node=node)
 
 
-_LET = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\]]*\])?\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+# Every character is taken once: what is before an `=` is remembered, not looked for again.
+_LET = re.compile(
+    r"(?P<name>[A-Za-z_][A-Za-z0-9_]*+)|(?P<open>\[)|(?P<close>\])"
+    r"|(?P<sets>(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?P<skip>\s++)|.",
+    re.DOTALL,
+)
 
 
 def _let(node: Node) -> Iterator[Setting]:
     """Look into the quoted arguments of let, which the grammar takes for words."""
     for word in (each for each in node.nodes("Exprs") if each.kind == "Word"):
-        for name in _LET.findall(literal(word) or ""):
+        for name in _set_in(literal(word) or ""):
             yield Setting(name=name, how=How.ARITHMETIC, node=node)
+
+
+def _set_in(arithmetic: str) -> Iterator[str]:
+    """Return the names before an assignment, with an index between or not: ``x = 1``, ``a[b[1]] += 2``."""
+    last: str | None = None
+    indexed: list[str | None] = []
+    for found in _LET.finditer(arithmetic):
+        match found.lastgroup:
+            case "name":
+                last = found["name"]
+            case "open":
+                indexed.append(last)
+                last = None
+            case "close":
+                last = indexed.pop() if indexed else None
+            case "sets":
+                if last is not None:
+                    yield last
+                last = None
+            case None:
+                last = None
 
 
 def _defaulted(node: Node) -> Iterator[Setting]:

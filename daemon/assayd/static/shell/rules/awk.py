@@ -45,6 +45,10 @@ class _Token:
     text: str
 
 
+_MOST_TOKENS = 200
+"""A longer expression has no value that is known beforehand."""
+_BEYOND = _Token(_Kind.SIGN, "+")
+
 _TOKEN = re.compile(
     r"(?P<skip>[ \t]+|\\\n|\#[^\n]*)"
     r"|(?P<end>[;\n])"
@@ -134,15 +138,21 @@ def _files(tokens: Sequence[_Token], known: Mapping[str, str]) -> Iterator[tuple
         elif token.text in ")]":
             depth -= 1
         elif token.text in {">", ">>"} and printing == depth:
-            yield _target(tokens[index + 1 :], known), True
+            yield _target(_expression(tokens, index + 1), known), True
             printing = -1
-        elif token.text == "<" and _reads_line(tokens[:index]):
-            yield _target(tokens[index + 1 :], known), False
+        elif token.text == "<" and _reads_line(tokens[max(index - 5, 0) : index]):
+            yield _target(_expression(tokens, index + 1), known), False
+
+
+def _expression(tokens: Sequence[_Token], start: int) -> Sequence[_Token]:
+    """Return an expression as far as it is looked at; what goes on beyond that is not known beforehand."""
+    found = tokens[start : start + _MOST_TOKENS]
+    return found if len(found) < _MOST_TOKENS else (*found, _BEYOND)
 
 
 def _reads_line(before: Sequence[_Token]) -> bool:
-    """Return whether a ``<`` belongs to getline, which may have a variable between."""
-    texts = [token.text for token in before[-5:]]
+    """Return whether a ``<`` after these few tokens belongs to getline, which may have a variable between."""
+    texts = [token.text for token in before]
     return "getline" in texts and ";" not in texts and "\n" not in texts
 
 
@@ -173,7 +183,7 @@ def _assigned(tokens: Sequence[_Token]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for index, (name, sign) in enumerate(pairwise(tokens)):
         if name.kind is _Kind.NAME and sign.text.endswith("=") and sign.text not in {"==", "!=", "<=", ">="}:
-            value = _joined(tokens[index + 2 :]) if sign.text == "=" else ANY
+            value = _joined(_expression(tokens, index + 2)) if sign.text == "=" else ANY
             found.setdefault(name.text, set()).add(value)
     return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
