@@ -103,6 +103,8 @@ class Language:
     """Buffer to what it is called."""
     brings: Mapping[str, tuple[str, ...]]
     """What a library loads by itself."""
+    missing: Mapping[str, tuple[str, ...]]
+    """Words that a library needs and does not bring."""
     rules: Rules
     cells: CellNames
     foreign: Foreign
@@ -161,6 +163,7 @@ def read_language(
         words=MappingProxyType(words),
         buffers={name: lists["called"] for name, lists in about["buffers"].items()},
         brings={name: tuple(brought) for name, brought in about["libraries"].items()},
+        missing={name: tuple(words) for name, words in about["missing"].items()},
         rules=read,
         cells=_cells(about),
         foreign=_foreign(about),

@@ -71,7 +71,7 @@ class Program:
         """Read the program."""
         self._text = text
         for library in (*ALWAYS_LOADED, *libraries):
-            self._load_library(library)
+            self._load_library(library, 0)
         outside = Walk(self, self.tell)
         for segment in scan(text, self.language, self.tell):
             self._inside = segment if segment.opener is not None else None
@@ -153,18 +153,26 @@ class Program:
             self._load_file(file)
         elif library in self.language.brings:
             self._folder = path[: len(path) - len(name)] if "/" in path else self._folder
-            self._load_library(library)
+            self._load_library(library, start)
         elif path:
             self._blind = True
             self.tell("vocabulary.file_unknown", start, word=path, path=path)
 
-    def _load_library(self, name: str) -> None:
+    def _load_library(self, name: str, start: int) -> None:
         if name not in ALWAYS_LOADED and name not in self.language.brings:
             self._blind = True
         for each in self.language.closure([name]):
             if each not in self.libraries:
                 self.libraries.append(each)
+                self._check_needs(each, start)
                 self.known.update(self.language.words.get(each, {}))
+
+    def _check_needs(self, library: str, start: int) -> None:
+        """Tell of a library in the middle of which the engine stops, for want of words."""
+        missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
+        if missing:
+            words = " and ".join(missing)
+            self.tell("vocabulary.library_fails", start, word=library, missing=words)
 
     def _load_file(self, name: str) -> None:
         """Take the names that a file defines, with what their stack comments say; it is not checked."""
@@ -177,10 +185,13 @@ class Program:
             if segment.opener is not None and segment.opener.text:
                 comment = self._declared(segment)
                 effect = comment.effect if comment is not None else None
-                self.known[segment.opener.text.lower()] = self._word_of(effect, None)
+                self._newest = segment.opener.text.lower()
+                self.known[self._newest] = self._word_of(effect, None)
 
     def _take_over(self, token: Token, *, inside: bool) -> None:
         """Take over from a file what a word outside of definitions defines or loads."""
+        if not inside and token.word == "immediate":
+            self.act("immediate")
         if inside or token.kind is not TAKING or not token.text:
             return
         if token.word in self.language.takes_path:

@@ -1,7 +1,6 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
-Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together, and
-`structure` never fails a program. With `execute`, the program is loaded in a sandbox. Source: seed 003.
+Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With `execute`, the program is loaded in a sandbox. Source: seed 003.
 """
 
 from __future__ import annotations
@@ -44,6 +43,8 @@ _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _GFORTH = "/usr/bin/gforth"
 _LIBRARY_HOME = "/usr/share/fifth"
 _UNIT = "program"
+_ALWAYS = "structure.unbalanced"
+"""The rule of `structure` whose certain findings are errors in every mode."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Path = Annotated[
@@ -102,7 +103,9 @@ _SAMPLES = (
     _sample(
         "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
     ),
-    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches", verdict="validated"),
+    _sample("loop", ": f ( -- ) 3 0 do i loop ;\n", "structure.loop", verdict="validated"),
+    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches"),
+    _sample("control", ": f ( n -- ) if drop ;\n", "structure.unbalanced", strict_mode=False),
     _sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
     _sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
     _sample("include", "include str.fs\n", "forbidden.include"),
@@ -292,8 +295,11 @@ def _check_required(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]
 
 
 def _check_structure(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``: f ( n -- ) if drop ;`` -> structure.unbalanced, always a warning."""
-    return errors_as_warnings(_found(payload, "structure"))
+    """``: f ( n -- ) if drop ;`` -> structure.unbalanced; of other errors, warnings unless strict."""
+    found = _found(payload, "structure")
+    if _fifth(payload).strict_mode:
+        return found
+    return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else errors_as_warnings((f,))))
 
 
 def _check_vocabulary(payload: BaseModel, _: ExecutionPolicy) -> Sequence[Finding]:

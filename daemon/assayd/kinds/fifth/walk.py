@@ -96,7 +96,8 @@ class Walk:
         cells, allowed = self._beginning(opener, suspicious=suspicious)
         counted = declared is not None and declared.takes.counted
         self.state = State(report, cells, allowed, counted=counted)
-        self.control = Control(self.state, outside=self.outside)
+        settled = declared is not None and declared.counted
+        self.control = Control(self.state, outside=self.outside, counted=settled)
         self.found: list[Found] = []
         self.parses = 0
         """How many words of the text the definition reads when it runs."""
@@ -190,7 +191,7 @@ class Walk:
             case "bracket":
                 self._pass_bracket()
             case "macro":
-                self.state.macro = True
+                self.state.macro, self.state.known = True, False
                 self.state.lose()
             case "included":
                 before = self._tokens[self._at - 2] if self._at > 1 else token
@@ -253,6 +254,7 @@ class Walk:
         if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
             return
+        self.state.known = False
         rule = self._scope.language.rules.by_word.get(token.word)
         if rule is not None:
             self._report(rule.id, token.start, word=token.word, at=token)
@@ -285,6 +287,7 @@ class Walk:
 
     def _pass_bracket(self) -> None:
         """Pass over what is computed while the definition is compiled."""
+        self.state.known = False
         while self._at < len(self._tokens) and self._tokens[self._at].word != "]":
             self._at += 1
         self._at += 1
