@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assayd.kinds.fifth.effects import CellNames, Effect, counts, read_effect
 from assayd.kinds.fifth.rules import FifthRule, Rules, read_rules
+
+if TYPE_CHECKING:
+    from assayd.kinds.fifth.tokens import Token
 
 ALWAYS_LOADED = ("engine", "boot")
 PROGRAM = "program"
@@ -63,6 +66,10 @@ class Word:
     adds: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()
+    hands: frozenset[int] = frozenset()
+    """Which of the cells that it takes, counted from the top, a word of the program hands to SQL."""
+    brings: tuple[tuple[int, Token], ...] = ()
+    """Which of those that it leaves are strings with single quotes, and where they stand."""
 
     @property
     def signature(self) -> str:

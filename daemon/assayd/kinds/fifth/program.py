@@ -209,7 +209,14 @@ class Program:
         comment = self._declared(segment)
         declared = comment.effect if comment is not None else None
         suspicious = comment is not None and comment.suspicious
-        walk = Walk(self, self.tell, opener=opener, declared=declared, suspicious=suspicious)
+        walk = Walk(
+            self,
+            self.tell,
+            opener=opener,
+            declared=declared,
+            suspicious=suspicious,
+            placed=self._hands_sql(segment),
+        )
         walk.run(segment.tokens)
         walk.end(Token(";", opener.start))
         found = walk.found[0]
@@ -222,6 +229,13 @@ class Program:
         made = walk.found[-1] if len(walk.found) > 1 else None
         trusted = declared if found.agrees or not found.exact else None
         self._add(opener.text.lower(), self._word_of(trusted, found, walk, made), opener)
+
+    def _hands_sql(self, segment: Segment) -> bool:
+        """Return whether a definition has a word that hands a string to SQL, or whose own words do."""
+        if self.language.sql.isdisjoint(self.known):
+            return False
+        words, sql = self.known, self.language.sql
+        return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
     def _add(self, name: str, word: Word, by: Token) -> None:
         """Let a word be known from here on by the name that `by` is or takes."""
@@ -319,7 +333,10 @@ class Program:
         if effect is None and found is not None and known:
             effect = counts(found.takes, found.leaves)
         certain = known and found is not None and found.certain
-        if walk is None or not (walk.parses or walk.flow.given or walk.flow.overwritten):
+        strings = walk is not None and (
+            walk.flow.given or walk.flow.overwritten or walk.flow.handed or walk.brings
+        )
+        if walk is None or not (walk.parses or strings):
             return self._plain_word(effect, certain=certain)
         child = walk.child if made is None else None
         if made is not None and made.countable:
@@ -335,6 +352,8 @@ class Program:
             child=child,
             gives=tuple(sorted(walk.flow.given)),
             overwrites=tuple(sorted(walk.flow.overwritten)),
+            hands=frozenset(walk.flow.handed) if declared is not None and declared.counted else frozenset(),
+            brings=tuple(each for each in walk.brings if effect and each[0] < effect.leaves.least),
             touches=True,
         )
 

@@ -78,7 +78,8 @@ _NOTHING = Found()
 class Walk:
     """One definition, or all that stands outside of definitions (then `opener` is None).
 
-    `suspicious` is whether a name among its parameters sounds like data from outside.
+    `suspicious` is whether a name among its parameters sounds like data from outside, `placed` whether it is
+    to be seen which of them reach SQL.
     """
 
     def __init__(
@@ -89,11 +90,12 @@ class Walk:
         opener: Token | None = None,
         declared: Effect | None = None,
         suspicious: bool = False,
+        placed: bool = False,
     ) -> None:
         self.outside = opener is None
         self.flow = Flow(scope.language, report, outside=self.outside)
         self.declared = declared
-        cells, allowed = self._beginning(opener, suspicious=suspicious)
+        cells, allowed = self._beginning(opener, traced=suspicious or placed, placed=placed)
         counted = declared is not None and declared.takes.counted
         self.state = State(report, cells, allowed, counted=counted)
         settled = declared is not None and declared.counted
@@ -134,19 +136,29 @@ class Walk:
                 self._special(word, token)
             at = self._at
 
+    @property
+    def brings(self) -> tuple[tuple[int, Token], ...]:
+        """Return which cells, counted from the top, are strings with quotes at the definition's last end."""
+        cells = reversed(self.state.cells) if self.state.exact else ()
+        return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
+
     def end(self, token: Token) -> None:
         """End the definition at its `;`, or the part of it before does>."""
         self.control.end(token)
         self.found.append(self._find_out())
 
-    def _beginning(self, opener: Token | None, *, suspicious: bool) -> tuple[list[Cell], int | None]:
+    def _beginning(
+        self, opener: Token | None, *, traced: bool, placed: bool
+    ) -> tuple[list[Cell], int | None]:
         """Return the cells that are there at first, and how many more may be."""
         if opener is None:
             return [], 0
         if self.declared is None:
             return [], None
         taken = self.declared.takes
-        cells = self.flow.parameters(taken, opener) if suspicious else list(NONES[taken.least])
+        cells = (
+            self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
+        )
         return cells, taken.most - taken.least
 
     def _plain(self, word: Word, token: Token) -> None:
