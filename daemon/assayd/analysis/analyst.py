@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -102,9 +104,12 @@ class _Worker:
 class Analyst:
     """The one way to static stage reports. Use as an async context manager through `running()`."""
 
-    def __init__(self, limits: AnalysisLimits, enabled: Sequence[str] = ()) -> None:
+    def __init__(
+        self, limits: AnalysisLimits, enabled: Sequence[str] = (), *, fifth_tables: Sequence[Path] = ()
+    ) -> None:
         self._limits = limits
         self._enabled = tuple(enabled)
+        self._tables = os.pathsep.join(str(folder.absolute()) for folder in fifth_tables)
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self.alive: set[_Worker] = set()
 
@@ -182,7 +187,7 @@ class Analyst:
 
     async def _start(self) -> _Worker:
         limits = self._limits
-        arguments = (str(limits.memory_bytes), str(limits.cpu_s), *self._enabled)
+        arguments = (str(limits.memory_bytes), str(limits.cpu_s), self._tables, *self._enabled)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "assayd.analysis.worker", *arguments, stdin=PIPE, stdout=PIPE

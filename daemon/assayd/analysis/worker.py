@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import BaseModel
@@ -38,6 +39,7 @@ from assayd.analysis.messages import (
 from assayd.analysis.shfmt import read_shell
 from assayd.guest import frames
 from assayd.kinds import registry as validators
+from assayd.kinds.fifth.language import use_tables
 from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
@@ -193,7 +195,8 @@ def _reply(sink: BinaryIO, answer: bytes) -> None:
 
 def main() -> None:
     """Serve standard input and output."""
-    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
+    use_tables(Path(folder) for folder in sys.argv[3].split(os.pathsep) if folder)
     confine(memory_bytes)
     reader.install(read_shell)
     try:

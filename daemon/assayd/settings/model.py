@@ -367,6 +367,9 @@ class Settings(_Section):
         (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
     )
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
+    fifth_tables: tuple[Path, ...] = Field(
+        (), description="Folders whose *.toml add rules, libraries and words to the kind fifth."
+    )
     engine: EngineSettings = EngineSettings()
     pool: PoolSettings = PoolSettings()
     analysis: AnalysisSettings = AnalysisSettings()

@@ -23,6 +23,7 @@ from assayd.batches import BatchDependencies, DaemonBatches
 from assayd.fair_queue import FairSemaphore
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry
+from assayd.kinds.fifth.language import use_tables
 from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.kinds.pipeline.recorder import PipelineRecorder
 from assayd.metrics import Metrics
@@ -167,6 +168,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
 async def _basics(
     settings: Settings, overrides: PartOverrides, providers: Mapping[str, Provider], stack: AsyncExitStack
 ) -> _Basics:
+    use_tables(settings.fifth_tables)
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
     jobs = await stack.enter_async_context(
@@ -174,7 +176,9 @@ async def _basics(
     )
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
-    analyst = overrides.analyst or Analyst(limits.analysis, settings.validators)
+    analyst = overrides.analyst or Analyst(
+        limits.analysis, settings.validators, fifth_tables=settings.fifth_tables
+    )
     await stack.enter_async_context(analyst.running())
     shared = AdmissionDependencies(
         jobs=overrides.wrap(jobs),

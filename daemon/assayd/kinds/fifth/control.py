@@ -288,8 +288,9 @@ class Control:
             return
         change = state.height - frame.saved.height
         if change:
-            names = {"line": frame.token, "change": f"{change:+d}"}
-            self._state.tell("structure.loop", frame.token, word=frame.word, **names)
+            self._state.tell(
+                "structure.loop", frame.token, word=frame.word, line=frame.token, change=f"{change:+d}"
+            )
             state.exact = False
         elif len(state.returns) != len(frame.saved.returns):
             problem = f"A turn of the loop that '{frame.word}' begins changes the return stack."

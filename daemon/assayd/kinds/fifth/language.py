@@ -11,11 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from assayd.errors import ConfigError
 from assayd.kinds.fifth.effects import CellNames, Effect, counts, read_effect
 from assayd.kinds.fifth.rules import FifthRule, Rules, read_rules
+from assayd.kinds.fifth.tables import extend
 
 if TYPE_CHECKING:
     from assayd.kinds.fifth.tokens import Token
@@ -148,12 +152,41 @@ class Language:
         return list(found)
 
 
+_folders: tuple[Path, ...] = ()
+"""Folders with what the operator has added."""
+
+
+def use_tables(folders: Iterable[Path]) -> None:
+    """Let the language have what these folders add to the package's tables, in this process.
+
+    Raises: ConfigError ``fifth.tables``.
+    """
+    global _folders  # noqa: PLW0603 - one language for each process, set before its first use
+    _folders = tuple(folders)
+    language.cache_clear()
+    if _folders:
+        language()
+
+
 @cache
 def language() -> Language:
-    """Return the language as the package describes it."""
+    """Return the language as the package describes it, with what the operator has added."""
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
+    extend(about, vocabulary, rules, _folders)
+    try:
+        return _read(about, vocabulary, rules, folder)
+    except (TypeError, ValueError, KeyError, re.error) as problem:
+        if not _folders:
+            raise
+        where = ", ".join(map(str, _folders))
+        raise ConfigError("fifth.tables", f"{where}: a rule or word cannot be read: {problem}") from problem
+
+
+def _read(
+    about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Mapping[str, Any], folder: Traversable
+) -> Language:
     return read_language(about, vocabulary, rules, prelude=(folder / "prelude.fs").read_bytes())
 
 

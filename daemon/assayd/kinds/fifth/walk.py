@@ -156,9 +156,7 @@ class Walk:
         if self.declared is None:
             return [], None
         taken = self.declared.takes
-        cells = (
-            self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
-        )
+        cells = self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
         return cells, taken.most - taken.least
 
     def _plain(self, word: Word, token: Token) -> None:

@@ -60,7 +60,10 @@ def test_word_that_overwrites_two_open_buffers_is_told_of_the_first_in_the_data(
 
 QUERY = """s" SELECT a FROM t WHERE b='x'" """
 SQL_THROUGH_WORDS = {
-    "literal handed to a word": (f': run ( sql$ -- ) 2>r s" a.db" 2r> sql-exec ;\n: f ( -- ) {QUERY} run ;', 2),
+    "literal handed to a word": (
+        f': run ( sql$ -- ) 2>r s" a.db" 2r> sql-exec ;\n: f ( -- ) {QUERY} run ;',
+        2,
+    ),
     "word that leaves it": (f': q ( -- addr u ) {QUERY} ;\n: f ( -- ) s" a.db" q sql-exec ;', 1),
     "two words between": (
         f": in ( db$ sql$ -- ) sql-exec ;\n: run ( sql$ -- ) 2dup in ;\n: f ( -- ) {QUERY} 2dup run ;",
