@@ -1,8 +1,8 @@
 """Reads what operators add to Fifth's tables: rules, libraries and words, from `*.toml` in folders of theirs.
 
 A file has the form of the package's own: `[[rule]]` as in `data/rules.toml` (found by words, flow or
-companion), `[words.LIBRARY]` as in `data/vocabulary.toml`, `[libraries]` as in `data/language.toml`. Nothing is replaced:
-what the package has already is refused.
+companion), `[words.LIBRARY]` as in `data/vocabulary.toml`, `[libraries]` as in `data/language.toml`. Nothing
+is replaced: what the package has already is refused.
 """
 
 from __future__ import annotations

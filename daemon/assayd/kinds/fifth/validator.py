@@ -1,6 +1,7 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
-Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With `execute`, the program is loaded in a sandbox. Source: seed 003.
+Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With
+`execute`, the program is loaded in a sandbox. Source: seed 003.
 """
 
 from __future__ import annotations
