@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.attempts.admission import limits_of
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import Layer, Severity, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
@@ -27,7 +26,6 @@ from assayd.model.run import (
     UnitResult,
     Usage,
 )
-from assayd.sandbox.outcome import classify
 
 PATHS = ("/data/Q1/a.csv", "/data/Q2/b.csv", "/data/Q3/c.csv")
 CODE = "def extract(path: str) -> dict:\n    quarter = int(path[6:8])\n    return {'quarter': quarter}\n"
@@ -304,40 +302,6 @@ def test_paths_that_were_never_started_are_skipped_and_told() -> None:
     [finding] = judgement.stage_findings["sandbox"]
     assert finding.rule == "sandbox.timeout"
     assert "2 of 3 paths" in finding.message
-
-
-SLOW = ExtractorPayload(code=CODE, sample_paths=tuple(f"data/{number}.csv" for number in range(20)))
-
-
-def slow(count: int) -> list[UnitResult]:
-    took = Usage(wall_s=4.0, cpu_s=4.0)
-    return [replace(unit(path, returned({"a": 1})), usage=took) for path in SLOW.sample_paths[:count]]
-
-
-def test_twelve_paths_of_four_seconds_pass_within_the_limits_of_the_shipped_profile(
-    extractor_policy: ExecutionPolicy,
-) -> None:
-    payload = SLOW.model_copy(update={"sample_paths": SLOW.sample_paths[:12]})
-    spec = validator.plan(payload, extractor_policy, limits_of(extractor_policy, LIMITS))
-    units = slow(12)
-    assert spec.limits.timeout_s >= sum(one.usage.wall_s for one in units)
-    assert all(one.deadline_s == 5 for one in spec.units)
-    judgement = validator.judge(payload, extractor_policy, classify(run(*units), spec))
-    assert not has_errors(f for found in judgement.stage_findings.values() for f in found)
-    assert [case.status for case in judgement.cases] == [CaseStatus.PASSED] * 12
-
-
-def test_paths_beyond_the_limit_of_the_attempt_are_told_as_that_limit_and_the_others_keep_their_results(
-    extractor_policy: ExecutionPolicy,
-) -> None:
-    spec = validator.plan(SLOW, extractor_policy, limits_of(extractor_policy, LIMITS))
-    overdue = replace(run(*slow(15)), end=RunEnd.DEADLINE)
-    judgement = validator.judge(SLOW, extractor_policy, classify(overdue, spec))
-    statuses = [case.status for case in judgement.cases]
-    assert statuses == [CaseStatus.PASSED] * 15 + [CaseStatus.SKIPPED] * 5
-    [finding] = judgement.stage_findings["sandbox"]
-    assert finding.rule == "sandbox.timeout"
-    assert "limit of the whole attempt, 60 s; 5 of 20 paths" in finding.message
 
 
 def test_a_unit_of_another_name_is_none() -> None:
