@@ -13,10 +13,12 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import structlog
@@ -58,6 +60,7 @@ OUR_OWN: Flow = (-1, "")
 
 UNANALYSABLE = "source.unanalysable"
 MAX_ANSWER = 16 * 2**20
+NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +114,18 @@ class _Worker:
 class Analyst:
     """The one way to static stage reports. Use as an async context manager through `running()`."""
 
-    def __init__(self, limits: AnalysisLimits, enabled: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        limits: AnalysisLimits,
+        enabled: Sequence[str] = (),
+        *,
+        tables: Mapping[str, Sequence[Path]] = NO_TABLES,
+    ) -> None:
         self._limits = limits
         self._enabled = tuple(enabled)
+        self._tables = json.dumps(
+            {kind: [str(one.absolute()) for one in some] for kind, some in tables.items()}
+        )
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self._turns = FairSemaphore(limits.workers, reserve_from=2, users_only=True)
         self._numbers = count()
@@ -200,7 +212,7 @@ class Analyst:
 
     async def _start(self) -> _Worker:
         limits = self._limits
-        arguments = (str(limits.memory_bytes), str(limits.cpu_s), *self._enabled)
+        arguments = (str(limits.memory_bytes), str(limits.cpu_s), self._tables, *self._enabled)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "assayd.analysis.worker", *arguments, stdin=PIPE, stdout=PIPE

@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import BaseModel
@@ -193,7 +194,9 @@ def _reply(sink: BinaryIO, answer: bytes) -> None:
 
 def main() -> None:
     """Serve standard input and output."""
-    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
+    tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
+    validators.use_tables(validators.load(enabled), tables)
     confine(memory_bytes)
     reader.install(read_shell)
     try:

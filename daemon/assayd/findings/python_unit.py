@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
+from assayd.findings.last_lines import quoted_end
 from assayd.findings.python_failures import Surroundings, failure_finding
 from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding
 from assayd.findings.timeout import timeout_finding
@@ -57,6 +58,7 @@ def judge_end(unit: UnitResult, around: Surroundings, *, what: str) -> Tried:
     except GuestJsonError:
         record = None
     finding = _failure(unit, record, around, what)
+    finding = replace(finding, context=finding.context or quoted_end(unit.stderr.text()))
     status = CaseStatus.FAILED if unit.outcome.cause in _AT_FAULT else CaseStatus.ERROR
     return Tried(case=_explained(_case(unit, status, finding.message), record), findings=(*events, finding))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,23 @@ def load(enabled: Sequence[str]) -> Mapping[str, Validator]:
             raise ConfigError("validator.duplicate", message, field=entry.name)
         loaded[validator.kind] = validator
     return MappingProxyType(loaded)
+
+
+def use_tables(loaded: Mapping[str, Validator], tables: Mapping[str, Sequence[Path]]) -> None:
+    """Let kinds use what an operator adds to their rules and words, in this process.
+
+    Raises: ConfigError ``tables.unknown``, for a kind that is unknown or takes none.
+    """
+    from assayd.ports.validator import Extensible
+
+    for kind, folders in tables.items():
+        validator = loaded.get(kind)
+        if not isinstance(validator, Extensible):
+            message = (
+                f"tables names {kind!r}, which is no kind that takes tables; there are {', '.join(loaded)}"
+            )
+            raise ConfigError("tables.unknown", message, field=f"tables.{kind}")
+        validator.use_tables(folders)
 
 
 def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:

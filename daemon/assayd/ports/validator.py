@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic, Protocol, runtime_checkable
 
 from pydantic import BaseModel
@@ -174,6 +175,15 @@ class Preparing(Protocol):
     @property
     def prepared(self) -> type[BaseModel]:
         """The model of what `prepare` returns."""
+        ...
+
+
+@runtime_checkable
+class Extensible(Protocol):
+    """A kind to whose rules and words an operator may add."""
+
+    def use_tables(self, folders: Sequence[Path]) -> None:
+        """Use what the files of these folders add, in this process. Raises: ConfigError."""
         ...
 
 

@@ -369,6 +369,9 @@ class Settings(_Section):
         (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
     )
     validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
+    tables: dict[str, tuple[Path, ...]] = Field(
+        {}, description="Folders whose *.toml files add rules and words to a kind, by kind."
+    )
     engine: EngineSettings = EngineSettings()
     pool: PoolSettings = PoolSettings()
     analysis: AnalysisSettings = AnalysisSettings()

@@ -170,11 +170,12 @@ async def _basics(
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
+    registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url, recorders))
     artifacts = FileArtifactStore(settings.state_dir / "artifacts")
     await artifacts.sweep()
-    analyst = overrides.analyst or Analyst(limits.analysis, settings.validators)
+    analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
     await stack.enter_async_context(analyst.running())
     shared = AdmissionDependencies(
         jobs=overrides.wrap(jobs),

@@ -160,3 +160,29 @@ def test_limits_that_were_met_beside_a_pass_stay_in_the_evidence():
 
 def test_unknown_signals_keep_their_number():
     assert (signal_name(11), signal_name(200)) == ("SIGSEGV", "signal 200")
+
+
+def late(cpu_s: float, **met: object) -> UnitResult:
+    usage = Usage(wall_s=1.0, cpu_s=cpu_s, **met)  # type: ignore[arg-type]
+    return unit(wait_status=KILLED, end=UnitEnd.DEADLINE, results=(), usage=usage)
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"),
+    [
+        (late(0.02, pids_refused=2), Cause.PROCESS_LIMIT),
+        (late(0.98, pids_refused=2), Cause.TIMEOUT),
+        (late(0.98, oom_kills=1), Cause.OUT_OF_MEMORY),
+        (late(0.02, oom_kills=1, pids_refused=1), Cause.OUT_OF_MEMORY),
+        (late(0.98, work_full=True), Cause.DISK_LIMIT),
+        (late(0.02), Cause.TIMEOUT),
+    ],
+    ids=["waits for workers", "loops besides", "memory", "memory first", "disk", "nothing met"],
+)
+def test_the_limit_that_was_met_first_is_the_cause_and_the_deadline_its_consequence(
+    result: UnitResult, cause: Cause
+) -> None:
+    outcome = unit_outcome(result, CALL)
+    assert outcome.cause is cause
+    assert outcome.evidence["killed_by"] == "unit deadline"
+    assert ("limit_s" in outcome.evidence) == (cause is Cause.TIMEOUT)

@@ -289,7 +289,13 @@ def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
     """Return the finding for paths without a result that nothing else explains."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
-    return cause_finding(cause, "The run", f"{missing} of {len(cases)} paths have no result")
+    limit = f"limit of the whole attempt{_seconds(result)}; " if cause is Cause.TIMEOUT else ""
+    return cause_finding(cause, "The run", f"{limit}{missing} of {len(cases)} paths have no result")
+
+
+def _seconds(result: RunResult) -> str:
+    limit_s = result.outcome.evidence.get("timeout_s")
+    return f", {limit_s:g} s" if isinstance(limit_s, float | int) else ""
 
 
 validator: Validator[ExtractorPayload] = Extractor()

@@ -1,6 +1,8 @@
 r"""Control flow: what belongs together, where branches meet, and what a turn of a loop leaves.
 
-Everything that it tells is a warning: the engine of Fifth itself accepts an if without a then.
+The engine of Fifth itself accepts an if without a then, and runs into what lies behind it. So what is open
+or ends nothing is an error wherever every word up to there is known; of the depth and the return stack only
+what no other way through the definition can put right again.
 
     : f ( n -- ) if drop ;                  structure.unbalanced
     : f ( n -- n ) dup if 1 then ;          structure.branches
@@ -44,7 +46,7 @@ class _Frame:
 class Control:
     """The control structures of one definition. A method per word, or per words that do the same."""
 
-    def __init__(self, state: State, *, outside: bool) -> None:
+    def __init__(self, state: State, *, outside: bool, counted: bool) -> None:
         self.frames: list[_Frame] = []
         self.broken = False
         """Whether control words do not belong together; nothing after that is judged."""
@@ -53,6 +55,12 @@ class Control:
         """Whether ?dup stands before the word: the flag stays on one of the two ways."""
         self._state = state
         self._outside = outside
+        self._counted = counted
+        """Whether a stack comment says, without alternatives, what the definition leaves."""
+        self._measured = False
+        """Whether `depth` was asked for: the program counts its stack itself."""
+        self._pending: tuple[Token, Mapping[str, object]] | None = None
+        """Branches that differ, as long as no later branch may put it right."""
 
     def end(self, token: Token) -> None:
         """End the definition, or its part before does>."""
@@ -62,6 +70,7 @@ class Control:
                     frame.token, f"'{frame.word}' is never ended.", f"End it with {_CLOSERS[frame.word]}."
                 )
         self.frames.clear()
+        self._tell_branches(certain=self._state.certain and self._counted)
         self._leave(token)
 
     def if_(self, word: Word, token: Token) -> None:
@@ -157,6 +166,11 @@ class Control:
             for end in frame.ends:
                 self._merge(end, frame)
 
+    def depth(self, _: Word, __: Token) -> None:
+        """Leave the depth; what loops and branches behind it do may follow from it."""
+        self._state.cells.append(None)
+        self._measured = True
+
     def exit(self, _: Word, token: Token) -> None:
         """End the definition on this way."""
         self._leave(token)
@@ -188,6 +202,10 @@ class Control:
         self._take_back(2, token)
 
     def _open(self, token: Token, saved: Snapshot | None = None) -> None:
+        self._tell_branches(certain=False)
+        if self._measured:
+            self._state.lose()
+            saved = None
         self.frames.append(_Frame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _branch(self, word: Word, token: Token) -> Snapshot:
@@ -231,7 +249,16 @@ class Control:
         self._state.exact = False
         if not self.broken:
             self.broken = True
-            self._state.tell("structure.unbalanced", token, problem=problem, remedy=remedy, **names)
+            certain = self._state.known and not self._outside
+            names |= {"problem": problem, "remedy": remedy}
+            self._state.tell("structure.unbalanced", token, certain=certain, **names)
+
+    def _tell_branches(self, *, certain: bool) -> None:
+        """Tell of branches that differ."""
+        if self._pending is not None:
+            token, names = self._pending
+            self._pending = None
+            self._state.tell("structure.branches", token, certain=certain, **names)
 
     def _merge(self, other: Snapshot, frame: _Frame) -> None:
         """Join the state here with that of another way."""
@@ -244,10 +271,12 @@ class Control:
         exact = state.exact and other.exact
         if exact and state.height != other.height:
             names = {"one": other.height, "other": state.height, "line": frame.token}
-            self._state.tell("structure.branches", frame.token, word=frame.word, **names)
+            self._tell_branches(certain=False)
+            self._pending = frame.token, {"word": frame.word, **names}
             exact = False
         elif exact and len(state.returns) != len(other.returns):
-            self._returns(f"The branches of '{frame.word}' leave the return stack different.", frame.token)
+            problem = f"The branches of '{frame.word}' leave the return stack different."
+            self._returns(problem, frame.token, certain=False)
             exact = False
         state.join(other)
         state.exact = exact
@@ -259,8 +288,9 @@ class Control:
             return
         change = state.height - frame.saved.height
         if change:
-            names = {"line": frame.token, "change": f"{change:+d}"}
-            self._state.tell("structure.loop", frame.token, word=frame.word, **names)
+            self._state.tell(
+                "structure.loop", frame.token, word=frame.word, line=frame.token, change=f"{change:+d}"
+            )
             state.exact = False
         elif len(state.returns) != len(frame.saved.returns):
             problem = f"A turn of the loop that '{frame.word}' begins changes the return stack."
@@ -286,8 +316,9 @@ class Control:
         if state.alive:
             self.leaving.append(state.end(token))
 
-    def _returns(self, problem: str, token: Token) -> None:
-        self._state.tell("structure.return_stack", token, problem=problem, remedy=_RETURNS_REMEDY)
+    def _returns(self, problem: str, token: Token, *, certain: bool = True) -> None:
+        names = {"problem": problem, "remedy": _RETURNS_REMEDY}
+        self._state.tell("structure.return_stack", token, certain=certain and self._state.known, **names)
         self._state.exact = False
 
 
@@ -306,6 +337,7 @@ METHODS: Mapping[str, Callable[[Control, Word, Token], None]] = {
     "of": Control.of,
     "endof": Control.endof,
     "endcase": Control.endcase,
+    "depth": Control.depth,
     "exit": Control.exit,
     "ends": Control.ends,
     "to_r": Control.to_returns,

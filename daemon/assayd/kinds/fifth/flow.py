@@ -36,6 +36,8 @@ class Trace:
     quotes: Token | None = None
     buffer: str | None = None
     turn: int = 0
+    place: int | None = None
+    """Which parameter it is, counted from the top."""
 
 
 Cell = Trace | None
@@ -48,6 +50,8 @@ class Flow:
     """The strings of one definition, or of what stands outside of definitions."""
 
     def __init__(self, language: Language, report: Report, *, outside: bool) -> None:
+        self.handed: set[int] = set()
+        """Parameters that reach SQL."""
         self.overwritten: set[str] = set()
         self.given: set[str] = set()
         self._language = language
@@ -59,13 +63,17 @@ class Flow:
         self._content: dict[str, Cell] = {}
         self._told: set[tuple[str, int]] = set()
 
-    def parameters(self, taken: Side, token: Token) -> list[Cell]:
-        """Return the cells that a definition finds, of which some sound like data from outside."""
+    def parameters(self, taken: Side, token: Token, *, placed: bool) -> list[Cell]:
+        """Return the cells that a definition finds: some sound like data from outside, some may reach SQL."""
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.suspected(name)
             trace = Trace(origin=name, token=token, watched=rules) if rules else None
             cells += [trace] * self._language.cells.width(name)[0]
+        if placed and taken.counted:
+            marked = zip(cells, range(len(cells) - 1, -1, -1), strict=True)
+            empty = Trace(origin="", token=token)
+            return [replace(cell or empty, place=place) for cell, place in marked]
         return cells
 
     def literal(self, token: Token) -> Cell:
@@ -90,6 +98,10 @@ class Flow:
             if word.library != PROGRAM:
                 self._reaches(token, cells)
                 left = self._through(word, token, cells)
+            elif word.hands:
+                self._hand([cells[-1 - place] for place in word.hands if place < len(cells)], token)
+        if word.brings and word.effect is not None:
+            left = self._brought(word, token)
         if not word.touches:
             return left
         content = self._fill(word, token, cells)
@@ -108,8 +120,24 @@ class Flow:
             for rule in cell.watched:
                 if token.word in rule.sinks:
                     self._tell(rule.id, token, word=token.word, source=cell.origin, line=cell.token)
-            if cell.quotes is not None and token.word in self._language.sql:
+        if token.word in self._language.sql:
+            self._hand(cells, token)
+
+    def _hand(self, cells: Sequence[Cell], token: Token) -> None:
+        """Report strings with quotes that are handed to SQL; take note of parameters that are."""
+        for cell in filter(None, cells):
+            if cell.quotes is not None:
                 self._tell("structure.sql_quotes", cell.quotes, word=token.word, line=token)
+            if cell.place is not None:
+                self.handed.add(cell.place)
+
+    @staticmethod
+    def _brought(word: Word, token: Token) -> Sequence[Cell]:
+        """Return the cells that a word of the program leaves, of which some have quotes."""
+        left: list[Cell] = [None] * word.leaves
+        for place, quotes in word.brings:
+            left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
+        return left
 
     def _through(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return what is left: cells that are the same as before, and new ones made of watched strings."""

@@ -11,11 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assayd.errors import ConfigError
 from assayd.kinds.fifth.effects import CellNames, Effect, counts, read_effect
 from assayd.kinds.fifth.rules import FifthRule, Rules, read_rules
+from assayd.kinds.fifth.tables import extend
+
+if TYPE_CHECKING:
+    from assayd.kinds.fifth.tokens import Token
 
 ALWAYS_LOADED = ("engine", "boot")
 PROGRAM = "program"
@@ -63,6 +70,10 @@ class Word:
     adds: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()
+    hands: frozenset[int] = frozenset()
+    """Which of the cells that it takes, counted from the top, a word of the program hands to SQL."""
+    brings: tuple[tuple[int, Token], ...] = ()
+    """Which of those that it leaves are strings with single quotes, and where they stand."""
 
     @property
     def signature(self) -> str:
@@ -103,6 +114,8 @@ class Language:
     """Buffer to what it is called."""
     brings: Mapping[str, tuple[str, ...]]
     """What a library loads by itself."""
+    missing: Mapping[str, tuple[str, ...]]
+    """Words that a library needs and does not bring."""
     rules: Rules
     cells: CellNames
     foreign: Foreign
@@ -139,12 +152,41 @@ class Language:
         return list(found)
 
 
+_folders: tuple[Path, ...] = ()
+"""Folders with what the operator has added."""
+
+
+def use_tables(folders: Iterable[Path]) -> None:
+    """Let the language have what these folders add to the package's tables, in this process.
+
+    Raises: ConfigError ``fifth.tables``.
+    """
+    global _folders  # noqa: PLW0603 - one language for each process, set before its first use
+    _folders = tuple(folders)
+    language.cache_clear()
+    if _folders:
+        language()
+
+
 @cache
 def language() -> Language:
-    """Return the language as the package describes it."""
+    """Return the language as the package describes it, with what the operator has added."""
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
+    extend(about, vocabulary, rules, _folders)
+    try:
+        return _read(about, vocabulary, rules, folder)
+    except (TypeError, ValueError, KeyError, re.error) as problem:
+        if not _folders:
+            raise
+        where = ", ".join(map(str, _folders))
+        raise ConfigError("fifth.tables", f"{where}: a rule or word cannot be read: {problem}") from problem
+
+
+def _read(
+    about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Mapping[str, Any], folder: Traversable
+) -> Language:
     return read_language(about, vocabulary, rules, prelude=(folder / "prelude.fs").read_bytes())
 
 
@@ -161,6 +203,7 @@ def read_language(
         words=MappingProxyType(words),
         buffers={name: lists["called"] for name, lists in about["buffers"].items()},
         brings={name: tuple(brought) for name, brought in about["libraries"].items()},
+        missing={name: tuple(words) for name, words in about["missing"].items()},
         rules=read,
         cells=_cells(about),
         foreign=_foreign(about),

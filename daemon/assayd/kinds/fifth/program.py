@@ -71,7 +71,7 @@ class Program:
         """Read the program."""
         self._text = text
         for library in (*ALWAYS_LOADED, *libraries):
-            self._load_library(library)
+            self._load_library(library, 0)
         outside = Walk(self, self.tell)
         for segment in scan(text, self.language, self.tell):
             self._inside = segment if segment.opener is not None else None
@@ -153,18 +153,26 @@ class Program:
             self._load_file(file)
         elif library in self.language.brings:
             self._folder = path[: len(path) - len(name)] if "/" in path else self._folder
-            self._load_library(library)
+            self._load_library(library, start)
         elif path:
             self._blind = True
             self.tell("vocabulary.file_unknown", start, word=path, path=path)
 
-    def _load_library(self, name: str) -> None:
+    def _load_library(self, name: str, start: int) -> None:
         if name not in ALWAYS_LOADED and name not in self.language.brings:
             self._blind = True
         for each in self.language.closure([name]):
             if each not in self.libraries:
                 self.libraries.append(each)
+                self._check_needs(each, start)
                 self.known.update(self.language.words.get(each, {}))
+
+    def _check_needs(self, library: str, start: int) -> None:
+        """Tell of a library in the middle of which the engine stops, for want of words."""
+        missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
+        if missing:
+            words = " and ".join(missing)
+            self.tell("vocabulary.library_fails", start, word=library, missing=words)
 
     def _load_file(self, name: str) -> None:
         """Take the names that a file defines, with what their stack comments say; it is not checked."""
@@ -177,10 +185,13 @@ class Program:
             if segment.opener is not None and segment.opener.text:
                 comment = self._declared(segment)
                 effect = comment.effect if comment is not None else None
-                self.known[segment.opener.text.lower()] = self._word_of(effect, None)
+                self._newest = segment.opener.text.lower()
+                self.known[self._newest] = self._word_of(effect, None)
 
     def _take_over(self, token: Token, *, inside: bool) -> None:
         """Take over from a file what a word outside of definitions defines or loads."""
+        if not inside and token.word == "immediate":
+            self.act("immediate")
         if inside or token.kind is not TAKING or not token.text:
             return
         if token.word in self.language.takes_path:
@@ -198,7 +209,14 @@ class Program:
         comment = self._declared(segment)
         declared = comment.effect if comment is not None else None
         suspicious = comment is not None and comment.suspicious
-        walk = Walk(self, self.tell, opener=opener, declared=declared, suspicious=suspicious)
+        walk = Walk(
+            self,
+            self.tell,
+            opener=opener,
+            declared=declared,
+            suspicious=suspicious,
+            placed=self._hands_sql(segment),
+        )
         walk.run(segment.tokens)
         walk.end(Token(";", opener.start))
         found = walk.found[0]
@@ -211,6 +229,13 @@ class Program:
         made = walk.found[-1] if len(walk.found) > 1 else None
         trusted = declared if found.agrees or not found.exact else None
         self._add(opener.text.lower(), self._word_of(trusted, found, walk, made), opener)
+
+    def _hands_sql(self, segment: Segment) -> bool:
+        """Return whether a definition has a word that hands a string to SQL, or whose own words do."""
+        if self.language.sql.isdisjoint(self.known):
+            return False
+        words, sql = self.known, self.language.sql
+        return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
     def _add(self, name: str, word: Word, by: Token) -> None:
         """Let a word be known from here on by the name that `by` is or takes."""
@@ -308,7 +333,10 @@ class Program:
         if effect is None and found is not None and known:
             effect = counts(found.takes, found.leaves)
         certain = known and found is not None and found.certain
-        if walk is None or not (walk.parses or walk.flow.given or walk.flow.overwritten):
+        strings = walk is not None and (
+            walk.flow.given or walk.flow.overwritten or walk.flow.handed or walk.brings
+        )
+        if walk is None or not (walk.parses or strings):
             return self._plain_word(effect, certain=certain)
         child = walk.child if made is None else None
         if made is not None and made.countable:
@@ -324,6 +352,8 @@ class Program:
             child=child,
             gives=tuple(sorted(walk.flow.given)),
             overwrites=tuple(sorted(walk.flow.overwritten)),
+            hands=frozenset(walk.flow.handed) if declared is not None and declared.counted else frozenset(),
+            brings=tuple(each for each in walk.brings if effect and each[0] < effect.leaves.least),
             touches=True,
         )
 

@@ -34,7 +34,9 @@ SAMPLES = (
     _sample(
         "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
     ),
-    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches", verdict="validated"),
+    _sample("loop", ": f ( -- ) 3 0 do i loop ;\n", "structure.loop", verdict="validated"),
+    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches"),
+    _sample("control", ": f ( n -- ) if drop ;\n", "structure.unbalanced", strict_mode=False),
     _sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
     _sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
     _sample("include", "include str.fs\n", "forbidden.include"),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from assayd.kinds.fifth.flow import Cell
 from assayd.kinds.fifth.language import PROGRAM, Word
 from assayd.kinds.fifth.tokens import Report, Token
+from assayd.model.finding import Severity
 
 MOST_CELLS = 64
 """How many cells are followed over a branch; no program that a person can read has as many."""
@@ -46,7 +47,8 @@ class State:
 
     `allowed` cells may be borrowed; None for any number. `counted` is whether a stack comment says how many
     there are at first. `exact` is whether the depth is known, `alive` whether this place is ever reached,
-    `certain` whether everything up to here is beyond doubt.
+    `certain` whether everything up to here is beyond doubt, `known` whether every word up to here is one that
+    is known, so that none can compile or take what nobody sees.
     """
 
     __slots__ = (
@@ -58,6 +60,7 @@ class State:
         "certain",
         "counted",
         "exact",
+        "known",
         "macro",
         "returns",
     )
@@ -69,7 +72,7 @@ class State:
         self.allowed = allowed
         self.counted = counted
         self.borrowed = 0
-        self.exact = self.alive = self.certain = True
+        self.exact = self.alive = self.certain = self.known = True
         self.macro = False
         """Whether the definition compiles code into others, so that its own words say little."""
 
@@ -103,8 +106,10 @@ class State:
         self.borrowed += missing
         return self.allowed is None or self.borrowed <= self.allowed
 
-    def tell(self, rule: str, token: Token, **names: object) -> None:
-        """Report something wrong at a word."""
+    def tell(self, rule: str, token: Token, *, certain: bool = False, **names: object) -> None:
+        """Report something wrong at a word; it is an error where it is certain."""
+        if certain:
+            names["severity"] = Severity.ERROR
         if not self.macro:
             self._report(rule, token.start, **{"word": token.word, **names})
 
@@ -149,11 +154,12 @@ class State:
             self.returns.clear()
 
     def _underflow(self, missing: int, word: Word, token: Token) -> None:
-        certain = self.certain and self.counted and word.library != PROGRAM
+        documented = self.certain and self.counted and word.library != PROGRAM
         there = max(word.takes - missing, 0)
         self.tell(
-            "vocabulary.wrong_signature" if certain else "structure.stack_underflow",
+            "vocabulary.wrong_signature" if documented else "structure.stack_underflow",
             token,
+            certain=documented or (self.certain and word.certain),
             problem=f"'{token.word}' is {word.signature}; of its {word.takes} items {there} can be there.",
             remedy="Put there what it takes, or let the stack comment say what the definition takes.",
         )

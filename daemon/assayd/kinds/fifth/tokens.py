@@ -182,8 +182,14 @@ class _Scanner:
         if hangs:
             self._space(start, end - 1, word=word, left=word[:-1], right=";")
             self._add(word[:-1], start, end)
+        self._redefine(self._now.opener.text.lower())
         self._now = Segment()
         return end
+
+    def _redefine(self, name: str) -> None:
+        """Let a parsing word that the program has defined anew be a word like others from here on."""
+        if name in self._language.taking and name not in self._language.beginners:
+            self._acts[name] = None
 
     def _tag(self, word: str, start: int, end: int) -> int:
         """Cut a tag off a word that begins with one, unless the program has defined that word."""

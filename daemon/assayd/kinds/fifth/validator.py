@@ -1,8 +1,7 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
-Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together, and
-`structure` never fails a program. With `execute`, the program is loaded in a sandbox.
-Source: docs/kinds/fifth.md.
+Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With
+`execute`, the program is loaded in a sandbox. Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 from assayd.errors import RequestError
@@ -21,7 +20,7 @@ from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
-from assayd.kinds.fifth.language import language
+from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.payload import (
     FifthPayload,
     read_options,
@@ -45,6 +44,8 @@ _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _GFORTH = "/usr/bin/gforth"
 _LIBRARY_HOME = "/usr/share/forth"
 _UNIT = "program"
+_ALWAYS = "structure.unbalanced"
+"""The rule of `structure` whose certain findings are errors in every mode."""
 
 
 class Fifth:
@@ -77,6 +78,10 @@ class Fifth:
             Stage(name="structure", check=_check_structure, on_fail=OnFail.CONTINUE),
             Stage(name="vocabulary", check=_check_vocabulary, on_fail=OnFail.CONTINUE),
         )
+
+    def use_tables(self, folders: Sequence[Path]) -> None:
+        """Use the rules and words that an operator has added. Raises: ConfigError ``fifth.tables``."""
+        use_tables(folders)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
         """Build a payload: the first file is the program, the others are what it may load."""
@@ -208,8 +213,11 @@ def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Findi
 
 
 def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``: f ( n -- ) if drop ;`` -> structure.unbalanced, always a warning."""
-    return errors_as_warnings(_found(payload, "structure"))
+    """``: f ( n -- ) if drop ;`` -> structure.unbalanced; of other errors, warnings unless strict."""
+    found = _found(payload, "structure")
+    if payload.strict_mode:
+        return found
+    return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else errors_as_warnings((f,))))
 
 
 def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:

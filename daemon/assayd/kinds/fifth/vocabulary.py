@@ -89,9 +89,13 @@ def _tell_gforth(program: Program, unknown: Unknown, severity: Severity | None) 
 
 
 def _cut(program: Program, word: str) -> int | None:
-    """Find where a blank is missing before a `;`."""
+    """Find where a blank is missing: before a `;`, or before a tag that hangs on another word."""
     exists = word[:-1] in program.known or is_number(word[:-1])
-    return len(word) - 1 if word.endswith(";") and exists else None
+    if word.endswith(";") and exists:
+        return len(word) - 1
+    tag = word.find("<", 1)
+    hangs = tag > 0 and word[tag:] in program.language.tags
+    return tag if hangs and (word[:tag] in program.known or word[:tag] in program.language.wheres) else None
 
 
 def _form(patterns: tuple[Pattern, ...], word: str) -> str | None:

@@ -78,7 +78,8 @@ _NOTHING = Found()
 class Walk:
     """One definition, or all that stands outside of definitions (then `opener` is None).
 
-    `suspicious` is whether a name among its parameters sounds like data from outside.
+    `suspicious` is whether a name among its parameters sounds like data from outside, `placed` whether it is
+    to be seen which of them reach SQL.
     """
 
     def __init__(
@@ -89,14 +90,16 @@ class Walk:
         opener: Token | None = None,
         declared: Effect | None = None,
         suspicious: bool = False,
+        placed: bool = False,
     ) -> None:
         self.outside = opener is None
         self.flow = Flow(scope.language, report, outside=self.outside)
         self.declared = declared
-        cells, allowed = self._beginning(opener, suspicious=suspicious)
+        cells, allowed = self._beginning(opener, traced=suspicious or placed, placed=placed)
         counted = declared is not None and declared.takes.counted
         self.state = State(report, cells, allowed, counted=counted)
-        self.control = Control(self.state, outside=self.outside)
+        settled = declared is not None and declared.counted
+        self.control = Control(self.state, outside=self.outside, counted=settled)
         self.found: list[Found] = []
         self.parses = 0
         """How many words of the text the definition reads when it runs."""
@@ -133,19 +136,27 @@ class Walk:
                 self._special(word, token)
             at = self._at
 
+    @property
+    def brings(self) -> tuple[tuple[int, Token], ...]:
+        """Return which cells, counted from the top, are strings with quotes at the definition's last end."""
+        cells = reversed(self.state.cells) if self.state.exact else ()
+        return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
+
     def end(self, token: Token) -> None:
         """End the definition at its `;`, or the part of it before does>."""
         self.control.end(token)
         self.found.append(self._find_out())
 
-    def _beginning(self, opener: Token | None, *, suspicious: bool) -> tuple[list[Cell], int | None]:
+    def _beginning(
+        self, opener: Token | None, *, traced: bool, placed: bool
+    ) -> tuple[list[Cell], int | None]:
         """Return the cells that are there at first, and how many more may be."""
         if opener is None:
             return [], 0
         if self.declared is None:
             return [], None
         taken = self.declared.takes
-        cells = self.flow.parameters(taken, opener) if suspicious else list(NONES[taken.least])
+        cells = self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
         return cells, taken.most - taken.least
 
     def _plain(self, word: Word, token: Token) -> None:
@@ -190,7 +201,7 @@ class Walk:
             case "bracket":
                 self._pass_bracket()
             case "macro":
-                self.state.macro = True
+                self.state.macro, self.state.known = True, False
                 self.state.lose()
             case "included":
                 before = self._tokens[self._at - 2] if self._at > 1 else token
@@ -253,6 +264,7 @@ class Walk:
         if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
             return
+        self.state.known = False
         rule = self._scope.language.rules.by_word.get(token.word)
         if rule is not None:
             self._report(rule.id, token.start, word=token.word, at=token)
@@ -285,6 +297,7 @@ class Walk:
 
     def _pass_bracket(self) -> None:
         """Pass over what is computed while the definition is compiled."""
+        self.state.known = False
         while self._at < len(self._tokens) and self._tokens[self._at].word != "]":
             self._at += 1
         self._at += 1

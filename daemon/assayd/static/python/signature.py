@@ -192,9 +192,11 @@ def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr])
             yield check.warning(first, "parameter_annotation", message)
     returns = None if isinstance(node, ast.Lambda) else node.returns
     if returns is not None:
-        others = alternatives(returns, aliases) - check.expected.return_types
+        named = alternatives(returns, aliases)
+        others = named - check.expected.return_types
         if others:
-            message = f"The result is annotated as {', '.join(sorted(others))}; it must be a dict."
+            may = "may be" if named & check.expected.return_types else "is"
+            message = f"By its annotation the result {may} {', '.join(sorted(others))}; it must be a dict."
             yield check.warning(returns, "return_annotation", message)
 
 

@@ -73,8 +73,7 @@ def parse(text: str) -> PythonSource:
     if isinstance(tree, Finding):
         return PythonSource(text=text, tree=None, findings=(tree,))
     noted = {(w.lineno, str(w.message)) for w in caught if issubclass(w.category, _COMPILER_WARNINGS)}
-    remarks = tuple(python_syntax.remark(message, line, text) for line, message in sorted(noted))
-    return PythonSource(text=text, tree=tree, findings=remarks)
+    return PythonSource(text=text, tree=tree, findings=python_syntax.remarks(sorted(noted), text))
 
 
 def compiles(text: str) -> bool:

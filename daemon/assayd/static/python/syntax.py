@@ -27,8 +27,8 @@ An edit is offered only when the whole text compiles with it, and nothing else w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at, snippet
 from assayd.model.finding import Finding, Rule, Severity
@@ -105,9 +105,28 @@ def too_deep() -> Finding:
     )
 
 
-def remark(message: str, line: int, text: str) -> Finding:
+_ESCAPE = "invalid escape sequence"
+_MOST_LINES = 20
+
+
+def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
+    """Turn the compiler's warnings, by line, into findings: one for all escapes, which are written alike."""
+    escapes = [(line, message) for line, message in noted if _ESCAPE in message]
+    others = [_remark(message, line, text) for line, message in noted if _ESCAPE not in message]
+    if not escapes:
+        return tuple(others)
+    first = _remark(escapes[0][1], escapes[0][0], text)
+    lines = list(dict.fromkeys(line for line, _ in escapes))
+    if len(lines) > 1:
+        shown = ", ".join(map(str, lines[:_MOST_LINES]))
+        more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+        first = replace(first, message=shorten(f"{first.message}; the like in lines {shown}{more}"))
+    return tuple(sorted((first, *others), key=lambda finding: finding.line or 0))
+
+
+def _remark(message: str, line: int, text: str) -> Finding:
     """Turn a warning of the compiler into a finding."""
-    escape = "invalid escape sequence" in message
+    escape = _ESCAPE in message
     return Finding(
         rule="syntax.invalid_escape" if escape else "syntax.suspicious",
         category=CATEGORY,

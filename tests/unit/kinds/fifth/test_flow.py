@@ -56,3 +56,33 @@ def test_word_that_overwrites_two_open_buffers_is_told_of_the_first_in_the_data(
     [finding] = check(': f ( -- ) str2-reset str-reset s" x" badge-warning ;', "core", "ui")
     assert finding.rule == "structure.buffer_conflict"
     assert "'badge-warning' uses the string buffer" in finding.message
+
+
+QUERY = """s" SELECT a FROM t WHERE b='x'" """
+SQL_THROUGH_WORDS = {
+    "literal handed to a word": (
+        f': run ( sql$ -- ) 2>r s" a.db" 2r> sql-exec ;\n: f ( -- ) {QUERY} run ;',
+        2,
+    ),
+    "word that leaves it": (f': q ( -- addr u ) {QUERY} ;\n: f ( -- ) s" a.db" q sql-exec ;', 1),
+    "two words between": (
+        f": in ( db$ sql$ -- ) sql-exec ;\n: run ( sql$ -- ) 2dup in ;\n: f ( -- ) {QUERY} 2dup run ;",
+        3,
+    ),
+    "outside of definitions": (f": in ( db$ sql$ -- ) sql-exec ;\n2dup 2dup {QUERY} in", 2),
+}
+
+
+@pytest.mark.parametrize(("code", "line"), SQL_THROUGH_WORDS.values(), ids=SQL_THROUGH_WORDS)
+def test_quotes_that_reach_sql_through_words_of_the_program_are_told(
+    check: Check, code: str, line: int
+) -> None:
+    quoted = [f.line for f in check(code, "core") if f.rule == "structure.sql_quotes"]
+    assert quoted == [line]
+
+
+def test_quotes_beside_the_sql_of_a_word_are_left_alone(check: Check) -> None:
+    code = """: run ( label$ sql$ -- ) 2swap type s" a.db" 2swap sql-exec ;
+: f ( -- ) s" it's" s" SELECT a FROM t" run ;
+"""
+    assert check(code, "core") == []

@@ -125,10 +125,73 @@ def test_leniency_turns_the_errors_of_required_into_warnings_and_no_others() -> 
     assert [f.is_error for f in lenient] == [False, True]
 
 
-def test_structure_never_fails_a_program() -> None:
-    found = findings(FifthPayload(code=": f ( n -- ) if drop ;\n10 0 do i . loop\n+\n"), "structure")
-    assert len(found) >= 3
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("code", [": f ( n -- ) if drop ;", ": f ( -- ) loop ;", ": f ( -- ) nl then ;"])
+def test_control_words_that_certainly_do_not_belong_together_are_errors_in_every_mode(
+    code: str, *, strict: bool
+) -> None:
+    payload = FifthPayload(code=code, strict_mode=strict, libraries=("html",))
+    assert [(f.rule, f.is_error) for f in findings(payload, "structure")] == [("structure.unbalanced", True)]
+
+
+CERTAIN = {
+    ": f ( n -- ) >r ;": "structure.return_stack",
+    ": f ( text$ n -- ) >r text ;": "structure.return_stack",
+    ": f ( -- n ) 10 0 do i 5 = if 1 exit then loop 0 ;": "structure.return_stack",
+    ": f ( n -- n ) dup if 1 then ;": "structure.branches",
+    ": two ( a b -- n ) + ;\n: f ( n -- n ) two ;": "structure.stack_underflow",
+    "drop": "structure.stack_underflow",
+}
+
+
+@pytest.mark.parametrize(("code", "rule"), CERTAIN.items(), ids=CERTAIN)
+def test_certain_faults_of_depth_and_return_stack_are_errors_in_strict_mode_only(
+    code: str, rule: str
+) -> None:
+    strict = findings(FifthPayload(code=code, libraries=("html",)), "structure")
+    lenient = findings(FifthPayload(code=code, libraries=("html",), strict_mode=False), "structure")
+    assert [(f.rule, f.is_error) for f in strict] == [(rule, True)]
+    assert [(f.rule, f.is_error) for f in lenient] == [(rule, False)]
+
+
+DOUBTFUL = {
+    "a later branch may put it right": ": f ( n -- n ) dup if 1 then dup if drop then ;",
+    "a word that nobody knows": "require own.fs\n: f ( n -- ) own if drop ;",
+    "a comment with alternatives": ": f ( n -- n | ) dup if drop then ;",
+    "a library word": ": f ( text$ -- ) text text ;",
+    "what is computed while compiling": ": f ( n -- ) [ 1 drop ] if drop ;",
+    "a loop that may end at once": ": f ( -- ) 3 0 do i loop ;",
+    "outside of definitions": "1 if",
+}
+
+
+@pytest.mark.parametrize("code", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_structure_only_warns_of_what_is_not_certain(code: str) -> None:
+    found = findings(FifthPayload(code=code, libraries=("html",)), "structure")
+    assert found
     assert not any(finding.is_error for finding in found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ": clear ( -- ) depth 0 ?do drop loop ;",
+        ": clear ( -- ) begin depth while drop repeat ;",
+        ": shown ( -- ) depth if .s then ;",
+    ],
+)
+def test_program_that_counts_its_stack_itself_is_not_judged(code: str) -> None:
+    assert findings(FifthPayload(code=code)) == []
+
+
+def test_loop_over_the_depth_outside_of_definitions_is_told_only_that_it_has_to_be_in_one() -> None:
+    assert places(findings(FifthPayload(code="depth 0 ?do drop loop"))) == [("structure.compile_only", 1)]
+
+
+def test_immediate_word_of_a_submitted_file_may_end_what_is_open() -> None:
+    files = {"own.fs": ": fin ( -- ) postpone then ; immediate\n"}
+    code = "require own.fs\n: f ( n -- ) if 1 . fin ;"
+    assert not any(f.is_error for f in findings(FifthPayload(code=code, files=files)))
 
 
 def test_model_and_task_change_no_finding() -> None:

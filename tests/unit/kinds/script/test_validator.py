@@ -12,6 +12,7 @@ from assayd.kinds.script.validator import ScriptPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import (
+    Captured,
     Cause,
     Limits,
     Outcome,
@@ -169,6 +170,24 @@ def test_exception_is_shown_with_its_line() -> None:
     [finding] = judgement.stage_findings["sandbox"]
     assert (finding.rule, finding.line, finding.snippet) == ("sandbox.raised", 2, "    return 1 / 0")
     assert judgement.cases[0].error_type == "ZeroDivisionError"
+
+
+def test_end_of_standard_error_stands_in_the_finding_and_in_the_retry_context() -> None:
+    said = "".join(f"note {number}\n" for number in range(8))
+    judgement = judged(
+        payload(code="import sys\nsys.exit(3)"),
+        cause=Cause.EXITED_NONZERO,
+        status=EXIT_1,
+        stderr=Captured(head=said.encode(), total_bytes=len(said)),
+    )
+    [finding] = judgement.stage_findings["sandbox"]
+    assert finding.context == "standard error ended with:\nnote 3\nnote 4\nnote 5\nnote 6\nnote 7"
+    assert "note 7" in validator.retry_context([finding], "sandbox")
+
+
+def test_script_that_failed_in_silence_has_no_context() -> None:
+    judgement = judged(payload(code="raise SystemExit(1)"), cause=Cause.EXITED_NONZERO, status=EXIT_1)
+    assert [f.context for f in judgement.stage_findings["sandbox"]] == [None]
 
 
 def test_refused_operation_fails_a_script_that_ended_well() -> None:

@@ -179,3 +179,10 @@ def test_edit_makes_the_function_what_is_called_where_nothing_else_can_be_meant(
 ) -> None:
     [finding] = [found for found in check_signature(parse(text), EXPECTED) if found.is_error]
     assert (finding.edit and finding.edit.replacement) == mended
+
+
+def test_annotation_that_leaves_none_beside_a_dict_is_worded_as_what_may_be() -> None:
+    [optional] = check_signature(parse("def extract(path) -> Optional[dict]: return {}"), EXPECTED)
+    [other] = check_signature(parse("def extract(path) -> str: return {}"), EXPECTED)
+    assert optional.message == "By its annotation the result may be None; it must be a dict."
+    assert other.message == "By its annotation the result is str; it must be a dict."

@@ -135,3 +135,15 @@ def test_every_text_gives_a_tree_or_a_declared_finding(text: str) -> None:
     source = parse(text)
     assert (source.tree is None) == any(f.is_error for f in source.findings)
     assert {f.rule for f in source.findings} <= {rule.id for rule in RULES}
+
+
+def test_escapes_that_are_not_valid_are_one_finding_with_their_lines() -> None:
+    source = parse('a = "\\d"\nb = 1\nc = "\\w"\nd = "\\d \\s"\n')
+    [finding] = source.findings
+    assert (finding.rule, finding.line) == ("syntax.invalid_escape", 1)
+    assert finding.message.endswith("; the like in lines 1, 3, 4")
+
+
+def test_single_escape_that_is_not_valid_names_no_other_line() -> None:
+    [finding] = parse('a = "\\d"\n').findings
+    assert "lines" not in finding.message

@@ -7,7 +7,9 @@ warnings off
 : nls ( n -- ) 0 ?do cr loop ;
 : print ( addr u -- ) type cr ;
 : .fifth ( -- ) ." Fifth, in a sandbox" cr ;
-: n>str ( n -- addr u ) dup abs 0 <# #s rot sign #> ;
+\ As in the engine: the text 0, and the number below it. Libraries bring one of their own, which hides nothing.
+: assayd-n>str ( n -- n addr u ) s" 0" ;
+: n>str ( n -- n addr u ) assayd-n>str ;
 
 \ Nothing runs beside a program here: a thread has done its work when spawn comes back.
 : spawn ( xt -- tid ) execute 0 ;
@@ -62,6 +64,7 @@ variable assayd-depth
   save-mem r> >r
   2dup assayd-library string-prefix? assayd-depth @ 0= and if
     1 assayd-depth ! assayd-off r> execute assayd-on 0 assayd-depth !
+    s" : n>str assayd-n>str ;" evaluate
   else
     r> execute
   then ;

@@ -1,7 +1,7 @@
 \ stock_db.fs - a shop's stock: queries with sql-each, numbers, a table and a warning list
-require ~/.fifth/lib/pkg.fs
-use lib:core.fs
-use lib:ui.fs
+require ~/fifth/lib/core.fs
+require ~/fifth/lib/sql.fs
+require ~/fifth/lib/ui.fs
 
 : shop-db ( -- addr u ) s" shop.db" ;
 : low-mark ( -- n ) 5 ;

@@ -1,0 +1,89 @@
+"""Reads what operators add to Fifth's tables: rules, libraries and words, from `*.toml` in folders of theirs.
+
+A file has the form of the package's own: `[[rule]]` as in `data/rules.toml` (found by words, flow or
+companion), `[words.LIBRARY]` as in `data/vocabulary.toml`, `[libraries]` as in `data/language.toml`. Nothing
+is replaced: what the package has already is refused.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from assayd.errors import ConfigError
+
+_CODE = "fifth.tables"
+_SECTIONS = frozenset({"rule", "words", "libraries"})
+_FOUND_BY = frozenset({"words", "flow", "companion"})
+_STAGES = frozenset({"forbidden", "required", "structure", "vocabulary"})
+_NEEDED = ("id", "detect", "type", "title", "message", "example")
+_NAMES = {"word": "", "source": "", "line": ""}
+"""What a message may name."""
+
+
+def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Return the documents of all folders, in the order of folders and names.
+
+    Raises: ConfigError ``fifth.tables`` for a folder or file that cannot be read.
+    """
+    read: list[tuple[Path, Mapping[str, Any]]] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(_CODE, f"{folder}: `tables` names it, and it is no folder", field=str(folder))
+        for path in sorted(folder.glob("*.toml")):
+            try:
+                document = tomllib.loads(path.read_text("utf-8"))
+            except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+                raise _wrong(path, str(problem)) from problem
+            if unknown := document.keys() - _SECTIONS:
+                raise _wrong(path, f"there is no section {min(unknown)!r}; there are rule, words, libraries")
+            read.append((path, document))
+    return read
+
+
+def extend(
+    about: dict[str, Any], vocabulary: dict[str, Any], rules: dict[str, Any], folders: Iterable[Path]
+) -> None:
+    """Add what operators have written to the package's own documents.
+
+    Raises: ConfigError ``fifth.tables``, naming the file.
+    """
+    for path, document in read_tables(folders):
+        for library, brings in document.get("libraries", {}).items():
+            _check(path, library not in about["libraries"], f"the library {library!r} is there already")
+            about["libraries"][library] = list(brings)
+        for library, words in document.get("words", {}).items():
+            about["libraries"].setdefault(library, [])
+            known = {name.lower() for name in vocabulary["words"].setdefault(library, {})}
+            for name in words:
+                _check(path, name.lower() not in known, f"the word {name!r} is in {library} already")
+            vocabulary["words"][library] |= words
+        for rule in document.get("rule", ()):
+            _check_rule(path, rule, {each["id"] for each in rules["rule"]})
+            rules["rule"].append(rule)
+
+
+def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse a rule that could not be told."""
+    for key in _NEEDED:
+        _check(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a text")
+    name = rule["id"]
+    _check(path, name.partition(".")[0] in _STAGES, f"rule {name}: an id begins with a stage and a dot")
+    _check(path, name not in known, f"rule {name}: there is one of this id already")
+    _check(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect is words, flow or companion")
+    for key in ("message", "suggestion"):
+        try:
+            str(rule.get(key, "")).format_map(_NAMES)
+        except (KeyError, ValueError, IndexError) as problem:
+            raise _wrong(path, f"rule {name}: {key} may name {{word}}, {{source}} and {{line}}") from problem
+
+
+def _check(path: Path, right: object, problem: str) -> None:
+    if not right:
+        raise _wrong(path, problem)
+
+
+def _wrong(path: Path, problem: str) -> ConfigError:
+    return ConfigError(_CODE, f"{path}: {problem}", field=str(path))

@@ -1,0 +1,90 @@
+"""What helps against an exception: its type, its text, and the name that was nearest decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.findings.exception_hints import exception_hint, hint_for, misspelling_edit
+from assayd.guest_results.record import Raised
+
+
+def raised(
+    error_type: str, message: str, *, meant: str | None = None, certain: bool = False, line: int | None = 1
+) -> Raised:
+    return Raised(
+        error_type=error_type,
+        message=message,
+        line=line,
+        traceback="",
+        where=None,
+        phase="call",
+        meant=meant,
+        certain=certain,
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (raised("AttributeError", "'list' object has no attribute 'appned'", meant="append"), "Did you mean"),
+        (raised("KeyError", "'prcie'", meant="price"), "Else use .get()"),
+        (raised("AttributeError", "'NoneType' object has no attribute 'x'"), "The value is None"),
+        (raised("TypeError", 'can only concatenate str (not "int") to str'), "str(…)"),
+        (raised("TypeError", "'int' object is not callable"), "leave the brackets out"),
+        (raised("TypeError", "f() missing 1 required positional argument: 'b'"), "its def line"),
+        (raised("TypeError", "unhashable type: 'list'"), "Use a tuple"),
+        (raised("ValueError", "not enough values to unpack (expected 2, got 1)"), "first, *rest"),
+        (raised("FileNotFoundError", "[Errno 2] No such file"), "take the data as an input"),
+        (raised("PermissionError", "refused: open (a.txt)"), "work directory"),
+        (raised("ValueError", "no"), "Check the text before converting"),
+        (raised("my.own.Trouble", "no"), "Handle this case"),
+    ],
+)
+def test_hint_fits_the_type_and_the_text(record: Raised, words: str) -> None:
+    assert words in exception_hint(record)
+
+
+def test_hint_by_type_is_found_behind_the_name_of_a_module() -> None:
+    assert hint_for("json.decoder.JSONDecodeError") == hint_for("JSONDecodeError")
+
+
+@pytest.mark.parametrize(
+    ("record", "line", "changed"),
+    [
+        (raised("AttributeError", "'list' object has no attribute 'appned'", meant="append", certain=True),
+         "  out.appned(1)", "  out.append(1)"),
+        (raised("KeyError", "'prcie'", meant="price", certain=True), "x = row['prcie']", "x = row['price']"),
+        (raised("ImportError", "cannot import name 'psth' from 'os'", meant="path", certain=True),
+         "from os import psth", "from os import path"),
+    ],
+)  # fmt: skip
+def test_edit_writes_the_name_that_was_certainly_meant(record: Raised, line: str, changed: str) -> None:
+    edit = misspelling_edit(record, line)
+    assert edit is not None
+    assert (edit.start_line, edit.end_line, edit.replacement) == (1, 1, changed)
+
+
+ATTRIBUTE = "'list' object has no attribute 'appned'"
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (raised("AttributeError", ATTRIBUTE, meant="append"), "a.appned()"),
+        (raised("AttributeError", ATTRIBUTE, certain=True), "a.appned()"),
+        (raised("AttributeError", ATTRIBUTE, meant="append", certain=True), "a.appned(b.appned)"),
+        (raised("AttributeError", ATTRIBUTE, meant="append", certain=True), "nothing of it"),
+        (raised("AttributeError", ATTRIBUTE, meant="append", certain=True, line=None), "a.appned()"),
+        (raised("AttributeError", ATTRIBUTE, meant="append", certain=True, line=9), "a.appned()"),
+        (raised("AttributeError", "odd", meant="append", certain=True), "a.appned()"),
+        (raised("AttributeError", ATTRIBUTE, meant="a();b", certain=True), "a.appned()"),
+        (raised("KeyError", "5", meant="price", certain=True), "row[5]"),
+        (raised("KeyError", "'prcie'", meant="a']; b['", certain=True), "row['prcie']"),
+    ],
+    ids=[
+        "not certain", "no name", "twice in the line", "not in the line", "no line", "line not there",
+        "unknown text", "no name of Python", "no text", "key with quotes",
+    ],
+)  # fmt: skip
+def test_no_edit_where_anything_is_in_doubt(record: Raised, text: str) -> None:
+    assert misspelling_edit(record, text) is None

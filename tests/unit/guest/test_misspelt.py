@@ -1,0 +1,81 @@
+"""What was meant by a misspelt attribute, key or imported name: the objects themselves are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from assayd.guest.misspelt import meant_by
+from assayd.guest.shown import Shown
+
+FILE = "<submitted>"
+
+
+def meant(text: str, **names: object) -> tuple[str, bool] | None:
+    """Run a text that raises, and return what was meant."""
+    texts: Mapping[str, Shown] = {FILE: Shown(name="main.py", text=text)}
+    try:
+        exec(compile(text, FILE, "exec"), {"__name__": "x", **names})
+    except Exception as problem:  # noqa: BLE001 - whatever the text raises
+        return meant_by(problem, texts)
+    raise AssertionError("nothing was raised")
+
+
+class Thing:
+    """One with a field of its own, and one that answers for none."""
+
+    kind = "thing"
+
+    def __init__(self) -> None:
+        self.colour = "red"
+
+
+class Hostile(dict[str, int]):
+    """Has code of its own wherever a reader may look."""
+
+    @property
+    def __dict__(self) -> dict[str, object]:  # type: ignore[override]
+        raise SystemExit(3)
+
+    def keys(self) -> object:  # type: ignore[override]
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("[].appned(1)", ("append", True)),
+        ("thing.colou", ("colour", True)),
+        ("thing.knid", ("kind", True)),
+        ("import json\njson.laods", ("loads", True)),
+        ("from json import laods", ("loads", True)),
+        ("row = {'price': 1}\nrow['prcie']", ("price", True)),
+        ("rows = [{'price': 1}]\nrows[0]['prcie']", ("price", True)),
+        ("row = {'abcd': 1, 'abce': 2}\nrow['abcf']", ("abcd", False)),
+    ],
+)
+def test_nearest_name_is_found_with_whether_it_is_certain(text: str, answer: tuple[str, bool]) -> None:
+    assert meant(text, thing=Thing()) == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[].nothing_like_it",
+        "None.appned",
+        "{'price': 1}[5]",
+        "row = {'price': 1}\nrow['quantity']",
+        "from json import nothing_like_it",
+        "1 / 0",
+        "raise KeyError",
+        "raise AttributeError('x')",
+        "raise KeyError('prcie')",
+    ],
+)
+def test_nothing_is_meant_where_nothing_is_near(text: str) -> None:
+    assert meant(text) is None
+
+
+def test_code_of_a_guests_classes_ends_the_search_and_nothing_else() -> None:
+    assert meant("row['prcie']", row=Hostile(price=1)) in {None, ("price", True)}
