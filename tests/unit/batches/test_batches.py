@@ -17,7 +17,7 @@ from assayd.model.batch import BatchState, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.batches import BatchRequest
-from support.small_daemon import PEER, How, SmallDaemon, small_daemon, with_lines
+from support.small_daemon import How, SmallDaemon, small_daemon, with_lines
 
 Sender = Any  # the fixture's class; test folders are not a package
 
@@ -389,33 +389,6 @@ async def test_batch_of_too_many_lines_keeps_those_before(tmp_path: Path, sender
         batch, received = await sender.send(daemon, sender.lines(*["x"] * 300), dedupe=True)
         assert (received.known, received.added) == (300, 0)
         assert (await sender.end(daemon, batch)).tally.total == 300
-
-
-async def test_low_disk_stops_the_receiving(tmp_path: Path, sender: Sender) -> None:
-    async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
-        with pytest.raises(RequestError) as caught:
-            await sender.send(daemon, sender.lines("x"))
-        assert (caught.value.code, caught.value.retryable) == ("not_ready", True)
-
-
-async def test_batch_is_found_by_id_and_by_its_users_name(tmp_path: Path, sender: Sender) -> None:
-    async with small_daemon(tmp_path) as daemon:
-        batch, _ = await sender.send(daemon, sender.lines("x"), name=None)
-        assert batch.name == batch.id
-        named = await sender.open(daemon, name="mine")
-        assert await daemon.batches.find(named.id, uid=7) == named
-        assert await daemon.batches.find("mine", uid=PEER.uid) == named
-        assert await daemon.batches.find("mine", uid=7) is None
-
-
-async def test_followers_are_sent_away_when_the_daemon_stops(tmp_path: Path, sender: Sender) -> None:
-    async with small_daemon(tmp_path) as daemon:
-        daemon.checks.open.clear()
-        batch, _ = await sender.send(daemon, sender.lines("x"))
-        following = asyncio.ensure_future(sender.end(daemon, batch))
-        await waiting(daemon, 1)
-        daemon.batches.stop()
-        assert not (await asyncio.wait_for(following, 10)).is_over
 
 
 def query() -> Any:
