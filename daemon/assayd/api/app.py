@@ -17,6 +17,7 @@ from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
 from assayd.api.requests import RequestIds
+from assayd.byte_budget import ByteBudget
 from assayd.documents import SubmissionBody
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
@@ -25,6 +26,7 @@ from assayd.ports.service import Service
 
 _USUAL = ApiLimits()
 
+USUAL_BYTES = 128 * 2**20
 GRACE_S = 5
 """How long, at the end, an answer may take to reach a client that is slow to read it."""
 
@@ -44,7 +46,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def create_app(
+def create_app(  # noqa: PLR0913  (one parameter per part)
     service: Service,
     batches: Batches,
     repairs: Repairs,
@@ -52,6 +54,7 @@ def create_app(
     access: Access,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
+    budget: ByteBudget | None = None,
 ) -> FastAPI:
     """Create the application for a daemon."""
     app = Api(
@@ -66,6 +69,7 @@ def create_app(
     app.state.repairs = repairs
     app.state.access = access
     app.state.limits = limits
+    app.state.budget = budget or ByteBudget(USUAL_BYTES)
     app.state.examining = False
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
     for module in (routes, batch_routes, repair_routes, discovery, pipelines):

@@ -46,10 +46,9 @@ class AttemptDependencies:
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One attempt with everything that was decided before it starts."""
+    """One attempt with everything that was decided before it starts, and its submission once it is read."""
 
     attempt: Attempt
-    submission: Submission
     policy: ExecutionPolicy
     limits: Limits
     validator: Validator
@@ -57,6 +56,14 @@ class Job:
     emit: Emit
     request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
+    read: Submission | None = None
+
+    @property
+    def submission(self) -> Submission:
+        """Return what was submitted. Raises: ValueError while it is not read."""
+        if self.read is None:
+            raise ValueError(f"the submission of {self.attempt.id} is not read yet")
+        return self.read
 
     def move(self, state: State) -> None:
         """Go to the next state and publish it. Raises: ValueError for a move that is not in the table."""

@@ -89,10 +89,9 @@ class DaemonService:
         """Accept the submission of a finished attempt once more."""
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
-        submission = await self._deps.admission.read(await self._shared.jobs.document(attempt.id))
-        accepted = await self._deps.admission.submit(
-            submission, AttemptOrigin(peer=peer, replay_of=attempt.id)
-        )
+        document = await self._shared.jobs.document(attempt.id)
+        origin = AttemptOrigin(peer=peer, replay_of=attempt.id)
+        accepted = await self._deps.admission.submit_document(document, origin)
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:

@@ -21,8 +21,14 @@ from assayd.documents.execution import execution_document, joined_output
 from assayd.documents.junit import junit
 from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff
-from assayd.documents.strict_json import canonical, compact, digest, read_json
-from assayd.documents.submission import MAX_SOURCE_BYTES, PayloadCaps, SubmissionBody, read_submission
+from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json
+from assayd.documents.submission import (
+    MAX_SOURCE_BYTES,
+    PayloadCaps,
+    SubmissionBody,
+    read_accepted,
+    read_submission,
+)
 
 __all__ = [
     "MAX_SOURCE_BYTES",
@@ -44,6 +50,8 @@ __all__ = [
     "junit",
     "limits_document",
     "progress_document",
+    "read_accepted",
+    "read_bytes",
     "read_event_id",
     "read_json",
     "read_submission",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, NoReturn, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
@@ -17,6 +19,7 @@ from assayd.tomlfile import nearest
 
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
+LARGE_DOCUMENT_BYTES = 64 * 2**10
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
@@ -96,6 +99,8 @@ class PayloadCaps:
 
 
 _USUAL = PayloadCaps()
+_ACCEPTED = PayloadCaps(inputs_bytes=2**40)
+"""What was accepted was within the settings of then."""
 
 
 def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: PayloadCaps = _USUAL) -> Submission:
@@ -139,6 +144,12 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         parent_id=envelope.parent_id,
         repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
     )
+
+
+async def read_accepted(document: bytes, kinds: Mapping[str, Validator]) -> Submission:
+    """Read a submission as it was accepted; a large one in a thread, so that others are served."""
+    read = partial(read_submission, document, kinds, caps=_ACCEPTED)
+    return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:

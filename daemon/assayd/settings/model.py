@@ -146,13 +146,17 @@ class LimitsSettings(_Section):
     """How much work is taken in."""
 
     queue_length: Count = Field(10_000, description="Attempts that may wait; more are refused with 429.")
-    queue_mb: Count = Field(512, description="Submissions held in memory; beyond that, refused with 429.")
+    queue_mb: Count = Field(
+        128, description="Bodies on their way in and what waits, in memory; beyond that, refused with 429."
+    )
     attempts_per_uid: Count = Field(5_000, description="Unfinished attempts of one user.")
     batches_per_uid: Count = Field(100, description="Unfinished batches of one user.")
     batch_lines: Count = Field(100_000, description="Lines of one batch.")
     batch_concurrency: Count = Field(32, description="Unfinished attempts of one batch at once.")
     connections: Count = Field(256, description="Open connections to the socket.")
     silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
+    body_s: Seconds = Field(120.0, description="Longest that the body of a request may take, in all.")
+    batch_body_s: Seconds = Field(3600.0, description="The same for a batch; what came until then stays.")
     min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
 
 

@@ -30,6 +30,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
         access=_access(settings),
         limits=parts.limits.api,
         metrics=parts.metrics,
+        budget=parts.scheduler.budget,
     )
     limits = settings.limits
     return ApiConfigs(
