@@ -14,7 +14,7 @@ import structlog
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
-from assayd.documents import read_accepted, read_bytes
+from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes
 from assayd.errors import AssaydError, RequestError
 from assayd.kinds.pipeline.reader import DatabasePipelines
 from assayd.log import request_id
@@ -192,10 +192,12 @@ class Admission:
         return policy
 
     def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
+        document = submission.document
         return Order(
             attempt=attempt,
-            document=submission.document,
-            read_bytes=read_bytes(submission.document),
+            document=document if len(document) <= LARGE_DOCUMENT_BYTES else None,
+            size=len(document),
+            read_bytes=read_bytes(document),
             policy=policy,
             limits=limits_of(policy, self._caps),
             validator=self._deps.kinds[submission.kind],

@@ -53,13 +53,14 @@ class QueueLimits:
 class Order:
     """An attempt with everything that was decided when it was accepted.
 
-    `document` is read when the attempt starts; None: it waits in the store. Read, it takes about
-    `read_bytes` of memory. `request_id` is of the request that brought it; None when a previous run has
+    `document` is read when the attempt starts; None: being large, or of a previous run, it waits in the
+    store. `size` is what it counts in the budget; read, it takes about `read_bytes`. `request_id` is of the request that brought it; None when a previous run has
     left it.
     """
 
     attempt: Attempt
     document: bytes | None
+    size: int
     read_bytes: int
     policy: ExecutionPolicy
     limits: Limits
@@ -149,7 +150,7 @@ class Scheduler:
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
-            order = replace(order, document=None)
+            order = replace(order, document=None, size=0)
             self._permits[attempt.peer.uid] += 1
         self._queue.put(*attempt.flow, attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid)
@@ -213,7 +214,7 @@ class Scheduler:
             else:
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
-        self.release(job.attempt.peer.uid, len(order.document or b""))
+        self.release(job.attempt.peer.uid, order.size)
         self._hub.close(attempt_id)
         self._advance()
 

@@ -23,6 +23,7 @@ from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff
 from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json
 from assayd.documents.submission import (
+    LARGE_DOCUMENT_BYTES,
     MAX_SOURCE_BYTES,
     PayloadCaps,
     SubmissionBody,
@@ -31,6 +32,7 @@ from assayd.documents.submission import (
 )
 
 __all__ = [
+    "LARGE_DOCUMENT_BYTES",
     "MAX_SOURCE_BYTES",
     "PayloadCaps",
     "SubmissionBody",

@@ -20,6 +20,7 @@ from assayd.tomlfile import nearest
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
 LARGE_DOCUMENT_BYTES = 64 * 2**10
+"""What is larger is read in a thread, and waits in the store."""
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
