@@ -86,7 +86,7 @@ def server_config(app: FastAPI, *, connections: int = 256, silence_s: float = 30
     """Return the server's settings; the daemon binds the socket and handles signals itself."""
     return uvicorn.Config(
         app,
-        http=with_silence(silence_s),
+        http=with_silence(silence_s, app.state.access),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -107,9 +107,7 @@ async def tell_alive(call: CallDep) -> Response:
 @router.get("/readyz", tags=["operations"], responses=answers.READY)
 async def tell_ready(call: CallDep) -> Response:
     """Return whether attempts can be run, and why not."""
-    ready, reason = call.service.ready()
-    if not ready:
-        raise RequestError("not_ready", reason, retryable=True)
+    await call.service.require_ready()
     return json_response({"status": "ready"})
 
 

@@ -177,7 +177,10 @@ class Admission:
             self._has_room = await self._deps.artifacts.free_bytes() >= self._min_free_bytes
             self._room_known_until = now + ROOM_KNOWN_S
         if not self._has_room:
-            message = "there is too little room on the disk of the artifacts"
+            message = (
+                f"the disk of the artifacts has less than limits.min_free_mb ({self._min_free_bytes // 2**20}) "
+                "free; remove bundles (`assay gc`) or lower the limit"
+            )
             raise RequestError("not_ready", message, retryable=True)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 LARGE_BYTES = 2 * 2**20
 """What takes more memory than this once it is read has one of a few slots while it is under way."""
-LARGE_AT_ONCE = 4
+LARGE_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,8 @@ class Order:
     """An attempt with everything that was decided when it was accepted.
 
     `document` is read when the attempt starts; None: being large, or of a previous run, it waits in the
-    store. `size` is what it counts in the budget; read, it takes about `read_bytes`. `request_id` is of the request that brought it; None when a previous run has
-    left it.
+    store. `size` is what it counts in the budget; read, it takes about `read_bytes`. `request_id` is of the
+    request that brought it; None when a previous run has left it.
     """
 
     attempt: Attempt

@@ -73,6 +73,11 @@ class DaemonService:
         """Return whether attempts can be run, and why not."""
         return self._deps.readiness.ready()
 
+    async def require_ready(self) -> None:
+        """See that attempts are taken and run: the engine, and room on the disk. Raises: RequestError."""
+        self._deps.admission.require_ready()
+        await self._deps.admission.require_space()
+
     async def submit(
         self,
         submission: Submission,

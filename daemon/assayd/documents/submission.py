@@ -131,15 +131,18 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         "payload": envelope.payload,
         "policy": policy,
     }
-    payload = _read_payload(validator, payload_text)
     if envelope.repair is not None:
         whole["repair"] = envelope.repair.model_dump()
+    document = canonical(whole)
+    for read_before in (whole, envelope.payload, raw):  # what was read is not held twice
+        read_before.clear()
+    payload = _read_payload(validator, payload_text)
     return Submission(
         kind=envelope.kind,
         policy=policy,
         payload=payload,
         input_digest=digest(b'{"kind":' + canonical(envelope.kind) + b',"payload":' + payload_text + b"}"),
-        document=canonical(whole),
+        document=document,
         overrides=overrides,
         labels={**_implied_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
