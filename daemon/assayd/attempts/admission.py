@@ -178,8 +178,8 @@ class Admission:
             self._room_known_until = now + ROOM_KNOWN_S
         if not self._has_room:
             message = (
-                f"the disk of the artifacts has less than limits.min_free_mb ({self._min_free_bytes // 2**20}) "
-                "free; remove bundles (`assay gc`) or lower the limit"
+                "the disk of the artifacts has less room than limits.min_free_mb "
+                f"({self._min_free_bytes // 2**20}); remove bundles (`assay gc`) or lower the limit"
             )
             raise RequestError("not_ready", message, retryable=True)
 

@@ -3,8 +3,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from assayd.attempts.conclusion import NOTHING
-from support.small_daemon import small_daemon
+from assayd.errors import RequestError
+from support.small_daemon import How, small_daemon
 
 
 async def test_attempt_whose_bundle_is_gone_is_shown_with_its_verdict(tmp_path: Path) -> None:
@@ -19,3 +22,16 @@ async def test_attempt_whose_bundle_is_gone_is_shown_with_its_verdict(tmp_path: 
 
         assert await daemon.service.documents(attempt) == (NOTHING, NOTHING)
         assert (await daemon.service.get(attempt.id)) == attempt
+
+
+async def test_daemon_on_a_full_disk_is_not_ready(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
+        with pytest.raises(RequestError, match="limits.min_free_mb") as caught:
+            await daemon.service.require_ready()
+    assert caught.value.code == "not_ready"
+
+
+async def test_daemon_with_room_on_its_disk_is_ready(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        await daemon.service.require_ready()
+        assert daemon.service.ready() == (True, "")
