@@ -26,7 +26,7 @@ async def test_attempt_whose_bundle_is_gone_is_shown_with_its_verdict(tmp_path: 
 
 async def test_daemon_on_a_full_disk_is_not_ready(tmp_path: Path) -> None:
     async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
-        with pytest.raises(RequestError, match="limits.min_free_mb") as caught:
+        with pytest.raises(RequestError, match="min_free_mb") as caught:
             await daemon.service.require_ready()
     assert caught.value.code == "not_ready"
 
