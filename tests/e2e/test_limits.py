@@ -39,7 +39,7 @@ def test_nothing_is_accepted_while_the_disk_is_low(make_daemon: MakeDaemon) -> N
         refused = post(http, extractor(GOOD))
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
-    assert "too little room" in refused.json()["error"]["message"]
+    assert "limits.min_free_mb" in refused.json()["error"]["message"]
     assert daemon.rows("SELECT * FROM attempts") == []
 
 

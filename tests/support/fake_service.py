@@ -107,6 +107,10 @@ class FakeService:
     def ready(self) -> tuple[bool, str]:
         return not self.unready, self.unready
 
+    async def require_ready(self) -> None:
+        if self.unready:
+            raise RequestError("not_ready", self.unready, retryable=True)
+
     async def submit(
         self,
         submission: Submission,

@@ -90,6 +90,7 @@ class Served:
                     self.daemon.repairs,
                     access=access,
                     limits=limits,
+                    budget=self.daemon.scheduler.budget,
                 )
                 self._server = uvicorn.Server(server_config(app))
                 left = await self.daemon.admission.unfinished()

@@ -17,6 +17,7 @@ from assayd.api.errors import install_errors
 from assayd.api.peer import Access, PeerGate, with_silence
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
+from assayd.byte_budget import ByteBudget
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
 from assayd.ports.repairs import Repairs
@@ -24,6 +25,7 @@ from assayd.ports.service import Service
 
 _USUAL = ApiLimits()
 
+USUAL_BYTES = 128 * 2**20
 GRACE_S = 5
 """How long, at the end, an answer may take to reach a client that is slow to read it."""
 
@@ -47,6 +49,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),
+    budget: ByteBudget | None = None,
 ) -> FastAPI:
     """Create the application for a daemon; `routers` are those of its kinds."""
     app = Api(
@@ -61,6 +64,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.repairs = repairs
     app.state.access = access
     app.state.limits = limits
+    app.state.budget = budget or ByteBudget(USUAL_BYTES)
     app.state.examining = False
     app.state.examined = None
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
@@ -80,7 +84,7 @@ def server_config(app: FastAPI, *, connections: int = 256, silence_s: float = 30
     """Return the server's settings; the daemon binds the socket and handles signals itself."""
     return uvicorn.Config(
         app,
-        http=with_silence(silence_s),
+        http=with_silence(silence_s, app.state.access),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -44,7 +44,7 @@ async def submit_batch(
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe)
     batch = await call.batches.open(wanted, peer=call.caller.peer)
-    pieces = body_pieces(request, silence_s=call.limits.silence_s)
+    pieces = body_pieces(request, silence_s=call.limits.silence_s, total_s=call.limits.batch_body_s)
     received = await call.batches.receive(batch, pieces, sees=call.sees)
     document = batch_document(await call.batches.progress(batch.id), received)
     return json_response(document, status=202, headers={"Location": f"/v1/batches/{batch.id}"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -13,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from assayd.api.peer import Access, Caller
+from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
@@ -25,11 +27,13 @@ from assayd.ports.service import Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """How much a request may bring, how long it may pause, and how long an event stream may be silent."""
+    """How much a request may bring, how long it may take and pause; how long event streams may be silent."""
 
     body_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
     silence_s: float = 30.0
+    body_s: float = 120.0
+    batch_body_s: float = 3600.0
     heartbeat_s: float = 15.0
 
 
@@ -42,6 +46,7 @@ class Call:
     repairs: Repairs
     access: Access
     limits: ApiLimits
+    budget: ByteBudget
     caller: Caller
 
     async def attempt(self, attempt_id: str) -> Attempt:
@@ -83,6 +88,15 @@ class Call:
         """Return whose attempts and batches the caller may list; None stands for everybody's."""
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
+    @property
+    def is_operator(self) -> bool:
+        """Return whether the caller is an operator."""
+        return self.access.is_operator(self.caller)
+
+    def holding(self) -> AbstractContextManager[Growing]:
+        """Hold bytes of the budget in the caller's name."""
+        return self.budget.growing(self.caller.peer.uid, operator=self.is_operator)
+
     def require_operator(self) -> None:
         """See that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
         if not self.access.is_operator(self.caller):
@@ -113,6 +127,7 @@ async def get_call(request: Request) -> Call:
         repairs=state.repairs,
         access=state.access,
         limits=state.limits,
+        budget=state.budget,
         caller=request.state.caller,
     )
 
@@ -120,36 +135,42 @@ async def get_call(request: Request) -> Call:
 CallDep = Annotated[Call, Depends(get_call)]
 
 
-async def body_pieces(request: Request, *, silence_s: float) -> AsyncIterator[bytes]:
+async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
     """Return a body as it comes.
 
-    Raises: RequestError ``too_slow``, when nothing has come for so long; ``malformed``, when it ends early.
+    Raises: RequestError ``too_slow``, when nothing has come for so long, or the whole takes longer than it
+        may; ``malformed``, when it ends early.
     """
     pieces = request.stream()
+    due = asyncio.get_running_loop().time() + total_s
     while True:
         try:
-            async with asyncio.timeout(silence_s):
+            async with asyncio.timeout_at(due), asyncio.timeout(silence_s):
                 piece = await anext(pieces)
         except StopAsyncIteration:
             return
         except TimeoutError as silence:
             message = f"nothing of the body has come for {silence_s:g} seconds"
+            if asyncio.get_running_loop().time() >= due:
+                message = f"the body has not ended within {total_s:g} seconds; send it faster, or in parts"
             raise RequestError("too_slow", message, retryable=True) from silence
         except ClientDisconnect as gone:
             raise RequestError("malformed", "the client went away before the end of its body") from gone
         yield piece
 
 
-async def read_body(request: Request, *, max_bytes: int, silence_s: float) -> bytes:
-    """Read a body, and no more than may be.
+async def read_body(request: Request, call: Call, held: Growing, *, max_bytes: int) -> bytes:
+    """Read a body, and no more than may be; it is held of the budget as it comes.
 
-    Raises: RequestError ``too_large``, as soon as it is known; ``too_slow``.
+    Raises: RequestError ``too_large``, as soon as it is known; ``too_slow``; ``queue.full``.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
-    async for piece in body_pieces(request, silence_s=silence_s):
+    limits = call.limits
+    async for piece in body_pieces(request, silence_s=limits.silence_s, total_s=limits.body_s):
+        held.resize(len(body) + len(piece))
         body += piece
         if len(body) > max_bytes:
             raise _too_large(max_bytes)

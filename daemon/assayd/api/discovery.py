@@ -121,9 +121,7 @@ async def get_health(call: CallDep) -> Response:
 @router.get("/readyz", tags=["operations"], responses=answers.READY)
 async def get_readiness(call: CallDep) -> Response:
     """Return whether attempts can be run, and why not."""
-    ready, reason = call.service.ready()
-    if not ready:
-        raise RequestError("not_ready", reason, retryable=True)
+    await call.service.require_ready()
     return json_response(StatusDocument.model_construct(status="ready"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,7 +25,7 @@ MAX_HEAD_BYTES = 64 * 2**10
 HEAD_S = 30.0
 """How long the headers of a request may take."""
 OTHERS_SHARE = 8
-"""One user leaves an eighth of all connections to others."""
+"""An eighth of all connections is kept for operators; one user leaves as many again to others."""
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )
@@ -109,6 +110,9 @@ class PeerHttpTools(HttpToolsProtocol):
     silence_s = 30.0
     """How long an answer may wait for a client that does not take it."""
 
+    access: Access | None = None
+    """Who is an operator; None: nobody is known to be."""
+
     _unread_due: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _head_due: asyncio.TimerHandle | None = None
@@ -192,14 +196,24 @@ class PeerHttpTools(HttpToolsProtocol):
         """Return whether this caller's connections leave too few to all other users."""
         if self._caller is None or self.limit_concurrency is None:
             return False
-        uid = self._caller.peer.uid
-        same = [c for c in self.connections if isinstance(c, PeerHttpTools) and c.uid == uid]
-        return len(same) > self.limit_concurrency - self.limit_concurrency // OTHERS_SHARE
+        if self.access is not None and self.access.is_operator(self._caller):
+            return False
+        uids = [each.uid for each in self.connections if isinstance(each, PeerHttpTools)]
+        return is_crowded(uids, self._caller.peer.uid, self.limit_concurrency)
 
 
-def with_silence(silence_s: float) -> type[PeerHttpTools]:
-    """Return the protocol with that patience."""
-    return type("PeerHttpTools", (PeerHttpTools,), {"silence_s": silence_s})
+def is_crowded(uids: Sequence[int | None], uid: int, limit: int) -> bool:
+    """Return whether the newest of these connections, which is this user's, is one too many.
+
+    The last eighth is for operators; one user leaves as many again to others.
+    """
+    kept = limit // OTHERS_SHARE
+    return len(uids) > limit - kept or uids.count(uid) > limit - 2 * kept
+
+
+def with_silence(silence_s: float, access: Access | None = None) -> type[PeerHttpTools]:
+    """Return the protocol with that patience, and a reserve for the operators that `access` names."""
+    return type("PeerHttpTools", (PeerHttpTools,), {"silence_s": silence_s, "access": access})
 
 
 class PeerH11(H11Protocol):

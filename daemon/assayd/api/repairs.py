@@ -36,7 +36,8 @@ AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 async def start_repair(request: Request, call: CallDep, attempt_id: AttemptId) -> Response:
     """Repair an attempt that failed: with a provider, with a hint, with one's own code, or afresh."""
     attempt = await call.attempt(attempt_id)
-    body = await read_body(request, max_bytes=MAX_BODY_BYTES, silence_s=call.limits.silence_s)
+    with call.holding() as held:
+        body = await read_body(request, call, held, max_bytes=MAX_BODY_BYTES)
     wanted = _read(body)
     repair = await call.repairs.start(attempt, RepairRequest(**wanted.model_dump()))
     headers = {"Location": f"/v1/repairs/{repair.id}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
+from assayd.ports.store import Accepted
 from assayd.ports.store import Query as AttemptQuery
 
 MAX_WAIT_S = 600
@@ -53,8 +55,7 @@ async def submit_attempt(
     if idempotency_key is not None and not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
         message = "Idempotency-Key has 1 to 128 visible ASCII characters"
         raise RequestError("invalid", message, field="Idempotency-Key")
-    submission = await _read(request, call)
-    accepted = await call.service.submit(submission, peer=call.caller.peer, idempotency_key=idempotency_key)
+    accepted = await _submit(request, call, idempotency_key=idempotency_key)
     return await _answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
 
 
@@ -66,8 +67,7 @@ async def put_attempt(
     wait_s: WaitS = 0,
 ) -> Response:
     """Submit code under an id from outside; sending it again gives the same attempt."""
-    submission = await _read(request, call)
-    accepted = await call.service.submit(submission, peer=call.caller.peer, attempt_id=attempt_id)
+    accepted = await _submit(request, call, attempt_id=attempt_id)
     return await _answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
@@ -181,10 +181,23 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     return StreamingResponse(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
 
 
-async def _read(request: Request, call: Call) -> Submission:
-    limits = call.limits
-    body = await read_body(request, max_bytes=limits.body_bytes, silence_s=limits.silence_s)
-    read = partial(read_submission, body, call.service.kinds, caps=limits.payload)
+async def _submit(
+    request: Request, call: Call, *, attempt_id: str | None = None, idempotency_key: str | None = None
+) -> Accepted:
+    """Read a body and have it accepted. What is large has its turn until it is on record."""
+    async with AsyncExitStack() as turn:
+        with call.holding() as held:
+            body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
+            await turn.enter_async_context(call.budget.reading(len(body)))
+            submission = await _read(body, call)
+            del body  # from here on the queue counts what it holds
+        return await call.service.submit(
+            submission, peer=call.caller.peer, attempt_id=attempt_id, idempotency_key=idempotency_key
+        )
+
+
+async def _read(body: bytes, call: Call) -> Submission:
+    read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
     submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)

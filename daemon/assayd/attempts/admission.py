@@ -5,7 +5,6 @@ Decides what is refused and why. What is accepted twice is one attempt, and is n
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,7 +14,7 @@ import structlog
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
-from assayd.documents import read_submission, with_payload
+from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
 from assayd.errors import AssaydError, RequestError
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
@@ -31,7 +30,6 @@ from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
 
-LARGE_DOCUMENT_BYTES = 64 * 2**10
 ROOM_KNOWN_S = 1.0
 """How long the answer to whether there is room on the disk holds good."""
 
@@ -128,6 +126,11 @@ class Admission:
         payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
         return submission if payload is None else with_payload(submission, payload, self._deps.kinds)
 
+    async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
+        """Accept what was accepted before, or made here; what is large has its turn until it is on record."""
+        async with self._scheduler.budget.reading(len(document)):
+            return await self.submit(await self.read(document), origin)
+
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
         """Have an attempt repaired if it fails, where its submission asks for that."""
         if submission.repair is not None:
@@ -162,9 +165,7 @@ class Admission:
 
     async def read(self, document: bytes) -> Submission:
         """Read a submission as it was accepted; a large one in a thread, so that others are served."""
-        if len(document) > LARGE_DOCUMENT_BYTES:
-            return await asyncio.to_thread(read_submission, document, self._deps.kinds)
-        return read_submission(document, self._deps.kinds)
+        return await read_accepted(document, self._deps.kinds)
 
     def require_ready(self) -> None:
         """See that attempts can be run. Raises: RequestError ``not_ready``."""
@@ -182,7 +183,10 @@ class Admission:
             self._has_room = await self._deps.artifacts.free_bytes() >= self._min_free_bytes
             self._room_known_until = now + ROOM_KNOWN_S
         if not self._has_room:
-            message = "there is too little room on the disk of the artifacts"
+            message = (
+                "the disk of the artifacts has less room than limits.min_free_mb "
+                f"({self._min_free_bytes // 2**20}); remove bundles (`assay gc`) or lower the limit"
+            )
             raise RequestError("not_ready", message, retryable=True)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
@@ -197,9 +201,12 @@ class Admission:
         return policy
 
     def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
+        document = submission.document
         return Order(
             attempt=attempt,
-            submission=submission,
+            document=document if len(document) <= LARGE_DOCUMENT_BYTES else None,
+            size=len(document),
+            read_bytes=read_bytes(document),
             policy=policy,
             limits=limits_of(policy, self._caps),
             validator=self._deps.kinds[submission.kind],
@@ -211,19 +218,22 @@ class Admission:
         return await self._deps.jobs.unfinished()
 
     async def recover(self, unfinished: Sequence[Attempt]) -> None:
-        """Start attempts that a previous run has left without a verdict."""
+        """Start attempts that a previous run has left without a verdict; one document at a time is held."""
         for attempt in unfinished:
-            document = await self._deps.jobs.document(attempt.id)
-            try:
-                submission = await self.read(document)
-                order = self._order(attempt, submission, self.policy(submission))
-            except AssaydError as trouble:
-                await self._give_up(attempt, document, trouble)
-            else:
-                await self._request_repair(attempt, submission)
-                self._scheduler.start(order, permitted=False)
+            await self._recover(attempt, await self._deps.jobs.document(attempt.id))
         if unfinished:
             log.warning("attempts.recovered", count=len(unfinished))
+
+    async def _recover(self, attempt: Attempt, document: bytes) -> None:
+        try:
+            async with self._scheduler.budget.reading(len(document)):
+                submission = await self.read(document)
+            order = self._order(attempt, submission, self.policy(submission))
+        except AssaydError as trouble:
+            await self._give_up(attempt, document, trouble)
+        else:
+            await self._request_repair(attempt, submission)
+            self._scheduler.start(order, permitted=False)
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
         """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""

@@ -57,13 +57,12 @@ class Abandoned(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One attempt with everything that was decided before it starts.
+    """One attempt with everything that was decided before it starts, and its submission once it is read.
 
     `abandoned` once the daemon stops and does not wait for its verdict.
     """
 
     attempt: Attempt
-    submission: Submission
     policy: ExecutionPolicy
     limits: Limits
     validator: Validator
@@ -71,6 +70,7 @@ class Job:
     emit: Emit
     request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
+    read: Submission | None = None
     abandoned: bool = False
 
     def cancel(self) -> None:
@@ -83,6 +83,13 @@ class Job:
         if not self.deadline.cancelled:
             self.abandoned = True
             self.deadline.cancel()
+
+    @property
+    def submission(self) -> Submission:
+        """Return what was submitted. Raises: ValueError while it is not read."""
+        if self.read is None:
+            raise ValueError(f"the submission of {self.attempt.id} is not read yet")
+        return self.read
 
     def move(self, state: State) -> None:
         """Go to the next state and publish it. Raises: ValueError for a move that is not in the table."""

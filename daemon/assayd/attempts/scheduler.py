@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -27,18 +27,23 @@ from assayd.attempts.events import EventHub
 from assayd.attempts.lifecycle import run_attempt
 from assayd.attempts.telemetry import count_attempt, summary_line
 from assayd.attempts.verdicts import Verdicts
+from assayd.byte_budget import ByteBudget
+from assayd.documents import read_accepted
 from assayd.documents.event_bodies import state_body
 from assayd.errors import RequestError, StoreError
-from assayd.fair_queue import FairQueue
+from assayd.fair_queue import FairQueue, FairSemaphore
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits
-from assayd.model.submission import Submission
 from assayd.ports.store import Query
 from assayd.ports.validator import Validator
 
 log = structlog.get_logger()
+
+LARGE_BYTES = 2 * 2**20
+"""What takes more memory than this once it is read has one of a few slots while it is under way."""
+LARGE_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +51,24 @@ class QueueLimits:
     """How much is accepted and how much is under way."""
 
     length: int = 10_000
-    bytes: int = 512 * 2**20
+    bytes: int = 128 * 2**20
     active: int = 64
     per_uid: int = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A submission with everything that was decided when it was accepted.
+    """An attempt with everything that was decided when it was accepted.
 
-    `request_id` is of the request that brought it; None when a previous run has left it.
+    `document` is read when the attempt starts; None: being large, or of a previous run, it waits in the
+    store. `size` is what it counts in the budget; read, it takes about `read_bytes`. `request_id` is of the
+    request that brought it; None when a previous run has left it.
     """
 
     attempt: Attempt
-    submission: Submission
+    document: bytes | None
+    size: int
+    read_bytes: int
     policy: ExecutionPolicy
     limits: Limits
     validator: Validator
@@ -79,7 +88,8 @@ class Scheduler:
         self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
         self._permits: Counter[int] = Counter()
-        self._held_bytes = 0
+        self.budget = ByteBudget(limits.bytes)
+        self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._stopping = asyncio.Event()
         self._released = False
@@ -128,33 +138,31 @@ class Scheduler:
         if self._stopping.is_set():
             raise RequestError("not_ready", "the daemon is stopping", retryable=True)
         waiting = self._permits.total() - len(self._active)
-        if waiting >= limits.length or self._held_bytes + size > limits.bytes:
+        if waiting >= limits.length:
             raise RequestError("queue.full", "the queue is full; try again later", retryable=True)
         if self._permits[uid] >= limits.per_uid:
             message = f"{limits.per_uid} attempts of this user are unfinished; try again later"
             raise RequestError("quota.full", message, retryable=True)
-        self._hold(uid, size)
+        self.budget.acquire(uid, size)
+        self._permits[uid] += 1
 
     def release(self, uid: int, size: int) -> None:
         """Give back a permit."""
-        self._held_bytes -= size
+        self.budget.release(uid, size)
         self._permits[uid] -= 1
         if not self._permits[uid]:
             del self._permits[uid]
 
-    def _hold(self, uid: int, size: int) -> None:
-        self._held_bytes += size
-        self._permits[uid] += 1
-
     def start(self, order: Order, *, permitted: bool = True) -> None:
-        """Put an accepted attempt into the queue; one that a previous run has left needs no permit.
+        """Put an accepted attempt into the queue; one that needs no permit waits in the store.
 
         Where waiters were released already it stays on record, and nobody can wait for it.
         """
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
-            self._hold(attempt.peer.uid, len(order.submission.document))
+            order = replace(order, document=None, size=0)
+            self._permits[attempt.peer.uid] += 1
         self._queue.put(*attempt.flow, attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid)
         self._metrics.accepted.labels(attempt.kind).inc()
@@ -169,12 +177,12 @@ class Scheduler:
         while self._queue and len(self._active) < self._limits.active and not self._stopping.is_set():
             self._begin(self._queue.pop())
         self._metrics.queue_depth.set(len(self._queue))
-        self._metrics.queue_bytes.set(self._held_bytes)
+        self._metrics.queue_bytes.set(self.budget.held)
 
     def _begin(self, order: Order) -> Job:
         job = self._job(order)
         self._active[order.attempt.id] = job
-        self._tasks.create_task(self._run(job), name=f"attempt-{order.attempt.id}")
+        self._tasks.create_task(self._run(job, order), name=f"attempt-{order.attempt.id}")
         return job
 
     def _job(self, order: Order) -> Job:
@@ -182,7 +190,6 @@ class Scheduler:
         attempt = replace(order.attempt, state=State.QUEUED, started_at=started)
         job = Job(
             attempt=attempt,
-            submission=order.submission,
             policy=order.policy,
             limits=order.limits,
             validator=order.validator,
@@ -201,7 +208,7 @@ class Scheduler:
 
         return emit
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, order: Order) -> None:
         """Run one attempt, put its verdict on record, and release its waiters."""
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
@@ -212,7 +219,7 @@ class Scheduler:
             policy=job.attempt.policy,
         ):
             try:
-                finished = await self._finish(job)
+                finished = await self._finish(job, order)
             except Abandoned as left:
                 await self._withdraw(attempt_id, left.run_number)
                 waiting.cancel()
@@ -223,7 +230,7 @@ class Scheduler:
             else:
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
-        self.release(job.attempt.peer.uid, len(job.submission.document))
+        self.release(job.attempt.peer.uid, order.size)
         self._hub.close(attempt_id)
         self._advance()
 
@@ -239,7 +246,29 @@ class Scheduler:
             except StoreError as trouble:
                 log.error("run.not_withdrawn", code=trouble.code)
 
-    async def _finish(self, job: Job) -> Finished:
+    async def _finish(self, job: Job, order: Order) -> Finished:
+        async with AsyncExitStack() as held:
+            with suppress(TimeoutError):  # cancelled: it ends at its first step, and needs no slot for that
+                async with job.deadline.scope():
+                    await held.enter_async_context(self._large_slot(order))
+            await self._read(job, order)
+            return await self._run_to_verdict(job)
+
+    def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
+        """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
+        if order.read_bytes <= LARGE_BYTES:
+            return nullcontext()
+        return self._large.hold(*order.attempt.flow, order.attempt.id)
+
+    async def _read(self, job: Job, order: Order) -> None:
+        document = order.document
+        if document is None:
+            document = await self._deps.jobs.document(order.attempt.id)
+        kinds = {order.attempt.kind: order.validator}
+        async with self.budget.reading(len(document)):
+            job.read = await read_accepted(document, kinds)
+
+    async def _run_to_verdict(self, job: Job) -> Finished:
         with self._deps.sandbox.pool.attempt():
             finished = await run_attempt(job, self._deps)
             finished = await self._verdicts.record(finished, job.timings_s)

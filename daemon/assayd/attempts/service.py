@@ -82,6 +82,11 @@ class DaemonService:
         """Return whether attempts can be run, and why not."""
         return self._deps.readiness.ready()
 
+    async def require_ready(self) -> None:
+        """See that attempts are taken and run: the engine, and room on the disk. Raises: RequestError."""
+        self._deps.admission.require_ready()
+        await self._deps.admission.require_space()
+
     async def submit(
         self,
         submission: Submission,
@@ -98,10 +103,9 @@ class DaemonService:
         """Accept the submission of a finished attempt once more."""
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
-        submission = await self._deps.admission.read(await self._shared.jobs.document(attempt.id))
-        accepted = await self._deps.admission.submit(
-            submission, AttemptOrigin(peer=peer, replay_of=attempt.id)
-        )
+        document = await self._shared.jobs.document(attempt.id)
+        origin = AttemptOrigin(peer=peer, replay_of=attempt.id)
+        accepted = await self._deps.admission.submit_document(document, origin)
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:

@@ -142,9 +142,9 @@ class Feeder:
         """Submit an item; False when there is nothing to wait for: it is finished, or can't be submitted."""
         deps = self._deps
         try:
-            submission = await deps.admission.read(await deps.store.document(item.submission))
+            document = await deps.store.document(item.submission)
             origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
-            accepted = await deps.admission.submit(submission, origin)
+            accepted = await deps.admission.submit_document(document, origin)
         except RequestError as refusal:
             if refusal.retryable:
                 raise

@@ -48,6 +48,11 @@ class LineCutter:
         self._rest = _Rest()
         self._number = 0
 
+    @property
+    def held(self) -> int:
+        """Return how many bytes of an unended line are kept."""
+        return len(self._rest.text)
+
     def feed(self, data: bytes) -> Iterator[RawLine]:
         """Return the lines that end in these bytes."""
         *ended, last = data.split(b"\n")

@@ -69,11 +69,14 @@ class Receiver:
     async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[Received]:
         """Return what became of the lines, group by group; each is on record when it is given."""
         cutter = LineCutter(self._caps.line_bytes)
-        async for data in body:
-            async for received in self._record(list(cutter.feed(data))):
+        with self._deps.scheduler.budget.growing(self._batch.peer.uid) as held:
+            async for data in body:
+                held.resize(cutter.held + len(data))
+                async for received in self._record(list(cutter.feed(data))):
+                    yield received
+                held.resize(cutter.held)
+            async for received in self._record(list(cutter.end())):
                 yield received
-        async for received in self._record(list(cutter.end())):
-            yield received
 
     async def _record(self, raw: Sequence[RawLine]) -> AsyncIterator[Received]:
         for first in range(0, len(raw), AT_ONCE):
@@ -88,7 +91,9 @@ class Receiver:
         """Read lines; in a thread, since reading takes as long for a group as for a large submission."""
         read = partial(read_submission, kinds=self._deps.kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
-        found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
+        size = sum(len(line.text or b"") for line in raw)
+        async with self._deps.scheduler.budget.reading(size):
+            found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
         return [await self._line(line) for line in found]
 
     async def _line(self, line: ReadLine) -> Line:

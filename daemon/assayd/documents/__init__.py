@@ -16,10 +16,17 @@ from assayd.documents.payload_caps import MAX_SOURCE_BYTES, PayloadCaps
 from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff
 from assayd.documents.reports import limits_document, report_document
-from assayd.documents.strict_json import canonical, compact, digest, read_json
-from assayd.documents.submission import SubmissionBody, read_submission, with_payload
+from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json
+from assayd.documents.submission import (
+    LARGE_DOCUMENT_BYTES,
+    SubmissionBody,
+    read_accepted,
+    read_submission,
+    with_payload,
+)
 
 __all__ = [
+    "LARGE_DOCUMENT_BYTES",
     "MAX_SOURCE_BYTES",
     "BaseDocument",
     "PayloadCaps",
@@ -41,6 +48,8 @@ __all__ = [
     "limits_document",
     "plain",
     "progress_document",
+    "read_accepted",
+    "read_bytes",
     "read_event_id",
     "read_json",
     "read_submission",

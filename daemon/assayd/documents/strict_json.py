@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -17,6 +18,13 @@ MAX_DEPTH = 64
 """How deep arrays and objects may be nested."""
 MAX_NUMBER_CHARS = 400
 """How long a number may be written: more than any double or sensible integer needs."""
+MAX_CONTAINERS = 200_000
+"""Arrays and objects of one text: an empty one takes three bytes there, and 64 or more once it is read."""
+MAX_VALUES = 1_000_000
+"""Values of one text, counted by the commas between them."""
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+"""A string, also one that never ends. No part of the text is looked at twice."""
 
 
 def _members(document: object) -> dict[str, object]:
@@ -38,8 +46,10 @@ def read_json(text: bytes) -> JsonValue:
     infinities (an overflowing number included), lone surrogates, nesting deeper than `MAX_DEPTH`.
 
     Raises:
-        RequestError: ``malformed``, with the position or the key at fault.
+        RequestError: ``malformed``, with the position or the key at fault; ``too_large`` for more than
+            `MAX_CONTAINERS` or `MAX_VALUES`, before anything is read.
     """
+    _refuse_many(text)
     try:
         value: JsonValue = json.loads(
             text.decode("utf-8"),
@@ -56,6 +66,11 @@ def read_json(text: bytes) -> JsonValue:
         raise _malformed(f"nested deeper than {MAX_DEPTH} levels") from error
     _inspect(value)
     return value
+
+
+def read_bytes(text: bytes) -> int:
+    """Return about how much memory a text takes once it is read, beside the text."""
+    return len(text) + 64 * _containers(text) + 32 * text.count(b",")
 
 
 def canonical(value: object) -> bytes:
@@ -75,6 +90,23 @@ def compact(value: object) -> bytes:
 def digest(text: bytes) -> str:
     """Return the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(text).hexdigest()
+
+
+def _refuse_many(text: bytes) -> None:
+    """Count what a text holds before memory is taken for it; what stands in strings does not count."""
+    if _containers(text) <= MAX_CONTAINERS and text.count(b",") < MAX_VALUES:
+        return
+    bare = _STRING.sub(b"", text)
+    if (containers := _containers(bare)) > MAX_CONTAINERS:
+        found = f"the text holds {containers} arrays and objects; at most {MAX_CONTAINERS} may be"
+        raise RequestError("too_large", f"{found}. Send less, or nest it less")
+    if (values := bare.count(b",") + 1) > MAX_VALUES:
+        message = f"the text holds {values} values; at most {MAX_VALUES} may be. Send less"
+        raise RequestError("too_large", message)
+
+
+def _containers(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
 
 
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:

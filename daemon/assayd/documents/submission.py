@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, NoReturn, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
@@ -15,6 +17,9 @@ from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.ports.validator import Labelling, Validator
 from assayd.tomlfile import nearest
+
+LARGE_DOCUMENT_BYTES = 64 * 2**10
+"""What is larger is read in a thread, and waits in the store."""
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
@@ -84,6 +89,8 @@ class SubmissionBody(BaseModel):
 
 
 _USUAL = PayloadCaps()
+_ACCEPTED = PayloadCaps(inputs_bytes=2**40)
+"""What was accepted was within the settings of then."""
 
 
 def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: PayloadCaps = _USUAL) -> Submission:
@@ -113,15 +120,18 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         "payload": envelope.payload,
         "policy": policy,
     }
-    payload = _read_payload(validator, payload_text)
     if envelope.repair is not None:
         whole["repair"] = envelope.repair.model_dump()
+    document = canonical(whole)
+    for read_before in (whole, envelope.payload, raw):  # what was read is not held twice
+        read_before.clear()
+    payload = _read_payload(validator, payload_text)
     return Submission(
         kind=envelope.kind,
         policy=policy,
         payload=payload,
         input_digest=digest(b'{"kind":' + canonical(envelope.kind) + b',"payload":' + payload_text + b"}"),
-        document=canonical(whole),
+        document=document,
         overrides=overrides,
         labels={**_implied_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
@@ -134,6 +144,12 @@ def with_payload(
 ) -> Submission:
     """Return a submission as if it had been sent with another payload. Raises: as `read_submission`."""
     return read_submission(canonical({**json.loads(submission.document), "payload": payload}), kinds)
+
+
+async def read_accepted(document: bytes, kinds: Mapping[str, Validator]) -> Submission:
+    """Read a submission as it was accepted; a large one in a thread, so that others are served."""
+    read = partial(read_submission, document, kinds, caps=_ACCEPTED)
+    return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:

@@ -63,6 +63,10 @@ class Service(Protocol):
         """Return whether attempts can be run, and why not."""
         ...
 
+    async def require_ready(self) -> None:
+        """See that attempts are taken and run. Raises: RequestError ``not_ready``."""
+        ...
+
     async def submit(
         self,
         submission: Submission,

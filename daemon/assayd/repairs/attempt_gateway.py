@@ -43,7 +43,7 @@ class AttemptGateway:
         wanted = {name: value for name, value in submission.items() if name != "repair"}
         document = canonical({**wanted, "parent_id": parent.id})
         origin = AttemptOrigin(peer=parent.peer, attempt_id=attempt_id)
-        await self._admission.submit(await self._admission.read(document), origin)
+        await self._admission.submit_document(document, origin)
 
     async def finished(self, attempt_id: str) -> Subject:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""

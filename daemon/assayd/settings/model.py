@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import grp
-import ipaddress
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,59 +21,19 @@ from pydantic import (
 from assayd.model.policy import Bounds, Range
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
+from assayd.settings.values import known_group, loopback, no_bool, octal, parted
 
 KIB, MIB = 2**10, 2**20
 
 
-def _no_bool(value: object) -> object:
-    """Refuse a truth value where a number is wanted; pydantic would take it for 0 or 1."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
-    return value
-
-
-def _octal(value: object) -> object:
-    """Read text as an octal number, as chmod does."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return int(value, 8)
-    except ValueError:
-        raise ValueError(f"{value!r} is not an octal mode, e.g. 0660") from None
-
-
-def _known_group(name: str) -> str:
-    try:
-        grp.getgrnam(name)
-    except KeyError:
-        raise ValueError(f"there is no group {name!r}") from None
-    return name
-
-
-def _loopback(text: str) -> str:
-    host, port = _parted(text)
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback or port > 65535:
-        raise ValueError(f"{text!r} is not a loopback address with a port, e.g. 127.0.0.1:9464 or [::1]:9464")
-    return text
-
-
-def _parted(text: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
-    return (found[1] or found[2], int(found[3])) if found else ("", 0)
-
-
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
-Zero = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(no_bool), Field(ge=1)]
+Zero = Annotated[int, BeforeValidator(no_bool), Field(ge=0)]
+Seconds = Annotated[float, BeforeValidator(no_bool), Field(gt=0, allow_inf_nan=False)]
 Mode = Annotated[
-    int, BeforeValidator(_octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
+    int, BeforeValidator(octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
 ]
-Group = Annotated[str, AfterValidator(_known_group)]
-Loopback = Annotated[str, AfterValidator(_loopback)]
+Group = Annotated[str, AfterValidator(known_group)]
+Loopback = Annotated[str, AfterValidator(loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
@@ -148,13 +105,17 @@ class LimitsSettings(_Section):
     """How much work is taken in."""
 
     queue_length: Count = Field(10_000, description="Attempts that may wait; more are refused with 429.")
-    queue_mb: Count = Field(512, description="Submissions held in memory; beyond that, refused with 429.")
+    queue_mb: Count = Field(
+        128, description="Bodies on their way in and what waits, in memory; beyond that, refused with 429."
+    )
     attempts_per_uid: Count = Field(5_000, description="Unfinished attempts of one user.")
     batches_per_uid: Count = Field(100, description="Unfinished batches of one user.")
     batch_lines: Count = Field(100_000, description="Lines of one batch.")
     batch_concurrency: Count = Field(32, description="Unfinished attempts of one batch at once.")
     connections: Count = Field(256, description="Open connections to the socket.")
     silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
+    body_s: Seconds = Field(120.0, description="Longest that the body of a request may take, in all.")
+    batch_body_s: Seconds = Field(3600.0, description="The same for a batch; what came until then stays.")
     min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
 
 
@@ -261,7 +222,7 @@ class MetricsSettings(_Section):
     @property
     def address(self) -> tuple[str, int] | None:
         """Return host and port."""
-        return _parted(self.listen) if self.listen is not None else None
+        return parted(self.listen) if self.listen is not None else None
 
 
 class RepairProvider(_Section):
@@ -362,7 +323,7 @@ class Settings(_Section):
         description="Attempts that run at once; unset: four per processor.",
         examples=[8],
     )
-    nice: Annotated[int, BeforeValidator(_no_bool), Field(ge=-20, le=19)] = Field(
+    nice: Annotated[int, BeforeValidator(no_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
     )
     policy_folders: tuple[Path, ...] = Field(

@@ -32,6 +32,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
         limits=parts.limits.api,
         metrics=parts.metrics,
         routers=routers_of(parts.shared.kinds),
+        budget=parts.scheduler.budget,
     )
     limits = settings.limits
     return ApiConfigs(

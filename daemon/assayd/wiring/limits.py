@@ -55,7 +55,11 @@ def limits_from(settings: Settings) -> DaemonLimits:
         ),
         attempt=caps.limits(),
         payload=payload,
-        api=ApiLimits(body_bytes=caps.body_bytes, payload=payload, silence_s=limits.silence_s),
+        api=ApiLimits(
+            body_bytes=caps.body_bytes,
+            payload=payload,
+            **limits.model_dump(include={"silence_s", "body_s", "batch_body_s"}),
+        ),
         batch=BatchLimits(
             per_uid=limits.batches_per_uid,
             concurrency=limits.batch_concurrency,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from assayd.api.call import body_pieces
+from assayd.api.call import ApiLimits, body_pieces, read_body
+from assayd.byte_budget import ByteBudget
 from assayd.errors import RequestError
 
 
@@ -23,10 +27,41 @@ def request_of(*messages: Message) -> Request:
 
 async def test_client_that_goes_away_in_its_body_is_no_trouble_of_ours() -> None:
     begun = {"type": "http.request", "body": b"{", "more_body": True}
-    pieces = body_pieces(request_of(begun, {"type": "http.disconnect"}), silence_s=5)
+    pieces = body_pieces(request_of(begun, {"type": "http.disconnect"}), silence_s=5, total_s=60)
     assert await anext(pieces) == b"{"
 
     with pytest.raises(RequestError, match="the client went away") as ended:
         await anext(pieces)
 
     assert (ended.value.code, ended.value.retryable) == ("malformed", False)
+
+
+MORE = {"type": "http.request", "body": b"x" * 100, "more_body": True}
+LAST = {"type": "http.request", "body": b"x" * 100, "more_body": False}
+
+
+def call_with(**limits: Any) -> Any:
+    return SimpleNamespace(limits=ApiLimits(**limits))
+
+
+async def test_body_is_held_of_the_budget_while_it_comes_and_refused_beyond() -> None:
+    budget = ByteBudget(800, operators=frozenset())
+    with budget.growing(1) as held:
+        assert len(await read_body(request_of(MORE, MORE, LAST), call_with(), held, max_bytes=1000)) == 300
+        assert budget.held == 300
+        with budget.growing(1) as more, pytest.raises(RequestError) as caught:
+            await read_body(request_of(*[MORE] * 9), call_with(), more, max_bytes=1000)
+        assert (caught.value.code, caught.value.retryable, budget.held) == ("queue.full", True, 300)
+    assert budget.held == 0
+
+
+async def test_body_that_drips_for_longer_than_it_may_take_is_ended() -> None:
+    async def drip() -> Message:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, drip)
+    with pytest.raises(RequestError, match="has not ended within") as caught:
+        async for _ in body_pieces(request, silence_s=5, total_s=0.02):
+            pass
+    assert caught.value.code == "too_slow"

@@ -121,10 +121,32 @@ def test_headers_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch) -> N
                 assert client.recv(1) == b""
 
 
+def test_users_together_leave_the_last_connections_to_operators() -> None:
+    two_users = [1000, 2000] * 112
+    assert not peer.is_crowded(two_users, 2000, 256)
+    assert peer.is_crowded([*two_users, 3000], 3000, 256)
+    assert not peer.is_crowded([1000] * 192, 1000, 256)
+    assert peer.is_crowded([1000] * 193, 1000, 256)
+
+
+def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> None:
+    access = Access(own_uid=os.geteuid())
+    with (
+        serving(FakeService(), tmp_path / "s", http=with_silence(30.0, access)) as path,
+        ExitStack() as held,
+    ):
+        for _ in range(256 - 2 * 256 // peer.OTHERS_SHARE + 1):
+            client = held.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(path))
+        client.settimeout(10)
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
-    with serving(FakeService(), tmp_path / "s") as path, ExitStack() as held:
+    with serving(FakeService(), tmp_path / "s", http=with_silence(30.0)) as path, ExitStack() as held:
         answers = []
-        for _ in range(256 - 256 // peer.OTHERS_SHARE + 1):
+        for _ in range(256 - 2 * 256 // peer.OTHERS_SHARE + 1):
             client = held.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(str(path))
             client.settimeout(5)

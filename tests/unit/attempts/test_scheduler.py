@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +13,12 @@ import pytest
 
 from assayd.attempts import conclusion as record
 from assayd.attempts.retention import Keep
-from assayd.attempts.scheduler import QueueLimits
+from assayd.attempts.scheduler import LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
 from assayd.attempts.verdicts import ended as ended_at
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Case, Verdict
-from assayd.model.submission import Peer
+from assayd.model.submission import Peer, Submission
 from assayd.ports.store import Event
 from support.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
 
@@ -76,7 +77,7 @@ async def test_full_queue_refuses_and_records_nothing(tmp_path: Path) -> None:
 
 async def test_queue_holds_so_many_bytes_of_submissions(tmp_path: Path) -> None:
     large = "#" * 3000
-    async with small_daemon(tmp_path, How(queue=QueueLimits(bytes=8000))) as daemon:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(bytes=16_000))) as daemon:
         daemon.checks.open.clear()
         held = [await daemon.accept(large + str(n)) for n in range(2)]
         assert (await refusal_of(daemon, large)).code == "queue.full"
@@ -295,64 +296,45 @@ async def test_stopping_refuses_new_attempts_and_sends_away_who_waits_for_queued
         assert (await daemon.finished(running)).verdict is Verdict.VALIDATED
 
 
-async def test_run_that_the_stop_breaks_off_counts_for_nothing_and_is_run_again(tmp_path: Path) -> None:
-    broken_off: Attempt | None = None
-    for _ in range(3):  # one more than an attempt may have runs
-        async with small_daemon(tmp_path) as daemon:
-            daemon.runs.open.clear()
-            await daemon.admission.recover(await daemon.admission.unfinished())
-            broken_off = broken_off or await daemon.accept("run")
-            while not daemon.runs.waiting:
-                await asyncio.sleep(0)
-            assert not await daemon.scheduler.drain(0)
-            await daemon.scheduler.abandon_all()
-            left = await daemon.admission.unfinished()
-            assert [(each.id, each.run_number) for each in left] == [(broken_off.id, 0)]
-    async with small_daemon(tmp_path) as daemon:
+async def test_queue_holds_bytes_and_reads_them_when_the_attempt_starts(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=1))) as daemon:
+        daemon.checks.open.clear()
+        first, waiting = await daemon.accept("first"), await daemon.accept("waiting")
+        gc.collect()
+        held = [each for each in gc.get_objects() if isinstance(each, Submission)]
+        codes = {each.payload.code for each in held if hasattr(each.payload, "code")}
+        daemon.checks.open.set()
+        for attempt in (first, waiting):
+            await daemon.finished(attempt)
+    assert "waiting" not in codes
+    assert daemon.checks.passed == ["first", "waiting"]
+
+
+async def test_what_a_previous_run_has_left_waits_in_the_store(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=0))) as daemon:
+        left = [await daemon.accept("#" * 3000 + str(number)) for number in range(5)]
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=1, bytes=4000))) as daemon:
+        daemon.checks.open.clear()
         await daemon.admission.recover(await daemon.admission.unfinished())
-        ended = await daemon.finished(broken_off)
-        assert (ended.verdict, ended.run_number) == (Verdict.VALIDATED, 1)
+        assert daemon.scheduler.budget.held == 0
+        daemon.checks.open.set()
+        ended = [await daemon.finished(attempt) for attempt in left]
+    assert [attempt.verdict for attempt in ended] == [Verdict.VALIDATED] * 5
 
 
-async def test_attempt_that_is_still_read_when_the_daemon_stops_is_left_to_the_next_run(
-    tmp_path: Path,
-) -> None:
+async def test_few_attempts_that_take_much_memory_are_under_way_at_once(tmp_path: Path) -> None:
+    large = "[" * (LARGE_BYTES // 64)
     async with small_daemon(tmp_path) as daemon:
         daemon.checks.open.clear()
-        attempt = await daemon.accept()
-        while not daemon.checks.waiting:
+        crowd = [await daemon.accept(f"{large}{number}") for number in range(6)]
+        small = await daemon.accept("small")
+        while "small" not in daemon.checks.waiting or len(daemon.checks.waiting) < LARGE_AT_ONCE:
             await asyncio.sleep(0)
-        await daemon.scheduler.abandon_all()
-        assert (await daemon.service.wait(attempt.id, 10)).verdict is None
-
-
-async def test_attempt_that_a_person_cancels_while_the_daemon_stops_is_cancelled(tmp_path: Path) -> None:
-    async with small_daemon(tmp_path, How(queue=QueueLimits(active=2))) as daemon:
-        daemon.runs.open.clear()
-        before, meanwhile, queued = [await daemon.accept(f"run {n}") for n in range(3)]
-        while len(daemon.runs.waiting) < 2:
+        while len(daemon.checks.waiting) < LARGE_AT_ONCE + 1:
             await asyncio.sleep(0)
-        assert not await daemon.scheduler.drain(0)
-        assert daemon.scheduler.cancel(before.id)
-        leaving = asyncio.ensure_future(daemon.scheduler.abandon_all())
-        await asyncio.sleep(0)
-        assert all(daemon.scheduler.cancel(each.id) for each in (meanwhile, queued))
-        await leaving
-        for each in (before, meanwhile, queued):
-            assert (await daemon.finished(each)).verdict is Verdict.CANCELLED
-
-
-async def test_attempt_that_is_accepted_after_the_stop_keeps_nobody_waiting(tmp_path: Path) -> None:
-    async with small_daemon(tmp_path) as daemon:
-        accept = daemon.shared.jobs.accept
-
-        async def stopped_meanwhile(*arguments: object, **options: object) -> object:
-            accepted = await accept(*arguments, **options)
-            assert await daemon.scheduler.drain(0)
-            daemon.scheduler.release_waiters()
-            return accepted
-
-        daemon.shared.jobs.accept = stopped_meanwhile
-        attempt = await daemon.accept()
-        assert (await daemon.service.wait(attempt.id, None)).verdict is None
-        assert [each.id for each in await daemon.admission.unfinished()] == [attempt.id]
+        assert len(daemon.checks.waiting) == LARGE_AT_ONCE + 1
+        assert daemon.scheduler.cancel(crowd[-1].id)
+        assert (await daemon.finished(crowd[-1])).verdict is Verdict.CANCELLED
+        daemon.checks.open.set()
+        for attempt in (*crowd[:-1], small):
+            assert (await daemon.finished(attempt)).verdict is Verdict.VALIDATED

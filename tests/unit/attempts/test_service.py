@@ -3,9 +3,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from assayd.attempts.conclusion import NOTHING
+from assayd.errors import RequestError
 from assayd.ports.service import Health
-from support.small_daemon import small_daemon
+from support.small_daemon import How, small_daemon
 
 
 async def test_attempt_whose_bundle_is_gone_is_shown_with_its_verdict(tmp_path: Path) -> None:
@@ -34,3 +37,16 @@ async def test_doctor_says_that_a_state_directory_is_a_copy(tmp_path: Path) -> N
         rows = {row.check: row for row in await daemon.service.health()}
         assert rows["identity"].status is Health.WARN
         assert former in rows["identity"].detail
+
+
+async def test_daemon_on_a_full_disk_is_not_ready(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
+        with pytest.raises(RequestError, match="min_free_mb") as caught:
+            await daemon.service.require_ready()
+    assert caught.value.code == "not_ready"
+
+
+async def test_daemon_with_room_on_its_disk_is_ready(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        await daemon.service.require_ready()
+        assert daemon.service.ready() == (True, "")

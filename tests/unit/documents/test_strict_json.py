@@ -1,6 +1,13 @@
 import pytest
 
-from assayd.documents.strict_json import MAX_DEPTH, canonical, digest, read_json
+from assayd.documents.strict_json import (
+    MAX_CONTAINERS,
+    MAX_DEPTH,
+    MAX_VALUES,
+    canonical,
+    digest,
+    read_json,
+)
 from assayd.errors import RequestError
 
 
@@ -72,3 +79,30 @@ def test_canonical_writes_valid_utf8_for_what_a_guest_may_say() -> None:
 def test_canonical_never_writes_nan() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (b"[" + b"[]," * MAX_CONTAINERS + b"[]]", "arrays and objects; at most 200000"),
+        (b"[" + b"{}," * MAX_CONTAINERS + b"{}]", "arrays and objects; at most 200000"),
+        (b"[" + b"1," * MAX_VALUES + b"1]", "values; at most 1000000"),
+        (b'["' + b"[" * 10 + b'",' + b"[]," * MAX_CONTAINERS + b'"never ends', "holds 200001 arrays"),
+        (b'["' + b'\\"' * 500_000 + b'",' + b"[]," * MAX_CONTAINERS + b"1]", "holds 200001 arrays"),
+    ],
+)
+def test_text_that_would_hold_too_much_is_refused_before_it_is_read(text: bytes, part: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_json(text)
+    assert caught.value.code == "too_large"
+    assert part in caught.value.message
+
+
+def test_brackets_and_commas_in_strings_do_not_count() -> None:
+    code = "[{," * MAX_VALUES + '\\"'
+    assert read_json(canonical({"code": code})) == {"code": code}
+
+
+def test_as_many_arrays_and_values_as_may_be_are_read() -> None:
+    assert read_json(b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"[]]") == [[]] * (MAX_CONTAINERS - 1)
+    assert read_json(b"[" + b"1," * (MAX_VALUES - 1) + b"1]") == [1] * MAX_VALUES

@@ -1,0 +1,94 @@
+"""One budget of bytes for what outsiders make the daemon hold: bodies on their way in, and what waits.
+
+No user may hold more than is free, so that however many fill it, a newcomer finds room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from assayd.errors import RequestError
+
+LARGE_BYTES = 2**20
+"""What is larger is read by itself: read, it takes many times its size."""
+OPERATORS_SHARE = 8
+"""An eighth of the budget is kept for operators."""
+
+
+class ByteBudget:
+    """So many bytes for all users.
+
+    Args:
+        total_bytes: for everybody; operators alone may use the last eighth.
+        operators: users who need not leave room to others, beside those that a caller says are such.
+    """
+
+    def __init__(self, total_bytes: int, *, operators: frozenset[int] | None = None) -> None:
+        self._total = total_bytes
+        self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
+        self._held: Counter[int] = Counter()
+        self._reading = asyncio.Semaphore(1)
+
+    @property
+    def held(self) -> int:
+        """Return how many bytes are held."""
+        return self._held.total()
+
+    def acquire(self, uid: int, size: int, *, operator: bool = False) -> None:
+        """Take so many bytes for a user. Raises: RequestError ``queue.full`` (retryable)."""
+        free = self._total - self.held
+        if operator or uid in self._operators:
+            fits = size <= free
+        else:
+            fits = self._held[uid] + size <= free - self._total // OPERATORS_SHARE
+        if not fits:
+            room = f"limits.queue_mb ({self._total / 2**20:g}) has no room for {size} bytes more of this user"
+            message = f"{room}, who holds {self._held[uid]}; try again later"
+            raise RequestError("queue.full", message, retryable=True)
+        self._held[uid] += size
+
+    def release(self, uid: int, size: int) -> None:
+        """Give so many bytes back."""
+        self._held[uid] -= size
+        if not self._held[uid]:
+            del self._held[uid]
+
+    @contextmanager
+    def growing(self, uid: int, *, operator: bool = False) -> Iterator[Growing]:
+        """Hold what is added while the body runs."""
+        growing = Growing(self, uid, operator=operator)
+        try:
+            yield growing
+        finally:
+            growing.resize(0)
+
+    @asynccontextmanager
+    async def reading(self, size: int) -> AsyncIterator[None]:
+        """Wait until no other large text is being read, where this is one."""
+        if size <= LARGE_BYTES:
+            yield
+            return
+        async with self._reading:
+            yield
+
+
+class Growing:
+    """What one request holds of a budget."""
+
+    def __init__(self, budget: ByteBudget, uid: int, *, operator: bool) -> None:
+        self._budget = budget
+        self._uid = uid
+        self._operator = operator
+        self._size = 0
+
+    def resize(self, size: int) -> None:
+        """Hold so many bytes from now on. Raises: RequestError ``queue.full``."""
+        if size > self._size:
+            self._budget.acquire(self._uid, size - self._size, operator=self._operator)
+        else:
+            self._budget.release(self._uid, self._size - size)
+        self._size = size

@@ -1,0 +1,86 @@
+"""What a stop of the daemon leaves to its next run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from assayd.attempts.scheduler import QueueLimits
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from support.small_daemon import How, SmallDaemon, small_daemon
+
+OTHER = Peer(uid=2000, gid=2000, pid=2)
+
+
+async def refusal_of(daemon: SmallDaemon, code: str = "x", **origin: object) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        await daemon.accept(code, **origin)
+    return caught.value
+
+
+async def test_run_that_the_stop_breaks_off_counts_for_nothing_and_is_run_again(tmp_path: Path) -> None:
+    broken_off: Attempt | None = None
+    for _ in range(3):  # one more than an attempt may have runs
+        async with small_daemon(tmp_path) as daemon:
+            daemon.runs.open.clear()
+            await daemon.admission.recover(await daemon.admission.unfinished())
+            broken_off = broken_off or await daemon.accept("run")
+            while not daemon.runs.waiting:
+                await asyncio.sleep(0)
+            assert not await daemon.scheduler.drain(0)
+            await daemon.scheduler.abandon_all()
+            left = await daemon.admission.unfinished()
+            assert [(each.id, each.run_number) for each in left] == [(broken_off.id, 0)]
+    async with small_daemon(tmp_path) as daemon:
+        await daemon.admission.recover(await daemon.admission.unfinished())
+        ended = await daemon.finished(broken_off)
+        assert (ended.verdict, ended.run_number) == (Verdict.VALIDATED, 1)
+
+
+async def test_attempt_that_is_still_read_when_the_daemon_stops_is_left_to_the_next_run(
+    tmp_path: Path,
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        attempt = await daemon.accept()
+        while not daemon.checks.waiting:
+            await asyncio.sleep(0)
+        await daemon.scheduler.abandon_all()
+        assert (await daemon.service.wait(attempt.id, 10)).verdict is None
+
+
+async def test_attempt_that_a_person_cancels_while_the_daemon_stops_is_cancelled(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=2))) as daemon:
+        daemon.runs.open.clear()
+        before, meanwhile, queued = [await daemon.accept(f"run {n}") for n in range(3)]
+        while len(daemon.runs.waiting) < 2:
+            await asyncio.sleep(0)
+        assert not await daemon.scheduler.drain(0)
+        assert daemon.scheduler.cancel(before.id)
+        leaving = asyncio.ensure_future(daemon.scheduler.abandon_all())
+        await asyncio.sleep(0)
+        assert all(daemon.scheduler.cancel(each.id) for each in (meanwhile, queued))
+        await leaving
+        for each in (before, meanwhile, queued):
+            assert (await daemon.finished(each)).verdict is Verdict.CANCELLED
+
+
+async def test_attempt_that_is_accepted_after_the_stop_keeps_nobody_waiting(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        accept = daemon.shared.jobs.accept
+
+        async def stopped_meanwhile(*arguments: object, **options: object) -> object:
+            accepted = await accept(*arguments, **options)
+            assert await daemon.scheduler.drain(0)
+            daemon.scheduler.release_waiters()
+            return accepted
+
+        daemon.shared.jobs.accept = stopped_meanwhile
+        attempt = await daemon.accept()
+        assert (await daemon.service.wait(attempt.id, None)).verdict is None
+        assert [each.id for each in await daemon.admission.unfinished()] == [attempt.id]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from assayd.byte_budget import LARGE_BYTES, ByteBudget
+from assayd.errors import RequestError
+
+
+def budget_of(total: int) -> ByteBudget:
+    return ByteBudget(total, operators=frozenset({0}))
+
+
+def fill(budget: ByteBudget, uid: int) -> int:
+    """Take single bytes until no more are given."""
+    for taken in range(10_000):
+        try:
+            budget.acquire(uid, 1)
+        except RequestError:
+            return taken
+    raise AssertionError("there is no end to it")
+
+
+def test_however_many_users_fill_it_a_newcomer_and_operators_find_room() -> None:
+    budget = budget_of(8000)
+    assert fill(budget, 1) == pytest.approx(3500, abs=1)
+    assert fill(budget, 2) == pytest.approx(1750, abs=1)
+    assert fill(budget, 3) > 800
+    assert fill(budget, 0) > 1000
+    assert budget.held == 8000
+
+
+def test_operator_of_the_group_may_use_all_of_it() -> None:
+    budget = budget_of(8000)
+    budget.acquire(5, 8000, operator=True)
+    with pytest.raises(RequestError, match="8000 bytes more") as caught:
+        budget.acquire(0, 8000)
+    assert (caught.value.code, caught.value.retryable) == ("queue.full", True)
+    budget.release(5, 8000)
+    assert budget.held == 0
+
+
+def test_what_is_given_back_is_free_again() -> None:
+    budget = budget_of(8000)
+    with budget.growing(1) as held:
+        held.resize(3000)
+        with pytest.raises(RequestError):
+            budget.acquire(1, 3000)
+        held.resize(10)
+        budget.acquire(1, 3000)
+    assert budget.held == 3000
+
+
+async def test_large_texts_are_read_one_at_a_time_and_small_ones_beside_them() -> None:
+    budget = budget_of(8000)
+    async with budget.reading(LARGE_BYTES + 1):
+        second = asyncio.create_task(budget.reading(LARGE_BYTES + 1).__aenter__())
+        async with budget.reading(LARGE_BYTES):
+            await asyncio.sleep(0)
+        assert not second.done()
+    await second
+    assert second.done()
