@@ -32,10 +32,10 @@ from bench.figures import machine, spread
 
 from assayd.client import AsyncClient, ClientError, DaemonUnreachable
 from assayd.ids import Ulids
-from support import extractors
-from support.daemon_process import DaemonProcess
-from support.long_batch import BatchClient, Line, mixed, peak_kb
-from support.under_load import write_page
+from support.daemons.daemon_process import DaemonProcess
+from support.daemons.long_batch import BatchClient, Line, mixed, peak_kb
+from support.daemons.under_load import write_page
+from support.texts import extractors
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench/results"

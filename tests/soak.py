@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from assayd.client import ClientError, DaemonUnreachable, Document, PlainClient
 from assayd.ids import Ulids
-from support import extractors
-from support.cuttable_engine import CuttableEngine
-from support.daemon_process import DaemonProcess, new_home
-from support.extractors import extractor
+from support.daemons.daemon_process import DaemonProcess, new_home
+from support.engines.cuttable_engine import CuttableEngine
+from support.texts import extractors
+from support.texts.extractors import extractor
 
 KINDS = {
     "good": (extractor(extractors.GOOD), "validated"),

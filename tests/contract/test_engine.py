@@ -25,10 +25,10 @@ from assayd.ports.engine import (
     Engine,
     ImageFacts,
 )
-from support import engine_image, podman_service
+from support.engines import engine_image, podman_service
+from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine
 from support.fakes.engine import FakeEngine
-from support.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine
-from support.scripted_guest import PROGRAM, READY, play
+from support.guests.scripted_guest import PROGRAM, READY, play
 
 IMAGE = "assayd-test/scripted"
 FAKE_IMAGE = ImageFacts(name=IMAGE, digest="sha256:" + "0" * 64, size_bytes=1, labels={})

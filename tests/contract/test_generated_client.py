@@ -16,9 +16,9 @@ import pytest
 
 from assayd.api import Access, create_app
 from assayd.kinds.registry import all_validators
-from support.fake_service import FakeService
-from support.server import serving, serving_small
-from support.small_daemon import submission
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving, serving_small
+from support.daemons.small_daemon import submission
 
 PACKAGE = "generated_assayd_client"
 GENERATOR = Path(sys.prefix) / "generator"

@@ -26,9 +26,9 @@ from assayd.api import Access, create_app
 from assayd.client import PlainClient
 from assayd.kinds.registry import all_validators
 from assayd.wiring.from_kinds import routers_of
-from support.fake_service import FakeService
-from support.server import serving_small
-from support.small_daemon import submission
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving_small
+from support.daemons.small_daemon import submission
 
 ENDLESS = {"/v1/events"}
 CHECKS = [

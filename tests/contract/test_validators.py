@@ -17,7 +17,7 @@ from assayd.model.submission import Sample
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.validator import Validator
-from support.sandboxes import sandbox_on
+from support.engines.sandboxes import sandbox_on
 
 KINDS = validators.load(())
 SAMPLES = [

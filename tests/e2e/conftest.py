@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from assayd.client import PlainClient
-from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
-from support.daemon_process import DaemonProcess
-from support.oci import needs_oci
+from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
+from support.daemons.daemon_process import DaemonProcess
+from support.engines.oci import needs_oci
 
 
 @pytest.fixture(scope="session", params=["docker", pytest.param("oci", marks=needs_oci)])

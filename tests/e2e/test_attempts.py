@@ -8,10 +8,10 @@ import pytest
 
 from assayd.client import ClientError, Document, PlainClient
 from assayd.ids import Ulids
-from support.ask import NOBODY, ask_as_nobody
-from support.daemon_fixtures import needs_root
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, LOUD, PATH, endless, extractor
+from support.daemons.ask import NOBODY, ask_as_nobody
+from support.daemons.daemon_fixtures import needs_root
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, LOUD, PATH, endless, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from assayd.client import Document, PlainClient
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, PATH, extractor
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, PATH, extractor
 
 pytestmark = pytest.mark.engine
 

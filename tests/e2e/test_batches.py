@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from assayd.client import AsyncClient, PlainClient
-from support.ask import ask_as_nobody
-from support.daemon_fixtures import MakeDaemon, needs_root
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, GREEDY, LOUD, PATH, PROCESSES, RAISES, extractor
+from support.daemons.ask import ask_as_nobody
+from support.daemons.daemon_fixtures import MakeDaemon, needs_root
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, GREEDY, LOUD, PATH, PROCESSES, RAISES, extractor
 
 pytestmark = pytest.mark.engine
 

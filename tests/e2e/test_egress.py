@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from assayd.client import Document
-from support.daemon_fixtures import MakeDaemon
-from support.daemon_process import DaemonProcess
-from support.extractors import PATH
+from support.daemons.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import PATH
 
 pytestmark = pytest.mark.engine
 

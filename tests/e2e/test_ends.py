@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from assayd.client import Document, PlainClient
-from support.daemon_fixtures import MakeDaemon
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, LOOP, PROCESSES, endless, extractor
+from support.daemons.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, LOOP, PROCESSES, endless, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 import pytest
 
 from assayd.client import Document
-from support import engine_image
-from support.cuttable_engine import CuttableEngine, SilentEngine
-from support.daemon_fixtures import MakeDaemon
-from support.daemon_process import DaemonProcess, new_home
-from support.extractors import GOOD, extractor
+from support.daemons.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_process import DaemonProcess, new_home
+from support.engines import engine_image
+from support.engines.cuttable_engine import CuttableEngine, SilentEngine
+from support.texts.extractors import GOOD, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from assayd.client import Document, PlainClient
-from support.daemon_process import DaemonProcess
+from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.engine
 

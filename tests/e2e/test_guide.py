@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support import guide
-from support.daemon_process import BIN, DaemonProcess
+from support.daemons.daemon_process import BIN, DaemonProcess
+from support.texts import guide
 
 pytestmark = pytest.mark.engine
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from assayd.client import ClientError, Document, PlainClient
-from support.daemon_process import DaemonProcess
-from support.ini_kind import FIELDS, GOOD, environment, install, submission
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.ini_kind import FIELDS, GOOD, environment, install, submission
 
 pytestmark = pytest.mark.engine
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from support.ask import NOBODY, ask_as_nobody
-from support.daemon_fixtures import MakeDaemon, needs_root
-from support.extractors import GOOD, endless, extractor
+from support.daemons.ask import NOBODY, ask_as_nobody
+from support.daemons.daemon_fixtures import MakeDaemon, needs_root
+from support.texts.extractors import GOOD, endless, extractor
 
 pytestmark = pytest.mark.engine
 

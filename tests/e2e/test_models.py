@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from assayd.client import PlainClient
-from support.daemon_process import DaemonProcess
-from support.model_api import KEY, MODEL, OPENAI, Canned, ModelApi, model_api_in_a_thread
+from support.daemons.daemon_process import DaemonProcess
+from support.hosts.model_api import KEY, MODEL, OPENAI, Canned, ModelApi, model_api_in_a_thread
 
 pytestmark = pytest.mark.engine
 

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from assayd.client import PlainClient
-from support.daemon_fixtures import MakeDaemon
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, endless, extractor
+from support.daemons.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, endless, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd.client import ClientError, Document, PlainClient
-from support.daemon_process import ROOT, DaemonProcess
+from support.daemons.daemon_process import ROOT, DaemonProcess
 
 pytestmark = pytest.mark.engine
 

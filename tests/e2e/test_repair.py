@@ -13,7 +13,7 @@ import pytest
 
 from assayd.client import ClientError, Document, PlainClient
 from assayd.ports.engine import LABEL_CONTAINER
-from support.daemon_process import ROOT, DaemonProcess
+from support.daemons.daemon_process import ROOT, DaemonProcess
 
 pytestmark = pytest.mark.engine
 
@@ -31,7 +31,7 @@ class Stage:
         self.folder = self.daemon.home / "plays"
         self.folder.mkdir()
         os.mkfifo(self.folder / "asked")
-        program = [sys.executable, str(ROOT / "tests/support/fix_program.py"), str(self.folder)]
+        program = [sys.executable, str(ROOT / "tests/support/texts/fix_program.py"), str(self.folder)]
         providers = {
             "played": {"type": "command", "argv": program},
             "gone": {"type": "command", "argv": ["/nonexistent/model"]},

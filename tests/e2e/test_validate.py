@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from assayd.client import Document, PlainClient
-from support.daemon_process import ROOT, DaemonProcess
-from support.extractors import GOOD, GREEDY, LOOP, LOUD, NOISY, PATH, PROCESSES, RAISES, extractor
+from support.daemons.daemon_process import ROOT, DaemonProcess
+from support.texts.extractors import GOOD, GREEDY, LOOP, LOUD, NOISY, PATH, PROCESSES, RAISES, extractor
 
 pytestmark = pytest.mark.engine
 

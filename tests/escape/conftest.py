@@ -13,9 +13,9 @@ from assayd.errors import AssaydError
 from assayd.model.run import RunResult
 from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Sandbox
-from support.hostile_program import HostileProgram
-from support.oci import made_engine, needs_oci
-from support.sandboxes import run, sandbox_on
+from support.engines.oci import made_engine, needs_oci
+from support.engines.sandboxes import run, sandbox_on
+from support.guests.hostile_program import HostileProgram
 
 WARM = 4
 AT_ONCE = 3

@@ -28,8 +28,8 @@ from docker import APIClient
 from docker.errors import APIError
 
 from assayd.engines.docker import document
-from support import flag_probes
-from support.bare_container import MIB, Document, bare_client, output_of, production, spec
+from support.engines import flag_probes
+from support.engines.bare_container import MIB, Document, bare_client, output_of, production, spec
 
 pytestmark = pytest.mark.engine
 

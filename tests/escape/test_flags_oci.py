@@ -20,9 +20,9 @@ import pytest_asyncio
 
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
-from support import flag_probes
-from support.bare_oci import Change, Document, run_bare
-from support.oci import needs_oci, oci_engine
+from support.engines import flag_probes
+from support.engines.bare_oci import Change, Document, run_bare
+from support.engines.oci import needs_oci, oci_engine
 
 pytestmark = [needs_oci, pytest.mark.asyncio(loop_scope="module")]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
-from support.bare_container import bare_client, output_of, production
+from support.engines.bare_container import bare_client, output_of, production
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ import pytest
 from assayd.documents import canonical
 from assayd.documents.execution import execution_document
 from assayd.model.run import RunResult
-from support.hostile_program import HostileProgram, escapes, read_programs
+from support.guests.hostile_program import HostileProgram, escapes, read_programs
 
 PROGRAMS = read_programs(Path(__file__).parent / "programs")
 

@@ -1,3 +1,3 @@
 """Daemons for tests that end, starve or corrupt them."""
 
-from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
+from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 # Run before the program: what the client does not depend on is not there, whatever else is installed.

@@ -16,7 +16,7 @@ from assayd.engines.docker import DockerEngine
 from assayd.findings.timeout import timeout_finding
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
-from support.sandboxes import run, sandbox_on
+from support.engines.sandboxes import run, sandbox_on
 
 pytestmark = pytest.mark.engine
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
-from support.machine import make_root
-from support.packages import build_deb, build_wheel, download_wheels
+from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
+from support.machines.machine import make_root
+from support.machines.packages import build_deb, build_wheel, download_wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".run/cache"

@@ -14,7 +14,7 @@ from assayd.engines.docker import DockerEngine
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.sandbox.sandbox import Sandbox
-from support.sandboxes import run, sandbox_on
+from support.engines.sandboxes import run, sandbox_on
 
 pytestmark = [pytest.mark.system, pytest.mark.engine]
 

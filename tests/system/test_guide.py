@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support import guide
-from support.installed import validate, wait_until_it_serves, with_engine
-from support.machine import Machine
-from support.packages import next_version
+from support.machines.installed import validate, wait_until_it_serves, with_engine
+from support.machines.machine import Machine
+from support.machines.packages import next_version
+from support.texts import guide
 
 pytestmark = pytest.mark.system
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.installed import validate, wait_until_it_serves, with_engine
+from support.machines.installed import validate, wait_until_it_serves, with_engine
 
 pytestmark = pytest.mark.system
 

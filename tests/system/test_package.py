@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.installed import install, validate, wait_until_it_serves, with_engine
-from support.machine import Machine
-from support.packages import next_version
+from support.machines.installed import install, validate, wait_until_it_serves, with_engine
+from support.machines.machine import Machine
+from support.machines.packages import next_version
 
 pytestmark = pytest.mark.system
 

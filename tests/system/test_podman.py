@@ -21,8 +21,8 @@ from assayd.ports.engine import (
     LABEL_POOL_KEY,
     ContainerSpec,
 )
-from support import podman_service
-from support.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_fixtures import MakeDaemon
+from support.engines import podman_service
 
 pytestmark = pytest.mark.system
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd.metrics import Metrics
-from support import dashboards
+from support.texts import dashboards
 
 pytestmark = pytest.mark.system
 

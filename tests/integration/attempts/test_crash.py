@@ -14,14 +14,14 @@ import pytest
 from assayd.client import DaemonUnreachable, Document
 from assayd.ids import Ulids
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_GENERATION
-from support.daemon_process import DaemonProcess, new_home
-from support.extractors import GOOD, PROCESSES, endless, extractor
-from support.faulty_daemon import Step
-from support.oci import needs_oci
+from support.daemons.daemon_process import DaemonProcess, new_home
+from support.daemons.faulty_daemon import Step
+from support.engines.oci import needs_oci
+from support.texts.extractors import GOOD, PROCESSES, endless, extractor
 
 pytestmark = pytest.mark.engine
 
-FAULTY = Path(__file__).resolve().parents[2] / "support/faulty_daemon.py"
+FAULTY = Path(__file__).resolve().parents[2] / "support/daemons/faulty_daemon.py"
 
 RUNS_AFTER_DYING_AT = {
     Step.ACCEPTED: 1,

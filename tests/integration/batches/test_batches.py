@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from assayd.client import Document, PlainClient
-from support.daemon_fixtures import MakeDaemon
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, LOOP, PROCESSES, RAISES, extractor
+from support.daemons.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, LOOP, PROCESSES, RAISES, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from assayd.client import PlainClient
-from support.fake_service import FakeService
-from support.server import Served, serving, serving_small
-from support.small_daemon import submission
-from support.terminal import run_on_terminal
+from support.daemons.fake_service import FakeService
+from support.daemons.server import Served, serving, serving_small
+from support.daemons.small_daemon import submission
+from support.texts.terminal import run_on_terminal
 
 COMMAND = [sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())"]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from assayd.package_data import share
-from support import engine_image, seccomp_probe, stdlib_tour
+from support.engines import engine_image
+from support.guests import seccomp_probe, stdlib_tour
 
 pytestmark = pytest.mark.engine
 

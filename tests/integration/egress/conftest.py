@@ -22,9 +22,9 @@ from assayd.model.submission import JsonValue
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.session.conversation import Observer
-from support import sandboxes
-from support.namespaces import HOST_4, HOST_6, cable, inside
-from support.upstream import TLS, Upstream, upstream
+from support.engines import sandboxes
+from support.hosts.namespaces import HOST_4, HOST_6, cable, inside
+from support.hosts.upstream import TLS, Upstream, upstream
 
 MIB = 2**20
 LIMITS = Limits(timeout_s=50, unit_timeout_s=40, memory_bytes=128 * MIB, max_processes=16, work_bytes=8 * MIB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.daemon_fixtures import needs_root
+from support.daemons.daemon_fixtures import needs_root
 
 from .conftest import Guests, value_of
 

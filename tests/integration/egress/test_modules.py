@@ -12,7 +12,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import RunResult
 from assayd.package_data import share
 from assayd.policies import load_policies
-from support.daemon_fixtures import needs_root
+from support.daemons.daemon_fixtures import needs_root
 
 from .conftest import AUTHORITY, LIMITS, LISTED, Guests
 

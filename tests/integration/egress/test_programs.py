@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.run import Cause, RunResult
-from support.daemon_fixtures import needs_root
-from support.upstream import BIG
+from support.daemons.daemon_fixtures import needs_root
+from support.hosts.upstream import BIG
 
 from .conftest import Guests
 

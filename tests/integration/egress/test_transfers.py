@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from assayd.model.run import RunEnd
-from support.daemon_fixtures import needs_root
-from support.upstream import BIG, Upstream
+from support.daemons.daemon_fixtures import needs_root
+from support.hosts.upstream import BIG, Upstream
 
 from .conftest import Guests, value_of
 from .test_clients import URLLIB

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from support.daemon_fixtures import needs_root
-from support.upstream import Upstream
+from support.daemons.daemon_fixtures import needs_root
+from support.hosts.upstream import Upstream
 
 from .conftest import LISTED, Guests, value_of
 

@@ -14,7 +14,7 @@ from assayd.engines.oci import OciEngine
 from assayd.ids import Ulids
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
-from support.oci import IMAGES, PYTHON, RUN, derive, needs_oci, oci_engine
+from support.engines.oci import IMAGES, PYTHON, RUN, derive, needs_oci, oci_engine
 
 pytestmark = needs_oci
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest_runner import GuestRunner, guest_runner
+from support.guests.guest_runner import GuestRunner, guest_runner
 
 
 @pytest.fixture

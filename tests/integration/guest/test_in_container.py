@@ -16,7 +16,7 @@ from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.sandbox.sandbox import Sandbox
-from support import sandboxes
+from support.engines import sandboxes
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest_runner import GuestRunner
+from support.guests.guest_runner import GuestRunner
 
 
 def test_allowed_import_is_an_event_with_its_line(begun: GuestRunner) -> None:

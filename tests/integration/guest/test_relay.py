@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.guest.frames import LEAST_COST, WINDOW, cost
-from support.guest_runner import Frame, GuestRunner, call_of
+from support.guests.guest_runner import Frame, GuestRunner, call_of
 
 MODULES = ("os", "socket", "urllib", "http", "asyncio", "time")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assayd.guest.frames import PROTOCOL
-from support.guest_runner import GuestRunner, call_of
+from support.guests.guest_runner import GuestRunner, call_of
 
 
 def fault_of(runner: GuestRunner) -> str:

@@ -10,8 +10,8 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit
-from support import stdlib_tour
-from support.sandboxes import run, sandbox_on
+from support.engines.sandboxes import run, sandbox_on
+from support.guests import stdlib_tour
 
 pytestmark = pytest.mark.engine
 

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from support.guest_runner import GuestRunner
+from support.guests.guest_runner import GuestRunner
 
 PID = "import os\ndef extract(): return os.getpid()"
 

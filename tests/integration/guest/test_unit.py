@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest_runner import GuestRunner
+from support.guests.guest_runner import GuestRunner
 
 FORK_AWAY = """
 import os, signal

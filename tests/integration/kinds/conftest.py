@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from support.attempts import Attempts, attempts_on
+from support.daemons.attempts import Attempts, attempts_on
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

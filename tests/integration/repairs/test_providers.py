@@ -22,7 +22,7 @@ from assayd.repairs.asking import MOST_CALLS, ask
 from assayd.repairs.providers.http import ANSWER_BYTES
 from assayd.settings import RepairProvider
 from assayd.wiring.providers import open_providers
-from support.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned, ModelApi, Vendor, model_api
+from support.hosts.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned, ModelApi, Vendor, model_api
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,8 +14,8 @@ from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
 from assayd.sandbox.probes import RELAYED, probes
 from assayd.sandbox.sandbox import Sandbox
-from support.oci import IMAGES, RUN, made_engine, needs_oci
-from support.sandboxes import sandbox_on
+from support.engines.oci import IMAGES, RUN, made_engine, needs_oci
+from support.engines.sandboxes import sandbox_on
 
 
 @pytest.fixture(

@@ -9,9 +9,9 @@ import pytest
 
 from assayd.client import ClientError, Document, PlainClient
 from assayd.ports.engine import LABEL_CONTAINER
-from support.cuttable_engine import CuttableEngine
-from support.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
-from support.extractors import GOOD, LOOP, extractor
+from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
+from support.engines.cuttable_engine import CuttableEngine
+from support.texts.extractors import GOOD, LOOP, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -21,10 +21,10 @@ from assayd.model.run import Cause, Limits, Program, RunEnd, RunResult, RunSpec,
 from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.sandbox.session.conversation import Observer
-from support.cuttable_engine import CuttableEngine
-from support.hostile_program import read_programs
-from support.oci import made_engine, needs_oci
-from support.sandboxes import sandbox_on
+from support.engines.cuttable_engine import CuttableEngine
+from support.engines.oci import made_engine, needs_oci
+from support.engines.sandboxes import sandbox_on
+from support.guests.hostile_program import read_programs
 
 pytestmark = pytest.mark.engine
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from assayd.client import ClientError, PlainClient
-from support.daemon_fixtures import MakeDaemon, needs_root
-from support.daemon_process import DaemonProcess
-from support.extractors import GOOD, LOOP, extractor
+from support.daemons.daemon_fixtures import MakeDaemon, needs_root
+from support.daemons.daemon_process import DaemonProcess
+from support.texts.extractors import GOOD, LOOP, extractor
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ from assayd.documents.attempts import AttemptDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, BatchResultDocument, ItemPageDocument
 from assayd.documents.operations import GarbageDocument
 from assayd.model.submission import Peer
-from support.small_daemon import How, SmallDaemon, small_daemon, submission
+from support.daemons.small_daemon import How, SmallDaemon, small_daemon, submission
 
 GOOD = json.dumps(submission("x")).encode()
 

@@ -5,7 +5,7 @@ import pytest
 
 from assayd.documents.attempts import AttemptDocument
 from assayd.ports.service import HealthRow
-from support.fake_service import GOLDEN
+from support.daemons.fake_service import GOLDEN
 
 
 async def test_kinds_show_schema_stages_and_rules(connect) -> None:

@@ -3,8 +3,8 @@ import asyncio
 import httpx
 import pytest
 
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 

@@ -10,8 +10,8 @@ import pytest
 from assayd.api import Access, ApiLimits, Caller, create_app, peer
 from assayd.api.peer import PeerH11, PeerHttpTools, read_caller, with_silence
 from assayd.model.submission import Peer
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 

@@ -4,7 +4,7 @@ import pytest
 
 from assayd.api import Access, create_app
 from assayd.kinds.registry import all_validators
-from support.fake_service import FakeService
+from support.daemons.fake_service import FakeService
 
 
 @pytest.fixture(scope="module")

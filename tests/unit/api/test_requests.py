@@ -13,7 +13,7 @@ from assayd.api.requests import RequestIds
 from assayd.log import request_id
 from assayd.metrics import Metrics
 from assayd.model.submission import Peer
-from support.fake_service import FakeService
+from support.daemons.fake_service import FakeService
 
 CALLER = Caller(peer=Peer(uid=1000, gid=1000, pid=1), groups=frozenset({1000}))
 

@@ -1,3 +1,3 @@
-from support.stored_attempts import jobs, make
+from support.stores.stored_attempts import jobs, make
 
 __all__ = ["jobs", "make"]

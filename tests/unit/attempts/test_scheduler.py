@@ -20,7 +20,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer, Submission
 from assayd.ports.store import Event
-from support.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
+from support.daemons.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
 

@@ -12,7 +12,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from support.small_daemon import How, SmallDaemon, small_daemon
+from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
 

@@ -8,7 +8,7 @@ import pytest
 from assayd.attempts.conclusion import NOTHING
 from assayd.errors import RequestError
 from assayd.ports.service import Health
-from support.small_daemon import How, small_daemon
+from support.daemons.small_daemon import How, small_daemon
 
 
 async def test_attempt_whose_bundle_is_gone_is_shown_with_its_verdict(tmp_path: Path) -> None:

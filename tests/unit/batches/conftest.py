@@ -9,7 +9,7 @@ import pytest
 from assayd.model.batch import Batch, Received
 from assayd.model.report import Verdict
 from assayd.ports.batches import BatchRequest, Progress
-from support.small_daemon import PEER, SmallDaemon, submission
+from support.daemons.small_daemon import PEER, SmallDaemon, submission
 
 
 class Sender:

@@ -17,7 +17,7 @@ from assayd.model.batch import BatchState, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.batches import BatchRequest
-from support.small_daemon import How, SmallDaemon, small_daemon, with_lines
+from support.daemons.small_daemon import How, SmallDaemon, small_daemon, with_lines
 
 Sender = Any  # the fixture's class; test folders are not a package
 

@@ -11,7 +11,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from support.small_daemon import PEER, How, SmallDaemon, small_daemon
+from support.daemons.small_daemon import PEER, How, SmallDaemon, small_daemon
 
 Sender = Any  # the fixture's class; test folders are not a package
 

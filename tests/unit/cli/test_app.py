@@ -14,8 +14,8 @@ from assayd.cli.artifacts import safe_name
 from assayd.cli.listing import print_table
 from assayd.client import PlainClient
 from assayd.errors import StoreError
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 
 def test_list_is_tabs_when_piped(assay, finished, capsys) -> None:

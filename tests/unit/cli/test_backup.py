@@ -11,7 +11,7 @@ from assayd.attempts import conclusion as record
 from assayd.cli.backup import IDENTITY, back_up
 from assayd.errors import RequestError
 from assayd.ids import Ulids
-from support.small_daemon import small_daemon
+from support.daemons.small_daemon import small_daemon
 
 
 def bundles(state: Path) -> set[str]:

@@ -13,8 +13,8 @@ from assayd.cli import main
 from assayd.cli.batch import exit_code, make_up_name
 from assayd.cli.batch_progress import Rate
 from assayd.client import PlainClient
-from support.server import Served, serving_small
-from support.small_daemon import submission
+from support.daemons.server import Served, serving_small
+from support.daemons.small_daemon import submission
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from assayd.cli.report import MAX_CASES, MAX_FINDINGS, duration, render
-from support.fake_service import GOLDEN
+from support.daemons.fake_service import GOLDEN
 
 
 def page(attempt) -> str:

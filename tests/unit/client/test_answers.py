@@ -4,7 +4,7 @@ import pytest
 
 from assayd.client import ClientError, documents
 from assayd.client.answers import LineReader, read_as
-from support.fake_service import GOLDEN
+from support.daemons.fake_service import GOLDEN
 
 
 @pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])

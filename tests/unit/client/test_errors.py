@@ -17,8 +17,8 @@ from assayd.client import (
 )
 from assayd.client.answers import refuse
 from assayd.errors import RequestError
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 

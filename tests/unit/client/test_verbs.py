@@ -13,8 +13,8 @@ from assayd.client import (
     find_socket,
 )
 from assayd.client.answers import EventReader
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 ULID = "01JTC8ZK5V7777777777777777"

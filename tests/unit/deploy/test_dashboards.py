@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import dashboards
+from support.texts import dashboards
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNBOOK = ROOT / "docs/operating/alerts.md"

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "client.md"
 

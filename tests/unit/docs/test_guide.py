@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import guide
+from support.texts import guide
 
 NOT_RUN = {"install.md": 5, "policies.md": 1, "rootless.md": 2, "upgrade.md": 1}
 """How many blocks of a page no test runs: they fetch packages or images, or need what our machines lack."""

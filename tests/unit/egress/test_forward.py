@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from assayd.model.policy import HttpRule
-from support.guest_stream import HOST, Handle, MemoryStream, host, served, session
+from support.hosts.guest_stream import HOST, Handle, MemoryStream, host, served, session
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assayd.egress.hello import MOST_RECORDS, HelloError, HelloReader
 from assayd.findings.network_rules import NetworkRule
-from support.client_hello import (
+from support.hosts.client_hello import (
     ENCRYPTED_HELLO,
     SERVER_NAME,
     Extensions,

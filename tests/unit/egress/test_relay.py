@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from support.guest_stream import HOST, MemoryStream, host, served, session
+from support.hosts.guest_stream import HOST, MemoryStream, host, served, session
 
 from .test_forward import OK, answering, get, status
 

@@ -11,7 +11,7 @@ from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkMode, NetworkPolicy
 from assayd.ports.egress import EgressLimits
-from support.guest_stream import HOST, MemoryStream, host, served
+from support.hosts.guest_stream import HOST, MemoryStream, host, served
 
 from .test_forward import OK, get, status
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from support.client_hello import ENCRYPTED_HELLO, hello, message_of, records, with_extensions
-from support.guest_stream import HOST, Handle, MemoryStream, host, served, session
+from support.hosts.client_hello import ENCRYPTED_HELLO, hello, message_of, records, with_extensions
+from support.hosts.guest_stream import HOST, Handle, MemoryStream, host, served, session
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes.fromhex("15030300020231")

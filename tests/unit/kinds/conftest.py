@@ -5,7 +5,7 @@ import pytest
 from assayd.model.policy import ExecutionPolicy
 from assayd.package_data import share
 from assayd.policies import PolicySet, load_policies
-from support.cli_fixtures import assay, finished, server, service, socket  # noqa: F401 - pytest finds them
+from support.daemons.cli_fixtures import assay, finished, server, service, socket  # noqa: F401 - pytest finds them
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ from assayd.ports.repairable import Repairable
 from assayd.ports.validator import Bounded, Recording, Routes, Validator
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.wiring.from_kinds import recorders_of, routers_of
-from support.empty_database import lay_database
-from support.ini_kind import FIELDS, GOOD, install, submission
-from support.stored_attempts import Make
+from support.stores.empty_database import lay_database
+from support.stores.stored_attempts import Make
+from support.texts.ini_kind import FIELDS, GOOD, install, submission
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -15,9 +15,9 @@ from assayd.sandbox.images import Images
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
+from support.engines.sandboxes import no_way_out
+from support.engines.warm_pool import IMAGE, polite_guest, running, until
 from support.fakes.engine import FakeEngine
-from support.sandboxes import no_way_out
-from support.warm_pool import IMAGE, polite_guest, running, until
 
 
 class HoledEngine(FakeEngine):

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, text
 from assayd.errors import RequestError, StoreError
 from assayd.store.database import open_database
 from assayd.store.writer import MOST_AT_ONCE, Writer
-from support.empty_database import lay_database
+from support.stores.empty_database import lay_database
 
 
 class Commits:

@@ -11,7 +11,7 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.ids import Ulids
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
-from support.bare_container import spec
+from support.engines.bare_container import spec
 
 pytestmark = pytest.mark.engine
 

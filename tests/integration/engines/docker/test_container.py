@@ -19,7 +19,7 @@ from assayd.ports.engine import (
     ContainerRef,
     ContainerSpec,
 )
-from support import engine_image
+from support.engines import engine_image
 
 pytestmark = pytest.mark.engine
 

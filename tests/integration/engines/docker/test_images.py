@@ -9,7 +9,7 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from support import engine_image
+from support.engines import engine_image
 
 pytestmark = pytest.mark.engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.guest_runner import GuestRunner
+from support.guests.guest_runner import GuestRunner
 
 
 def test_value_comes_back_with_its_type_and_time(begun: GuestRunner) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest_runner import GuestRunner, Seen
+from support.guests.guest_runner import GuestRunner, Seen
 
 NOT_STARTED = 127 << 8
 

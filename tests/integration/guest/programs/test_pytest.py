@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest_runner import GuestRunner, Seen, guest_runner
+from support.guests.guest_runner import GuestRunner, Seen, guest_runner
 
 ADAPTER = """
 from assayd_adapter import register_adapter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.guest_runner import GuestRunner, Seen
+from support.guests.guest_runner import GuestRunner, Seen
 
 
 def run(runner: GuestRunner, source: str, *results: str, **namespace: object) -> Seen:

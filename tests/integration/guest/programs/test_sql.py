@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest_runner import GuestRunner, Seen
+from support.guests.guest_runner import GuestRunner, Seen
 
 FAILED = 1 << 8
 SCHEMA = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE, at TEXT)"

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.model.report import CaseStatus, Verdict
 from assayd.model.run import Cause
-from support.attempts import Attempts, Tried
+from support.daemons.attempts import Attempts, Tried
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 

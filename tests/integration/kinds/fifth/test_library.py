@@ -12,8 +12,8 @@ import pytest
 from assayd.cli.images import build_images
 from assayd.model.report import Verdict
 from assayd.package_data import share
-from support import engine_image
-from support.attempts import Attempts
+from support.daemons.attempts import Attempts
+from support.engines import engine_image
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 

@@ -21,7 +21,7 @@ from assayd.model.run import Limits, RunResult
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
-from support.sandboxes import run, sandbox_on
+from support.engines.sandboxes import run, sandbox_on
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 

@@ -20,10 +20,11 @@ from assayd.static.shell.parse import reader
 from assayd.static.shell.parse.options import Syntax
 from assayd.static.shell.rules.prefixes import PREFIXES
 from assayd.static.shell.rules.tools import SED, TOOLS
-from support import bare_container, random_scripts
+from support.engines import bare_container
+from support.texts import random_scripts
 
 TESTS = Path(__file__).resolve().parents[3]
-INSIDE = (TESTS / "support/in_shell_image.py").read_text()
+INSIDE = (TESTS / "support/guests/in_shell_image.py").read_text()
 POLICY = load_policies([share("policies")]).get("pipeline")
 
 

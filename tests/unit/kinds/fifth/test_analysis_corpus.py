@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.model.finding import Edit
-from support import fifth_corpus as corpus
+from support.texts import fifth_corpus as corpus
 
 DOCUMENT = Path(__file__).parents[4] / "docs/kinds/fifth.md"
 MOST_LINES = 150

@@ -1,4 +1,4 @@
-from support.stored_attempts import jobs, make
+from support.stores.stored_attempts import jobs, make
 
 __all__ = ["jobs", "make"]
-from support.api_fixtures import app, connect, service  # noqa: F401 - pytest finds them
+from support.daemons.api_fixtures import app, connect, service  # noqa: F401 - pytest finds them

@@ -11,7 +11,7 @@ from assayd.kinds.pipeline.validator import validator
 from assayd.model.run import Cause
 from assayd.ports.validator import OnFail
 from assayd.static.shell.parse import reader
-from support.pipeline_runs import (
+from support.texts.pipeline_runs import (
     BASH,
     POLICY,
     RAN,

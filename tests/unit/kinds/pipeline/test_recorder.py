@@ -22,7 +22,7 @@ from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import Event
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from support.empty_database import lay_database
+from support.stores.empty_database import lay_database
 
 Make = Any  # the fixture's class; test folders are not a package
 

@@ -18,7 +18,7 @@ from assayd.kinds.pipeline.validator import validator
 from assayd.model.run import Program
 from assayd.ports.validator import FileOptions
 from assayd.static.shell.parse import reader
-from support.pipeline_runs import (
+from support.texts.pipeline_runs import (
     BASH,
     LIMITS,
     POLICY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd.sandbox.pool.autoscale import FORGET_S, USED_S, Demand
-from support.pool_values import A, B
+from support.engines.pool_values import A, B
 
 
 def test_a_kept_key_has_few_until_somebody_asks_for_it():

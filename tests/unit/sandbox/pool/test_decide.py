@@ -23,7 +23,7 @@ from assayd.sandbox.pool.decide import (
     target,
     welcome,
 )
-from support.pool_values import MIB, A, B, idle, key
+from support.engines.pool_values import MIB, A, B, idle, key
 
 
 def decided(

@@ -25,7 +25,7 @@ from assayd.sandbox.pool.decide import (
     decide,
     welcome,
 )
-from support.pool_values import MIB, A, B, idle
+from support.engines.pool_values import MIB, A, B, idle
 
 
 class House:

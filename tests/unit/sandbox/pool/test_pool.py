@@ -14,8 +14,8 @@ from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
+from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
-from support.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 
 
 async def mute_guest(peer: Peer) -> None:

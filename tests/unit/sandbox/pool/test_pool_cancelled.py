@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from support.engines.warm_pool import IMAGE, READY, A, owned, running, until
 from support.fakes.engine import FakeEngine, Peer
-from support.warm_pool import IMAGE, READY, A, owned, running, until
 
 
 async def test_container_that_is_ready_as_its_waiter_is_cancelled_goes_away_unused() -> None:

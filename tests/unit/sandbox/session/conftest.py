@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assayd.sandbox.session.channel import Channel
-from support.scripted_runner import Reply, ScriptedDuplex
+from support.guests.scripted_runner import Reply, ScriptedDuplex
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from assayd.guest.frames import Header, encode
 from assayd.model.run import Limits, Program, RunEnd, RunSpec, Unit, UnitEnd, Usage
 from assayd.sandbox.session.channel import Channel
 from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
-from support.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
+from support.guests.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1, output_kept_bytes=64)
 SPEC = RunSpec(

@@ -15,7 +15,7 @@ from assayd.model.run import Limits, NetworkEvent, Program, RunEnd, RunSpec, Uni
 from assayd.ports.egress import EgressLimits, GuestStream
 from assayd.sandbox.session.channel import Channel
 from assayd.sandbox.session.conversation import Conversation
-from support.scripted_runner import BYE, ScriptedDuplex, good_unit
+from support.guests.scripted_runner import BYE, ScriptedDuplex, good_unit
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1)
 SPEC = RunSpec(

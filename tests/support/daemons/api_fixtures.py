@@ -10,7 +10,7 @@ from assayd.api import Access, ApiLimits, Caller, create_app
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
 from assayd.wiring.from_kinds import routers_of
-from support.fake_service import FakeService
+from support.daemons.fake_service import FakeService
 
 Connect = Callable[..., httpx.AsyncClient]
 

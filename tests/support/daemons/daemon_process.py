@@ -23,12 +23,12 @@ import httpx
 from assayd.client import Document, PlainClient
 from assayd.engines.docker import DockerEngine
 from assayd.ports.engine import ContainerRef, Engine, OwnedContainer
-from support.oci import IMAGES, oci_engine
+from support.engines.oci import IMAGES, oci_engine
 
 T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 60.0
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-OPERATING = Path(__file__).resolve().parents[2] / "docs/operating"
+OPERATING = Path(__file__).resolve().parents[3] / "docs/operating"
 PAGES = sorted(OPERATING.glob("*.md"))
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon_process import DaemonProcess, running
+from support.daemons.daemon_process import DaemonProcess, running
 
 needs_root = pytest.mark.system if os.geteuid() else pytest.mark.engine
 """For others than root these tests are among those of `make test-system`."""

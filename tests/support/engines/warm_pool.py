@@ -14,8 +14,8 @@ from assayd.sandbox.container import Origin
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import PoolKey, PoolLimits
 from assayd.sandbox.pool.pool import Pool
+from support.engines.pool_values import key
 from support.fakes.engine import FakeEngine, Peer
-from support.pool_values import key
 
 IMAGE = ImageFacts(name="assayd/python", digest="sha256:1", size_bytes=1, labels={})
 A = replace(key(), image="assayd/python")

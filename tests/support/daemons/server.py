@@ -13,9 +13,8 @@ import structlog
 import uvicorn
 
 from assayd.api import Access, ApiLimits, create_app, server_config
-
-from .fake_service import FakeService
-from .small_daemon import How, SmallDaemon, small_daemon
+from support.daemons.fake_service import FakeService
+from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
 
 @contextmanager

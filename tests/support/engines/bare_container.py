@@ -14,7 +14,7 @@ from assayd.engines.docker import document
 from assayd.engines.docker.host import host
 from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
-from support.engine_image import BASE, PYTHON
+from support.engines.engine_image import BASE, PYTHON
 
 MIB = 2**20
 _LABEL = "org.assayd.test-bare"

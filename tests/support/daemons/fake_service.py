@@ -23,7 +23,7 @@ from assayd.ports.service import Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 VERDICTS = {
     "validated": Verdict.VALIDATED,

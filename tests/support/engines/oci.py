@@ -16,7 +16,7 @@ from assayd.engines.oci import OciEngine
 from assayd.engines.oci.images import ImageStore
 from assayd.ports.engine import Engine
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 IMAGES = Path(os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", ROOT / ".run/images"))
 RUN = Path("/run/assayd-oci")
 PYTHON = ("/usr/bin/python3.11", "-I", "-S", "-c")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.machine import Machine, booted
+from support.machines.machine import Machine, booted
 
 ENGINE_SOCKET = """\
 [Socket]

@@ -6,8 +6,8 @@ import pytest
 
 from assayd.cli import main
 from assayd.client import PlainClient
-from support.fake_service import FakeService
-from support.server import serving
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 

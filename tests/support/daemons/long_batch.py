@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
-from support.daemon_process import BIN, DaemonProcess
+from support.daemons.daemon_process import BIN, DaemonProcess
 
 MALFORMED = b'{"kind": "extractor", "payload": {"code":'
 SAMPLED_EVERY_S = 0.1

@@ -12,8 +12,8 @@ from assayd.engines.oci import OciEngine
 from assayd.engines.oci.container import differences_running
 from assayd.ids import Ulids
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
-from support.bare_container import spec
-from support.oci import PYTHON
+from support.engines.bare_container import spec
+from support.engines.oci import PYTHON
 
 Document = dict[str, Any]
 Change = Callable[[Document], None]

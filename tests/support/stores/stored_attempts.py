@@ -11,7 +11,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import Event, Run
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from support.empty_database import lay_database
+from support.stores.empty_database import lay_database
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 from assayd.client import Document
-from support.daemon_process import DaemonProcess
+from support.daemons.daemon_process import DaemonProcess
 
 NOBODY = 65534
 ASK = """

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[1] / "plugins/ini"
+SOURCE = Path(__file__).resolve().parents[2] / "plugins/ini"
 GOOD = "[server]\nhost = example\nport = 8080\nlog = /var/log/%(host)s\n"
 FIELDS = {"server.host": "str", "server.port": "int", "server.log": "str"}
 

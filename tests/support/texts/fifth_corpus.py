@@ -14,7 +14,7 @@ from pathlib import Path
 from assayd.kinds.fifth.analysis import STAGES, analyse
 from assayd.model.finding import Finding, Severity
 
-CORPUS = Path(__file__).parents[1] / "unit/kinds/fifth/corpus"
+CORPUS = Path(__file__).parents[2] / "unit/kinds/fifth/corpus"
 Place = tuple[str, int]
 """A rule and a line."""
 

@@ -29,7 +29,7 @@ from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPo
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.package_data import share
 from assayd.policies import load_policies
-from support import hostile_module
+from support.guests import hostile_module
 
 _MIB = 2**20
 _FIRST_LINE = re.compile(r"# expect: (?P<cause>\w+)(?P<facts>[^|]*)(?:\| run:(?P<settings>.*))?")

@@ -20,7 +20,7 @@ from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.validator import Narrowing
 from assayd.sandbox.sandbox import Sandbox
-from support import sandboxes
+from support.engines import sandboxes
 
 CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 

@@ -40,7 +40,7 @@ from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
 from assayd.wiring import PartOverrides, build
 from assayd.wiring.limits import limits_from
-from support.empty_database import lay_database
+from support.stores.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1000, pid=1)

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.namespaces import HOST_4, HOST_6, inside
+from support.hosts.namespaces import HOST_4, HOST_6, inside
 
-TLS = Path(__file__).parent / "tls"
+TLS = Path(__file__).parents[1] / "tls"
 """An authority, and a host's certificate of it. The authority's key was thrown away when they were made."""
 NAMES = ("api.example.com", "other.example.com")
 BIG = 10_000_000

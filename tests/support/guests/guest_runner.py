@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assayd.guest.frames import PROTOCOL, Decoder, Header, chunks, encode
-from support.nursery import Fork, nursery
+from support.guests.nursery import Fork, nursery
 
 Frame = tuple[Header, bytes]
 
