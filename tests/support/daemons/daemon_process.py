@@ -154,7 +154,7 @@ class DaemonProcess:
 
     @property
     def daemon_id(self) -> str:
-        return (self.state / "daemon-id").read_text()
+        return (self.state / "daemon-id").read_text().split()[0]
 
     def containers(self) -> Sequence[OwnedContainer]:
         """List the containers that carry this daemon's label, seen past any proxy."""

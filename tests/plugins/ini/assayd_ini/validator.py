@@ -79,7 +79,9 @@ class Ini:
         """Judge every field."""
         return judging.judge_file(payload, result)
 
-    def retry_context(self, findings: Sequence[Finding], stage: str) -> str:
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
         """Word a failed stage for a model."""
         return retry_context(findings, headline=f"The INI file failed at {stage}:")
 
