@@ -213,7 +213,7 @@ def test_upgrade_and_removal_keep_what_is_the_operators(
 
 def owned_by(machine: Machine, engine: str) -> list[str]:
     """List the containers that the daemon of a system has left on the engine."""
-    daemon_id = machine.sh("cat /var/lib/assayd/daemon-id").stdout.strip()
+    daemon_id = machine.sh("cat /var/lib/assayd/daemon-id").stdout.split()[0]
     command = [
         "docker",
         "--host",
