@@ -15,7 +15,7 @@ SCHEMA = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE, at TEXT)"
 
 def sql(runner: GuestRunner, text: str, *, mode: str = "step", max_rows: int = 5, **unit: object) -> Seen:
     """Run a unit in the directory that the one before has left."""
-    arguments = {"sql": text, "mode": mode, "pragmas": ["table_info"], "max_rows": max_rows}
+    arguments = {"sql": text, "mode": mode, "admits": [], "pragmas": ["table_info"], "max_rows": max_rows}
     arguments |= {"max_cell_chars": 20, "max_bytes": 10**6}
     return runner.run("sql", arguments, fresh_cwd=False, **unit)
 

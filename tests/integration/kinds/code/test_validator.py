@@ -98,7 +98,7 @@ async def test_output_is_captured_beside_a_result(attempts: Attempts) -> None:
 @pytest.mark.parametrize(
     ("code", "rule", "words", "line"),
     [
-        ("result: int = totl\ntotal = 1", "sandbox.name_undefined", "'totl' is not defined", 1),
+        ("total = 1\ndel total\nresult: int = total", "sandbox.name_undefined", "'total' is not defined", 3),
         ("def f():\n    n += 1\nf()\nresult: int = 1", "sandbox.name_unbound", "'n' is read before", 2),
         ("import pandas\nresult: int = 1", "sandbox.module_missing", "no module 'pandas'", 1),
         ("from json import loadz\nresult: int = 1", "sandbox.import_missing", "'json' is there", 1),
