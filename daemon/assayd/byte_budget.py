@@ -1,6 +1,6 @@
 """One budget of bytes for what outsiders make the daemon hold: bodies on their way in, and what waits.
 
-No user may hold more than is free, so that however many fill it, a newcomer finds room.
+No user may hold more than is free, so that however many fill it, an idle user finds room.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ByteBudget:
         self._held[uid] += size
 
     def release(self, uid: int, size: int) -> None:
-        """Give so many bytes back."""
+        """Release so many bytes."""
         self._held[uid] -= size
         if not self._held[uid]:
             del self._held[uid]

@@ -112,7 +112,7 @@ def _is_miss(finding: Finding, job: Job) -> bool:
 async def give_up(
     attempt: Attempt, document: bytes, failure: Failure, artifacts: ArtifactStore, clock: Clock
 ) -> Attempt:
-    """Give an attempt its verdict that can't even be started: its kind or its profile is gone."""
+    """End an attempt that cannot be started, its kind or its profile being gone."""
     ended = replace(failed_by(failure, attempt), cause=None)
     report = Report(
         attempt_id=attempt.id,

@@ -147,7 +147,7 @@ class Scheduler:
         self._permits[uid] += 1
 
     def release(self, uid: int, size: int) -> None:
-        """Give back a permit."""
+        """Release a permit."""
         self.budget.release(uid, size)
         self._permits[uid] -= 1
         if not self._permits[uid]:

@@ -238,7 +238,7 @@ class DaemonService:
         return rows
 
     def _identity(self) -> HealthRow:
-        """Tell whether this daemon was started on a copy of another's state directory."""
+        """Return whether this daemon was started on a copy of another's state directory."""
         former = self._deps.copied_from
         if former is None:
             return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")

@@ -254,7 +254,7 @@ class Control:
             self._state.tell("structure.unbalanced", token, certain=certain, **names)
 
     def _tell_branches(self, *, certain: bool) -> None:
-        """Tell of branches that differ."""
+        """Report branches that differ."""
         if self._pending is not None:
             token, names = self._pending
             self._pending = None

@@ -168,7 +168,7 @@ class Program:
                 self.known.update(self.language.words.get(each, {}))
 
     def _check_needs(self, library: str, start: int) -> None:
-        """Tell of a library in the middle of which the engine stops, for want of words."""
+        """Report a library in the middle of which the engine stops, for want of words."""
         missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
         if missing:
             words = " and ".join(missing)
@@ -382,4 +382,4 @@ def _start(token: Token) -> int:
 
 
 def _silent(rule: str, start: int, **names: object) -> None:
-    """Tell nobody: files that are brought along are not checked."""
+    """Report nothing: files that are brought along are not checked."""
