@@ -155,5 +155,9 @@ def _touches_files(value: object, name: str) -> bool:
     pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
     kind = value if is_a(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
-        return name not in _OF_THE_CONTAINER and _hasattr(pathlib.Path, name) and not _hasattr(pathlib.PurePath, name)
+        return (
+            name not in _OF_THE_CONTAINER
+            and _hasattr(pathlib.Path, name)
+            and not _hasattr(pathlib.PurePath, name)
+        )
     return io is not None and name in _STREAM_PARTS and issubclass(kind, io.IOBase)

@@ -93,9 +93,13 @@ def check_attribute(view: View, site: Site) -> Iterator[Finding]:
     if refused is not None:
         found = view.error(node, *refused)
         yield replace(found, edit=_vars_edit(view, node)) if node.attr == "__dict__" else found
-    elif owners:
-        return
-    elif of_path and node.attr in ENVIRONMENT_METHODS:
+    elif not owners:
+        yield from _method(view, node, site, of_path)
+
+
+def _method(view: View, node: ast.Attribute, site: Site, of_path: bool) -> Iterator[Finding]:
+    """``path.replace(target)`` -> attribute.file_access; ``text.format(x)`` -> format.dynamic_template."""
+    if of_path and node.attr in ENVIRONMENT_METHODS:
         yield _of_environment(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
         message = "'replace' with one argument moves a file when it is asked of a path."

@@ -31,8 +31,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at, snippet
-from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten
+from assayd.static.python.left_out import closed, comma, comparison
 from assayd.static.python.safe_fixes import (
     Proposal,
     add_colon,
@@ -79,9 +80,11 @@ def explain(error: SyntaxError, text: str) -> Finding:
     row, groups = _match(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
     edit = certain_edit(error, text, row.proposals) if line else None
-    spelt = spelling(error, text) if edit is None and row.rule in _SPELLING else None
-    if spelt is not None:
-        suggestion, edit = spelt
+    told = _left_out(error, text, row.rule) if edit is None else None
+    if told is None and edit is None and row.rule in _SPELLING:
+        told = spelling(error, text)
+    if told is not None:
+        suggestion, edit = told[0] or suggestion, told[1]
     return Finding(
         rule=row.rule,
         category=CATEGORY,
@@ -93,6 +96,24 @@ def explain(error: SyntaxError, text: str) -> Finding:
         suggestion=suggestion,
         edit=edit,
     )
+
+
+_COMPARED = "Write == to compare; a single = assigns to a name."
+_COMMA = "A comma is missing in this line: put one between the two values."
+
+
+def _left_out(error: SyntaxError, text: str, rule: str) -> tuple[str | None, Edit | None] | None:
+    """Return what to write for a sign that is left out, and its edit, where the line shows both."""
+    if rule == "syntax.unclosed_bracket":
+        edit = closed(error, text)
+        return None if edit is None else (None, edit)
+    if rule not in _SPELLING and rule != "syntax.assignment":
+        return None
+    edit = comparison(error, text)
+    if edit is not None:
+        return _COMPARED, edit
+    edit = comma(error, text) if rule != "syntax.assignment" else None
+    return None if edit is None else (_COMMA, edit)
 
 
 def too_deep() -> Finding:
