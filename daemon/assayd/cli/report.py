@@ -20,6 +20,7 @@ MARKS = {
 }
 MAX_FINDINGS = 20
 MAX_CASES = 10
+INTENT_CHARS = 200
 
 
 def render(attempt: Document) -> Iterator[Text]:
@@ -28,6 +29,8 @@ def render(attempt: Document) -> Iterator[Text]:
     yield Text.assemble(
         (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}"
     )
+    if attempt.get("intent"):
+        yield Text(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
     yield verdict_line(attempt)

@@ -176,7 +176,7 @@ class Course:
         deps, began = self._deps, self._deps.clock.now()
         subject = await deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
-        prompt = build_prompt(described.context, strategy, hint=self.repair.hint)
+        prompt = build_prompt(described.context, strategy, hint=self.repair.hint, intent=_intent(subject))
         request = Request(
             system=prompt.system,
             user=prompt.user,
@@ -230,6 +230,11 @@ class Course:
         await self._deps.repairs.save(repair)
         self.repair = repair
         self._deps.publish(repair)
+
+
+def _intent(subject: Subject) -> str | None:
+    intent = subject.submission.get("intent")
+    return intent if isinstance(intent, str) else None
 
 
 def _payload(subject: Subject) -> dict[str, object]:

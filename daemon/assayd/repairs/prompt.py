@@ -21,6 +21,7 @@ SURROUNDING_CHARS = 4 * 1024
 SURROUNDINGS_CHARS = 32 * 1024
 """Of all surroundings together."""
 HINT_CHARS = 4 * 1024
+INTENT_CHARS = 16 * 1024
 NAME_CHARS = 200
 MARK_DIGITS = 32
 """Of the digest: too many for a text to be tried out that holds its own."""
@@ -60,9 +61,11 @@ class Prompt:
     user: str
 
 
-def build_prompt(context: RepairContext, strategy: Strategy, *, hint: str | None = None) -> Prompt:
-    """Word the request for one fix. `hint` is a person's, and is quoted like everything else."""
-    lines = ["TASK", _STRATEGIES[strategy]]
+def build_prompt(
+    context: RepairContext, strategy: Strategy, *, hint: str | None = None, intent: str | None = None
+) -> Prompt:
+    """Word the request for one fix. `intent` and `hint` are a person's, and quoted like everything else."""
+    lines = [*_asked_for(intent), "TASK", _STRATEGIES[strategy]]
     if context.worth is Worth.MEDIUM and strategy is Strategy.FIX:
         lines.append(_MEDIUM)
     lines += ["", *_passage(context.passage)]
@@ -72,6 +75,11 @@ def build_prompt(context: RepairContext, strategy: Strategy, *, hint: str | None
         lines += ["", "HINT OF THE PERSON WHO ASKED", quote(hint, HINT_CHARS)]
     lines += ["", "RULES", *(f"- {instruction}" for instruction in context.instructions)]
     return Prompt(system=_SYSTEM, user="\n".join(lines) + "\n")
+
+
+def _asked_for(intent: str | None) -> Iterator[str]:
+    if intent:
+        yield from ("WHAT THE CODE IS FOR, IN THE WORDS OF WHOEVER ASKED", quote(intent, INTENT_CHARS), "")
 
 
 def _passage(passage: Passage) -> Iterator[str]:

@@ -58,6 +58,7 @@ attempts = Table(
     Column("labels", Text, nullable=False),
     Column("idempotency_key", String(255)),
     Column("replay_of", String(26)),
+    Column("intent", Text),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),
