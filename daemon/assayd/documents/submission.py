@@ -81,7 +81,9 @@ class RepairRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     provider: str = Field(description="Name of a configured provider.")
-    max_attempts: int = Field(3, ge=1, le=10, description="Fixes that are tried at most.")
+    max_attempts: int | None = Field(
+        None, ge=1, le=10, description="Fixes that are tried at most; null: `repair.max_attempts`."
+    )
 
 
 class SubmissionBody(BaseModel):

@@ -34,10 +34,13 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairWish:
-    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails."""
+    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails.
+
+    Without a number there are as many as the settings say.
+    """
 
     provider: str
-    max_attempts: int
+    max_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

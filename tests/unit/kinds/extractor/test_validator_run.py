@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import Layer, Severity, has_errors
@@ -399,67 +398,3 @@ def test_a_request_does_not_choose_what_the_runner_itself_imports(extractor_poli
     assert spec is not None
     assert "unittest.__main__" not in spec.preload
     assert set(spec.preload) <= extractor_policy.imports.allowed
-
-
-CASED = ExtractorPayload.model_validate({
-    "code": CODE,
-    "sample_paths": PATHS[:1],
-    "cases": [
-        {"name": "first", "path": PATHS[0], "expected": {"quarter": 1}},
-        {"name": "second", "path": PATHS[1], "expected": {"quarter": 2}},
-    ],
-})  # fmt: skip
-
-
-def with_cases(*values: object) -> Judgement:
-    names = (PATHS[0], "first", "second")
-    units = (unit(name, returned(value)) for name, value in zip(names, values, strict=True))
-    return validator.judge(CASED, ExecutionPolicy(name="x"), run(*units))
-
-
-def test_every_case_is_a_call_of_its_own_with_its_path() -> None:
-    units = validator.plan(CASED, ExecutionPolicy(name="x"), LIMITS).units
-    assert [each.name for each in units] == [PATHS[0], "first", "second"]
-    assert [each.arguments["args"] for each in units] == [[PATHS[0]], [PATHS[0]], [PATHS[1]]]
-
-
-def test_cases_that_get_what_they_expect_pass_with_further_fields() -> None:
-    judgement = with_cases({"quarter": 1}, {"quarter": 1, "year": 2024}, {"quarter": 2})
-    assert [case.status.value for case in judgement.cases] == ["passed"] * 3
-    assert not has_errors(judgement.stage_findings["quality"])
-
-
-def test_case_that_gets_something_else_fails_in_quality_with_both_values() -> None:
-    judgement = with_cases({"quarter": 1}, {"quarter": 1}, {"quarter": 3})
-    assert [case.status.value for case in judgement.cases] == ["passed", "passed", "failed"]
-    assert judgement.cases[2].expected == {"quarter": 2}
-    assert judgement.cases[2].result == {"quarter": 3}
-    assert rules(judgement, "quality") == ["case.differs"]
-
-
-def test_call_of_a_case_that_raises_fails_in_the_sandbox() -> None:
-    units = (unit(PATHS[0], returned({"quarter": 1})), raised("first"), unit("second", returned({})))
-    judgement = validator.judge(CASED, ExecutionPolicy(name="x"), run(*units))
-    assert rules(judgement) == ["sandbox.raised"]
-    assert "quality" not in judgement.stage_findings
-
-
-@pytest.mark.parametrize(
-    "cases",
-    [
-        [{"name": "a", "path": "/p", "expected": {}}, {"name": "a", "path": "/q", "expected": {}}],
-        [{"name": "a", "path": "", "expected": {}}],
-        [{"name": "a", "path": "/p", "expected": [1]}],
-        [{"name": "a", "path": "/p", "expected": {}, "compare": "about"}],
-        [{"name": str(n), "path": "/p", "expected": {}} for n in range(101)],
-    ],
-)
-def test_cases_of_another_form_are_refused(cases: list[object]) -> None:
-    with pytest.raises(ValidationError, match="cases"):
-        ExtractorPayload.model_validate({"code": CODE, "sample_paths": PATHS, "cases": cases})
-
-
-def test_fix_is_asked_for_with_the_cases() -> None:
-    context = validator.context(CASED, {"retry_context": "It failed."})
-    told = {one.title: one.text for one in context.surroundings}
-    assert told["cases that have to pass"].splitlines()[1].startswith('second (exact): "/data/Q2/b.csv" -> ')
