@@ -1,6 +1,6 @@
 """Reads tables, columns and keys of a submitted SQLite file, in an analysis worker and from memory alone.
 
-The file is a stranger's: it is opened read-only from memory, in a process that has a limit on memory and time,
+The file is a stranger's: it is opened read-only from memory, in a process with a limit on memory and time,
 with the defences that SQLite has against a hostile schema, and nothing of its own (triggers, views) is run.
 """
 
@@ -29,8 +29,8 @@ def describe_sqlite(content: bytes) -> str:
 
 def _tables(connection: sqlite3.Connection) -> Iterator[str]:
     found = connection.execute(
-        "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-        "ORDER BY name"
+        "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
+        "AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
     ).fetchmany(MOST_TABLES)
     for name, kind in found:
         columns = ", ".join(_columns(connection, str(name))) if kind == "table" else "a view"

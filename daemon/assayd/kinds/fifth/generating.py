@@ -11,8 +11,8 @@ from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
 
 TASK = (
-    "Write a program in Fifth, a Forth dialect: words between blanks, definitions before their use, and a stack "
-    "comment ( before -- after ) in every definition."
+    "Write a program in Fifth, a Forth dialect: words between blanks, definitions before their use, and a "
+    "stack comment ( before -- after ) in every definition."
 )
 
 

@@ -14,8 +14,8 @@ from assayd.ports.repairable import Surrounding
 
 MANIFEST_FILE = "manifest.json"
 _TASK = (
-    "Write an adapter module: adapter.py with one class that a decorator ({decorators}) registers and that has "
-    "the methods {methods}; test_adapter.py with tests of it that reach no network; and manifest.json."
+    "Write an adapter module: adapter.py with one class that a decorator ({decorators}) registers and that "
+    "has the methods {methods}; test_adapter.py with tests of it that reach no network; and manifest.json."
 )
 
 

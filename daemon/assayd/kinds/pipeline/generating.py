@@ -14,8 +14,8 @@ from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
 _TASK = (
-    "Write a pipeline: steps of bash or SQL (SQLite) that run in order in one directory with the files, and on "
-    "the database where there is one. Each step has a name, its type and its content."
+    "Write a pipeline: steps of bash or SQL (SQLite) that run in order in one directory with the files, and "
+    "on the database where there is one. Each step has a name, its type and its content."
 )
 _EXAMPLE = [
     {

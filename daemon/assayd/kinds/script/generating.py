@@ -15,8 +15,8 @@ from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
 TASK = (
-    "Write a script: one file of Python that reads standard input and the files beside it, prints what is asked "
-    "for, and ends by itself with exit code 0."
+    "Write a script: one file of Python that reads standard input and the files beside it, prints what is "
+    "asked for, and ends by itself with exit code 0."
 )
 
 

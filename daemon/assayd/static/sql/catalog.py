@@ -1,6 +1,7 @@
 """The program that reads a database file's tables, as kinds see it: bytes in, a description out.
 
-Kinds open no file of a stranger. Whoever runs them (the analysis worker) installs what does, once per process.
+Kinds open no file of a stranger. Whoever runs them (the analysis worker) installs what does, once per
+process.
 """
 
 from __future__ import annotations
