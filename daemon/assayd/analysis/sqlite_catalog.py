@@ -17,6 +17,8 @@ _CHARS = 32 * 2**10
 
 def describe_sqlite(content: bytes) -> str:
     """Return a line per table: its columns with types and keys, and what it refers to."""
+    if not content:  # an empty file is an empty database, which cannot be opened from memory
+        return "no tables"
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.deserialize(content)

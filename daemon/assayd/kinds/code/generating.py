@@ -14,8 +14,8 @@ from assayd.ports.repairable import Surrounding
 
 _SHOWN_CHARS = 2000
 TASK = (
-    "Write a code node: Python that declares its inputs by annotations without a value, and assigns one value "
-    "to `result` with its type. The inputs are given as variables; nothing else is called."
+    "Write a code node: Python that declares its inputs by annotations without a value, and assigns one "
+    "value to `result` with its type. The inputs are given as variables; nothing else is called."
 )
 
 

@@ -15,8 +15,8 @@ from assayd.ports.repairable import Surrounding
 PATHS_TOLD = 100
 TASK = (
     "Write an extractor: one file of Python with the function extract(path: str) -> dict, which takes a file "
-    "path apart and returns a plain dict of the fields that it says. It gets the path as text; there is no file "
-    "to open."
+    "path apart and returns a plain dict of the fields that it says. It gets the path as text; there is no "
+    "file to open."
 )
 
 

@@ -98,8 +98,8 @@ _RULES = (
 
 
 _MORE_FILES = (
-    'Where several files have to change, answer with "files" in the place of "patched_code": {name: whole text} '
-    "of each that changes."
+    'Where several files have to change, answer with "files" in the place of "patched_code": {name: '
+    "whole text} of each that changes."
 )
 
 

@@ -82,8 +82,8 @@ _REMINDERS = (
 
 
 _MORE_STEPS = (
-    'Where another step has to change, or one is missing, answer with "steps" in the place of "patched_code": '
-    "all steps in order, each {name, type, content}."
+    'Where another step has to change, or one is missing, answer with "steps" in the place of '
+    '"patched_code": all steps in order, each {name, type, content}.'
 )
 
 
