@@ -39,6 +39,7 @@ from assayd.analysis.messages import (
     remember,
 )
 from assayd.analysis.shfmt import read_shell
+from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.guest import frames
 from assayd.kinds import registry as validators
 from assayd.model.finding import has_errors
@@ -49,6 +50,7 @@ from assayd.ports.generatable import Generatable, Proposal
 from assayd.ports.repairable import Repairable, Simplifiable, Taken
 from assayd.ports.validator import OnFail, Validator
 from assayd.static.shell.parse import reader
+from assayd.static.sql import catalog
 
 _READ_BYTES = 1 << 16
 _TOLD_CHARS = 500
@@ -235,6 +237,7 @@ def main() -> None:
     validators.use_tables(validators.load(enabled), tables)
     confine(memory_bytes)
     reader.install(read_shell)
+    catalog.install(describe_sqlite)
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
     except (MemoryError, RecursionError):

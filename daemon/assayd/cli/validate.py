@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.cli.exits import CANCELLED
+from assayd.cli.origin import Origin
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
 from assayd.ports.validator import STDIN, FileOptions
@@ -34,8 +35,8 @@ class Request:
     intent: str | None = None
 
 
-def build_submission(request: Request) -> dict[str, object]:
-    """Build the submission that the command line means.
+def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
+    """Build the submission that the command line means, and tell which files it is from.
 
     Raises: RequestError, naming the option or file at fault.
     """
@@ -48,7 +49,9 @@ def build_submission(request: Request) -> dict[str, object]:
         input=_read_input(request.input),
         extra=dict(_pair(text, "--option") for text in request.options),
     )
-    payload = dict(validator.from_files(read_files(request.files), options))
+    read = read_files(request.files)
+    texts = {name: content for name, (_, content) in read.items()}
+    payload = dict(validator.from_files(texts, options))
     submission: dict[str, object] = {
         "kind": request.kind,
         "payload": {**payload, "cases": cases} if cases else payload,
@@ -61,7 +64,11 @@ def build_submission(request: Request) -> dict[str, object]:
         submission["overrides"] = read_settings(request.settings)
     if request.labels:
         submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
-    return submission
+    origin = Origin(
+        paths={name: str(path) for name, (path, _) in read.items()},
+        texts={name: content for name, (_, content) in read.items()},
+    )
+    return submission, origin
 
 
 def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
@@ -83,14 +90,16 @@ def run(client: PlainClient, submission: Mapping[str, object], *, show_progress:
     return attempt
 
 
-def read_files(paths: Sequence[Path]) -> dict[str, bytes]:
+def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     """Read files by their names; a folder stands for all files in it, `-` for standard input."""
-    files: dict[str, bytes] = {}
+    files: dict[str, tuple[Path, bytes]] = {}
+    total = 0
     for name, path in _walk(paths):
         if name in files:
             raise RequestError("file.twice", f"two files are called {name}")
-        files[name] = _read(path)
-        if sum(map(len, files.values())) > MAX_FILES_BYTES:
+        files[name] = (path, _read(path))
+        total += len(files[name][1])
+        if total > MAX_FILES_BYTES:
             raise RequestError(
                 "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
             )
@@ -125,7 +134,7 @@ def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, object]:
-    """Read ``resources.timeout_s=5`` and the like as one nested object."""
+    """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
     overrides: dict[str, object] = {}
     for text in settings:
         dotted, value = _pair(text, "--set")
@@ -182,6 +191,8 @@ def _read_value(text: str) -> object:
     try:
         value: object = json.loads(text)
     except ValueError:
+        if "," in text:
+            return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
         return text
     return value
 

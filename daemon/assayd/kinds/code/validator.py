@@ -15,15 +15,18 @@ from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
+from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.expected import cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.code import annotations as code_annotations
+from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
 from assayd.kinds.code.command_line import command_line
+from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import awaited, check_inputs, check_values
 from assayd.kinds.code.judging import judge_runs, runs_of
 from assayd.kinds.code.payload import CodePayload, PreparedCode
@@ -35,6 +38,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue, Sample
 from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
@@ -96,6 +100,8 @@ class Code:
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "result")
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[CodeContext] = CodeContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[CodePayload]]:
@@ -191,6 +197,19 @@ class Code:
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(model_answer.clean(payload.code).text)
+
+    def brief(self, context: CodeContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: CodeContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
 
 def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:

@@ -14,12 +14,15 @@ from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
+from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.call_unit import Tried, judge_call
 from assayd.findings.expected import cases_told, judge_value
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding, grouped
+from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
+from assayd.kinds.extractor.generating import ExtractorContext
 from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.kinds.extractor.samples import SAMPLES
@@ -29,6 +32,7 @@ from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue, Sample
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
@@ -112,6 +116,8 @@ class Extractor:
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "quality")
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[ExtractorContext] = ExtractorContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
@@ -200,6 +206,19 @@ class Extractor:
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
+
+    def brief(self, context: ExtractorContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = (*_REMINDERS, *allowances(policy))
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: ExtractorContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
     def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns."""

@@ -17,11 +17,14 @@ from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
+from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.expected import cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
+from assayd.kinds.script import generating
 from assayd.kinds.script.command_line import command_line
+from assayd.kinds.script.generating import ScriptContext
 from assayd.kinds.script.judging import judge_runs, runs_of
 from assayd.kinds.script.payload import ScriptPayload
 from assayd.kinds.script.samples import SAMPLES
@@ -30,6 +33,7 @@ from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import work_paths
@@ -85,6 +89,8 @@ class Script:
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[ScriptContext] = ScriptContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[ScriptPayload]]:
@@ -179,6 +185,19 @@ class Script:
         name, text = _main_text(payload)
         python = payload.code is not None or name.endswith(".py")
         return python_normal.normal_form(text) if python else without_layout(text, "#")
+
+    def brief(self, context: ScriptContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: ScriptContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
