@@ -23,6 +23,7 @@ class ContainerSpec:
 
     `memory_bytes` (= memory + swap) and `pids` are totals, runner and image baseline included.
     `work_*` bound the one writable tmpfs at `/sandbox`. `labels` are daemon, generation, container, key.
+    `preload` names the modules that the runner will be asked for; an engine may have them loaded already.
     """
 
     image: str
@@ -35,6 +36,7 @@ class ContainerSpec:
     open_files: int
     seccomp: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
