@@ -77,7 +77,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """Which engine this is and what it can enforce."""
+    """Which engine this is and what it can enforce. `mode`: how it makes containers, given a choice."""
 
     name: str
     version: str
@@ -85,6 +85,7 @@ class EngineInfo:
     kernel: str
     cgroup_version: int
     warnings: tuple[str, ...] = ()
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

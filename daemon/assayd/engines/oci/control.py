@@ -80,6 +80,8 @@ class Control:
 
         Raises: StartFailed; EngineError ``engine.launcher`` when the other end died.
         """
+        if self.gone:
+            raise self._has_died()
         waiting: asyncio.Future[Process] = self._loop.create_future()
         self._starting[name] = waiting
         try:
@@ -141,8 +143,9 @@ class Control:
             return self._hear_ready(reply)
         waiting = self._starting.get(name)
         if "code" in reply:
+            code = int(str(reply["code"]))
             if (process := self._running.pop(name, None)) is not None:
-                process.end(int(str(reply["code"])))
+                process.end(code)
         elif "failed" in reply:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(StartFailed(str(reply["failed"])))

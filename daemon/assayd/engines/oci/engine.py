@@ -80,7 +80,18 @@ class OciEngine:
             kernel=platform.release(),
             cgroup_version=host.hierarchy.version,
             warnings=host.warnings,
+            mode=f"templates {self.templates}",
         )
+
+    @property
+    def templates(self) -> str:
+        """Tell whether containers are cloned from templates: "on", "off", and what keeps some from it."""
+        held = "off" if self._templates.closed else "on"
+        return f"{held}: {self._templates.reason}" if self._templates.reason else held
+
+    async def give_up_templates(self, reason: str) -> None:
+        """Let the runtime start every container from here on."""
+        await self._templates.close(reason)
 
     def capabilities(self) -> Capabilities:
         """Return how this engine behaves."""

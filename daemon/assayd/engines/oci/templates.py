@@ -61,9 +61,14 @@ class Template:
         self._free = deque(range(1, CHILDREN + 1))
 
     @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self.control.gone or not self.container.running
+
+    @property
     def has_room(self) -> bool:
         """Whether one more child can be had."""
-        return bool(self._free) and not self.control.gone
+        return bool(self._free) and not self.gone
 
     def take_ids(self) -> Ids:
         """Return user ids for a child; what was given back last is taken last."""
@@ -95,6 +100,8 @@ class Templates:
         self._of: dict[str, Template] = {}
         self._failures: Counter[Key] = Counter()
         self._changing = asyncio.Lock()
+        self.source = Path(program.__file__).read_bytes()
+        """The template's program."""
         self.reason = ""
         """Why containers are started without, where some are."""
         self.closed = False
@@ -185,7 +192,7 @@ class Templates:
     async def _end_idle(self, spec: ContainerSpec) -> None:
         """Retire those of an image that is not this one any more, and one too many; end what is retired."""
         for key, template in list(self._live.items()):
-            if template.control.gone or (key[0] == spec.image and key[1] != spec.image_digest):
+            if template.gone or (key[0] == spec.image and key[1] != spec.image_digest):
                 self._retired.append(self._live.pop(key))
         while len(self._live) + len(self._retired) >= MOST_TEMPLATES and self._live:
             idle = next((key for key, each in self._live.items() if not each.children), None)
@@ -255,10 +262,9 @@ class Templates:
     async def _tell(self, container: Container, control: Control, ours: socket.socket) -> None:
         place = container.place
         system_calls = await self._threads.run(instructions, container.spec.seccomp, place.machine)
-        source = await self._threads.run(Path(program.__file__).read_bytes)
         told = json.dumps(plan(container.spec, place, system_calls)).encode()
         try:
-            for message in (source, told):
+            for message in (self.source, told):
                 await asyncio.get_running_loop().sock_sendall(ours, message)
             async with asyncio.timeout(self._threads.timeout_s):
                 await control.ready
