@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.cli.exits import CANCELLED
+from assayd.cli.origin import Origin
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
 from assayd.ports.validator import STDIN, FileOptions
@@ -30,32 +31,44 @@ class Request:
     settings: Sequence[str]
     labels: Sequence[str]
     options: Sequence[str]
+    cases: Path | None = None
+    intent: str | None = None
 
 
-def build_submission(request: Request) -> dict[str, object]:
-    """Build the submission that the command line means.
+def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
+    """Build the submission that the command line means, and tell which files it is from.
 
     Raises: RequestError, naming the option or file at fault.
     """
     from assayd.cli.kinds import find_kind
 
     validator = find_kind(request.kind)
+    cases = read_cases(request.cases)
     options = FileOptions(
-        sample_paths=tuple(request.sample_paths),
+        sample_paths=tuple(request.sample_paths) or paths_of(cases),
         input=_read_input(request.input),
         extra=dict(_pair(text, "--option") for text in request.options),
     )
+    read = read_files(request.files)
+    texts = {name: content for name, (_, content) in read.items()}
+    payload = dict(validator.from_files(texts, options))
     submission: dict[str, object] = {
         "kind": request.kind,
-        "payload": dict(validator.from_files(read_files(request.files), options)),
+        "payload": {**payload, "cases": cases} if cases else payload,
     }
+    if request.intent is not None:
+        submission["intent"] = read_words(request.intent)
     if request.policy is not None:
         submission["policy"] = request.policy
     if request.settings:
         submission["overrides"] = read_settings(request.settings)
     if request.labels:
         submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
-    return submission
+    origin = Origin(
+        paths={name: str(path) for name, (path, _) in read.items()},
+        texts={name: content for name, (_, content) in read.items()},
+    )
+    return submission, origin
 
 
 def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
@@ -77,22 +90,51 @@ def run(client: PlainClient, submission: Mapping[str, object], *, show_progress:
     return attempt
 
 
-def read_files(paths: Sequence[Path]) -> dict[str, bytes]:
+def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     """Read files by their names; a folder stands for all files in it, `-` for standard input."""
-    files: dict[str, bytes] = {}
+    files: dict[str, tuple[Path, bytes]] = {}
+    total = 0
     for name, path in _walk(paths):
         if name in files:
             raise RequestError("file.twice", f"two files are called {name}")
-        files[name] = _read(path)
-        if sum(map(len, files.values())) > MAX_FILES_BYTES:
+        files[name] = (path, _read(path))
+        total += len(files[name][1])
+        if total > MAX_FILES_BYTES:
             raise RequestError(
                 "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
             )
     return files
 
 
+def read_words(text: str) -> str:
+    """Return what an option says in words: its own text, or that of the file behind ``@``."""
+    if not text.startswith("@"):
+        return text
+    path = Path(text[1:])
+    try:
+        return _read(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError("file.unreadable", f"{path}: it is not text in UTF-8") from error
+
+
+def read_cases(path: Path | None) -> list[object]:
+    """Return the cases of a file, a JSON array; none where no file is named."""
+    if path is None:
+        return []
+    found = _read_json(path)
+    if not isinstance(found, list) or not found:
+        raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
+    return list(found)
+
+
+def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
+    """Return the paths that cases name, each once."""
+    paths = (case.get("path") for case in cases if isinstance(case, dict))
+    return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
+
+
 def read_settings(settings: Sequence[str]) -> dict[str, object]:
-    """Read ``resources.timeout_s=5`` and the like as one nested object."""
+    """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
     overrides: dict[str, object] = {}
     for text in settings:
         dotted, value = _pair(text, "--set")
@@ -129,22 +171,28 @@ def _read(path: Path) -> bytes:
 def _read_input(path: Path | None) -> Mapping[str, object] | None:
     if path is None:
         return None
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{path}: the input is not a JSON object")
+    return {**value}
+
+
+def _read_json(path: Path) -> object:
     from assayd.documents import read_json
 
     content = _read(path)
     try:
-        value = read_json(content)
+        return read_json(content)
     except RequestError as error:
         raise RequestError(error.code, f"{path}: {error.message}") from error
-    if not isinstance(value, dict):
-        raise RequestError("malformed", f"{path}: the input is not a JSON object")
-    return {**value}
 
 
 def _read_value(text: str) -> object:
     try:
         value: object = json.loads(text)
     except ValueError:
+        if "," in text:
+            return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
         return text
     return value
 
