@@ -102,11 +102,34 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
     at = error.lineno - 1
     line, closer = lines[at], _CLOSERS[found[1]]
     inside = masked_line(line)[error.offset :]
+    several = still_open(line)
+    if len(several) > 1:
+        return _all_closed(lines, at, several) if not _OPERATOR.search(masked_line(line)) else None
     last = at if inside.strip() else _last_indented(lines, at)
     if last is None or (last == at and not _plain(masked_line(line), inside)):
         return None
     lines[last] = _appended(lines[last], closer)
     changed = "\n".join(lines)
+    return edit_between(text, changed) if _compiles(changed, text) else None
+
+
+def still_open(line: str) -> str:
+    """Return what closes the brackets that a line opens and leaves open, in order."""
+    open_: list[str] = []
+    for character in masked_line(line):
+        if character in _CLOSERS:
+            open_.append(_CLOSERS[character])
+        elif open_ and character == open_[-1]:
+            open_.pop()
+    return "".join(reversed(open_))
+
+
+def _all_closed(lines: list[str], at: int, missing: str) -> Edit | None:
+    """``x = f(g(1`` -> ``x = f(g(1))``, where the line is a statement whose values need no commas."""
+    text = "\n".join(lines)
+    if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
+        return None
+    changed = "\n".join((*lines[:at], _appended(lines[at], missing), *lines[at + 1 :]))
     return edit_between(text, changed) if _compiles(changed, text) else None
 
 

@@ -46,6 +46,10 @@ _NOTHING = (
     ast.Tuple,
 )
 """Expressions of which nothing but a value can come: they call nothing, and hardly raise."""
+_OF_BUILTIN_TYPES = frozenset(
+    name for kind in (bytes, dict, float, int, list, set, str, tuple) for name in dir(kind)
+)
+"""Methods that another object may have by the same name."""
 _MOST = 20
 
 
@@ -139,6 +143,10 @@ def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, in
                 called = name
             case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)) if (
                 name in functions and id(functions[name]) in methods
+            ):
+                called = name
+            case ast.Call(func=ast.Attribute(attr=name)) if (
+                name in functions and id(functions[name]) in methods and name not in _OF_BUILTIN_TYPES
             ):
                 called = name
             case _:

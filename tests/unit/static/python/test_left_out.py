@@ -23,6 +23,7 @@ from assayd.static.python.source import parse
         ("f(a, b\ny = 1\n", "f(a, b)\ny = 1\n"),
         ("def f(x):\n    return g(h(x)  # why\n", "def f(x):\n    return g(h(x))  # why\n"),
         ("x = [\n    1,\n    2\nfor y in x:\n    pass\n", "x = [\n    1,\n    2]\nfor y in x:\n    pass\n"),
+        ("x = foo(bar(1\ny = 1\n", "x = foo(bar(1))\ny = 1\n"),
         ("print('a, b', '#'\n", "print('a, b', '#')\n"),
     ],
 )
@@ -49,3 +50,19 @@ def test_edit_puts_the_sign_back(text: str, mended: str) -> None:
 def test_no_edit_where_two_things_could_be_meant(text: str) -> None:
     [finding] = parse(text).findings
     assert finding.edit is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = foo(bar[1, 2\n", "Close all 2 brackets that line 1 opens: ])"),
+        ("y = 'don't'\n", "Put a text with an apostrophe in double quotes, or write \\' for it (line 1)."),
+        (
+            'y = f\'{x.replace("\\n", "")}\'\n',
+            "Give what has the backslash a name in a line before, and write that in the f-string: {name}.",
+        ),
+    ],
+)
+def test_the_words_say_what_to_write(text: str, said: str) -> None:
+    [finding] = parse(text).findings
+    assert finding.suggestion == said

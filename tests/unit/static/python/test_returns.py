@@ -77,3 +77,11 @@ def test_a_value_that_nobody_gets_is_an_error_whoever_calls(text: str, line: int
 )
 def test_a_last_line_that_may_do_something_is_left_alone(text: str) -> None:
     assert list(check_returns(parse(text))) == []
+
+
+def test_a_method_that_never_returns_is_named_where_its_value_is_used() -> None:
+    text = "class A:\n    def total(self, xs):\n        s = sum(xs)\n\na = A()\nb = a.total([1]) + 1\n"
+    [finding] = check_returns(parse(text))
+    assert (finding.severity, finding.line) == (Severity.WARNING, 3)
+    assert "total() ends without return (line 3)" in finding.message
+    assert finding.suggestion == "End total() with: return s"
