@@ -6,21 +6,29 @@ never waited for.
 
 from __future__ import annotations
 
-import selectors
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from .cgroup import Cgroup
 from .clock import UnitClock
-from .frames import Header
-from .processes import Ended, Processes
-from .relay import Relay
-from .requests import Limits, UnitRequest
-from .spare import Spare
-from .streams import Send, Streams
-from .tasks import OwnWaiting
-from .workdir import WorkDirectory
+from .streams import Streams
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .cgroup import Cgroup
+    from .frames import Header
+    from .processes import Ended, Processes
+    from .relay import Relay
+    from .requests import Limits, UnitRequest
+    from .selector import Selector
+    from .spare import Spare
+    from .streams import Send
+    from .tasks import OwnWaiting
+    from .workdir import WorkDirectory
+
+    OnDead = Callable[[bool], str | None]
+    """Done when a unit is dead, told whether it ended well; gives what is wrong with what is left."""
 
 _LINGER_S = 0.1
 """How long descendants may take to end after the child, but for waiting for a processor; then they count as
@@ -31,8 +39,7 @@ _TOLD_S = 0.05
 _TELL_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Value):
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
@@ -40,31 +47,26 @@ class Surroundings:
     of the image are started with.
     """
 
-    selector: selectors.BaseSelector
+    selector: Selector
     processes: Processes
     waiting: OwnWaiting
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
-    relay: Relay
     environment: Mapping[str, str]
     send: Send
-
-
-OnDead = Callable[[bool], str | None]
-"""What is done when a unit is dead, told whether it ended well; it gives what is wrong with what is left."""
 
 
 def _nothing_to_do(_: bool) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a unit gets beside its request. `on_dead` may judge what it has left."""
+class Given(Value):
+    """What a unit gets beside its request, a relay under an allowlist. `on_dead` may judge what it left."""
 
     arguments: bytes
     stdin: bytes
+    relay: Relay | None
     on_dead: OnDead = _nothing_to_do
 
 
@@ -75,7 +77,7 @@ class Unit:
         self, request: UnitRequest, limits: Limits, around: Surroundings, spare: Spare, given: Given
     ) -> None:
         self.request = request
-        self._on_dead = given.on_dead
+        self._on_dead, self._relay = given.on_dead, given.relay
         self._around = around
         self._streams = Streams(request.index, limits, spare.pipes, given.stdin, around.selector, around.send)
         self._end = "exited"
@@ -91,7 +93,8 @@ class Unit:
         self._starved_by_then_s = 0.0
         spare.employ(request.program, given.arguments, has_input=bool(given.stdin))
         around.send({"type": "started", "unit": request.index, "starved_s": around.waiting.take()}, b"")
-        around.relay.begin(request.index)
+        if self._relay is not None:
+            self._relay.begin(request.index)
 
     def wait_s(self) -> float:
         """Return how long the selector may wait."""
@@ -154,7 +157,8 @@ class Unit:
         for ended in self._around.processes.kill_all():
             self._note(ended)
         self._streams.finish()
-        self._around.relay.end()
+        if self._relay is not None:
+            self._relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
         evidence = self._evidence(left_processes)
