@@ -17,7 +17,6 @@ from .processes import Processes, ProcessesRemain
 from .programs import load_programs
 from .requests import Fault, get, read_attempt, read_unit, texts
 from .selector import HANG_UP, READ, Selector
-from .session import Session
 from .startup import (
     hide_our_modules,
     open_shared_memory,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from .frames import Header
     from .relay import Relay
     from .requests import Attempt
+    from .session import Session
     from .unit import Unit
 
 WORK = "/sandbox"
@@ -55,6 +55,13 @@ def main(work: str = WORK) -> NoReturn:
     sys.dont_write_bytecode = True
     source, sink = take_standard_streams()
     os._exit(Runner(source, sink, work, environment).serve())
+
+
+def load_session() -> type[Session]:
+    """Import what an attempt needs, and starting does not."""
+    from .session import Session
+
+    return Session
 
 
 class Runner:
@@ -188,7 +195,7 @@ class Runner:
             from .relay import Relay  # brings `socket`, where connections are relayed
 
             relay = Relay(self._around.selector, self._send)
-        session = Session(attempt, programs, self._around, relay)
+        session = load_session()(attempt, programs, self._around, relay)
         hide_our_modules()
         settle_memory()
         self._session = session
@@ -209,6 +216,8 @@ class Runner:
         ready |= {"preloaded": len(wanted) - len(failed), "preload_failed": failed}
         ready |= {"cgroup": self._around.cgroup.version, "memory_bytes": self._around.cgroup.memory_bytes()}
         self._send(ready, b"")
+        # The daemon takes as long to say what is next.
+        load_session()
 
     def _say_goodbye(self, session: Session) -> None:
         dropped = session.send_outputs()

@@ -7,10 +7,14 @@ runner takes their finder away, before it forks the first child.
 Arguments: folder with the sources, name of the package, the path that they are shown by, file to write.
 """
 
+import __future__
+
+import ast
 import importlib.util
 import marshal
 import sys
 from pathlib import Path
+from types import CodeType
 
 _START = """
 import sys
@@ -54,11 +58,24 @@ def guest_file(sources: Path, package: str, shown: str) -> bytes:
         place = path.relative_to(sources).as_posix()
         name = ".".join([package, *place.removesuffix(".py").split("/")])
         is_package = name.endswith(".__init__")
-        code = compile(path.read_bytes(), f"{shown}/{place}", "exec", dont_inherit=True, optimize=2)
-        codes[name.removesuffix(".__init__")] = (is_package, f"{shown}/{place}", marshal.dumps(code))
+        code = marshal.dumps(_compiled(path.read_bytes(), f"{shown}/{place}"))
+        codes[name.removesuffix(".__init__")] = (is_package, f"{shown}/{place}", code)
+    if f"{package}.__main__" not in codes:
+        raise SystemExit(f"there is no __main__.py below {sources}")
     start = compile(_START.format(codes=codes, package=package), f"{shown}/start.py", "exec", optimize=2)
     # What a compiled file begins with: its version, and that its source is never compared (PEP 552).
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(start)
+
+
+def _compiled(source: bytes, shown: str) -> CodeType:
+    """Compile a module: annotations stay unread, and the import that says so is left out."""
+    tree = ast.parse(source, shown)
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    ]
+    flags = __future__.annotations.compiler_flag
+    code: CodeType = compile(tree, shown, "exec", flags=flags, dont_inherit=True, optimize=2)
+    return code
 
 
 if __name__ == "__main__":

@@ -98,7 +98,12 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
     target = root / GUEST_FILE
     target.parent.mkdir(parents=True)
     script = str(Path(guest_file.__file__).resolve())
-    arguments = [str(guest), GUEST_PACKAGE, f"/{GUEST_FILE.removesuffix('.pyc')}", str(target)]
+    arguments = [
+        str(guest.resolve()),
+        GUEST_PACKAGE,
+        f"/{GUEST_FILE.removesuffix('.pyc')}",
+        str(target.resolve()),
+    ]
     _run_python(system, recipe, [script, *arguments])
 
 

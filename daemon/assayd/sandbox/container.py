@@ -93,8 +93,10 @@ class Container:
         await self.channel.duplex.read()
 
 
-async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str) -> Container:
-    """Create, inspect, start and greet a container.
+async def open_container(
+    engine: Engine, key: PoolKey, origin: Origin, ulid: str, *, ahead: bool = False
+) -> Container:
+    """Create, inspect, start and greet a container; one made `ahead` of need preloads all that its key names.
 
     Raises: EngineError; nothing is left behind then, or the reaper finds it by its labels.
     """
@@ -109,7 +111,7 @@ async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str
             raise
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                container.ready = await greet(container.channel, key.preload)
+                container.ready = await greet(container.channel, key.preload if ahead else ())
         except BaseException:
             await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
             raise
