@@ -85,7 +85,7 @@ class DaemonService:
     async def require_ready(self) -> None:
         """See that attempts are taken and run: the engine, and room on the disk. Raises: RequestError."""
         self._deps.admission.require_ready()
-        await self._deps.admission.require_space()
+        await self._deps.admission.require_room()
 
     async def submit(
         self,
@@ -185,6 +185,10 @@ class DaemonService:
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
         """Return one file of the bundle."""
         return await self._shared.artifacts.read(_bundle_of(attempt), name)
+
+    def bundle_path(self, attempt: Attempt) -> str | None:
+        """Return the folder of an attempt's bundle on this machine; None without a bundle."""
+        return None if attempt.bundle is None else str(self._shared.artifacts.path(attempt.bundle))
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
