@@ -8,7 +8,9 @@ gc.disable()  # what is made until the first fork stays
 # Set by images whose libraries lie outside the interpreter's own folder, which -S leaves out.
 sys.path += [folder for folder in os.environ.get("ASSAYD_PYTHON_PATH", "").split(":") if folder]
 
-from .runner import main  # noqa: E402 - the path and the collector come first
+from .runner import main, prepare  # noqa: E402 - the path and the collector come first
+
+__all__ = ["main", "prepare"]
 
 if __name__ == "__main__":
     main()

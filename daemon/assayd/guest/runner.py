@@ -14,7 +14,7 @@ from . import kernel
 from .cgroup import Cgroup
 from .frames import PROTOCOL, Decoder, FrameError, encode
 from .processes import Processes, ProcessesRemain
-from .programs import load_programs
+from .programs import PROGRAMS, load_programs
 from .requests import Fault, get, read_attempt, read_unit, texts
 from .selector import HANG_UP, READ, Selector
 from .startup import (
@@ -55,6 +55,12 @@ def main(work: str = WORK) -> NoReturn:
     sys.dont_write_bytecode = True
     source, sink = take_standard_streams()
     os._exit(Runner(source, sink, work, environment).serve())
+
+
+def prepare() -> None:
+    """Load all that attempts may need, for one that is forked again and again before its conversation."""
+    load_session()
+    load_programs(PROGRAMS)
 
 
 def load_session() -> type[Session]:

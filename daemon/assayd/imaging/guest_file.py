@@ -2,7 +2,8 @@
 
 Run by the interpreter of the image, so it uses the standard library only and imports nothing of ours. One
 file is read where the import system would look for some forty, and its modules can be found only until the
-runner takes their finder away, before it forks the first child.
+runner takes their finder away, before it forks the first child. Who executes the file under another name than
+``__main__`` finds `main` in it, and `prepare`, which loads ahead what attempts need.
 
 Arguments: folder with the sources, name of the package, the path that they are shown by, file to write.
 """
@@ -45,9 +46,10 @@ class Finder:
 
 
 sys.meta_path.insert(0, Finder)
-from {package}.__main__ import main
+from {package}.__main__ import main, prepare
 
-main()
+if __name__ == "__main__":
+    main()
 """
 
 

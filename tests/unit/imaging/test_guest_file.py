@@ -11,7 +11,7 @@ from assayd.imaging.guest_file import guest_file
 
 FILES = {
     "__init__.py": "",
-    "__main__.py": "import sys\nfrom .inner.deep import WORD\ndef main(): print(WORD, *sys.modules)",
+    "__main__.py": "import sys\nfrom .inner.deep import WORD\nprepare = main = lambda: print(WORD, *sys.modules)",
     "inner/__init__.py": "",
     "inner/deep.py": "WORD = __file__",
 }
@@ -48,7 +48,7 @@ def test_file_is_the_same_at_every_build(tmp_path: Path) -> None:
 def test_runner_starts_without_what_takes_long_to_import(tmp_path: Path) -> None:
     sources = Path(assayd.guest.__file__).parent
     files = {path.relative_to(sources).as_posix(): path.read_text() for path in sources.rglob("*.py")}
-    files["__main__.py"] = "import sys\nfrom . import runner\ndef main():\n    print(*sys.modules)\n"
+    files["__main__.py"] = "import sys\nfrom . import runner\nprepare = main = lambda: print(*sys.modules)"
     loaded = set(run(built(tmp_path, files)).split())
 
     assert "tried.runner" in loaded
