@@ -11,9 +11,9 @@ from assayd.imaging.guest_file import guest_file
 
 FILES = {
     "__init__.py": "",
-    "__main__.py": "import sys\nfrom .inner.deep import WORD\nprepare = main = lambda: print(WORD, *sys.modules)",
+    "__main__.py": "import sys\nfrom .inner.deep import A\nprepare = main = lambda: print(A, *sys.modules)",
     "inner/__init__.py": "",
-    "inner/deep.py": "WORD = __file__",
+    "inner/deep.py": "A = __file__",
 }
 
 
