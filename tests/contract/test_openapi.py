@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from assayd.api import Access, create_app
+from assayd.api import SocketAccess, create_app
 from assayd.client import PlainClient
 from assayd.kinds.registry import all_validators
 from assayd.wiring.from_kinds import routers_of
@@ -42,7 +42,9 @@ EXAMPLES = 8
 PASSED_ON = ("method", "url", "params", "headers", "cookies", "json")
 
 ROUTERS = routers_of(all_validators())
-SCHEMA = openapi.from_dict(create_app(FakeService(), None, None, access=Access(), routers=ROUTERS).openapi())
+SCHEMA = openapi.from_dict(
+    create_app(FakeService(), None, None, access=SocketAccess(), routers=ROUTERS).openapi()
+)
 OPERATIONS = {
     f"{each.ok().method.upper()} {each.ok().path}": each.ok()
     for each in SCHEMA.get_all_operations()

@@ -33,11 +33,11 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Answer,
     Described,
     Failed,
     Patched,
     Patching,
+    WorkerAnswer,
     remember,
 )
 from assayd.errors import AssaydError
@@ -240,7 +240,7 @@ class Analyst:
 
 async def _check(
     worker: _Worker, validator: Validator, payload: BaseModel, policy: ExecutionPolicy
-) -> Answer:
+) -> WorkerAnswer:
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
@@ -275,7 +275,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
         raise _broken("the answer of an analysis worker has another form") from problem
 
 
-def _prepared(validator: Validator, payload: BaseModel, answer: Answer) -> BaseModel:
+def _prepared(validator: Validator, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
     model = validator.prepared if isinstance(validator, Preparing) else validator.payload

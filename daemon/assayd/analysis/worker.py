@@ -29,11 +29,11 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Answer,
     Described,
     Failed,
     Patched,
     Patching,
+    WorkerAnswer,
     remember,
 )
 from assayd.analysis.shfmt import read_shell
@@ -50,12 +50,12 @@ from assayd.static.shell.parse import reader
 _READ_BYTES = 1 << 16
 
 
-def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> Answer:
+def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> WorkerAnswer:
     """Run the static stages, and prepare the payload when none of them failed."""
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
-        return Answer(stages=stages, prepared=None)
-    return Answer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
+        return WorkerAnswer(stages=stages, prepared=None)
+    return WorkerAnswer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
 
 
 def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:

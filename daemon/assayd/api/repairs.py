@@ -17,7 +17,7 @@ from assayd.documents import read_json, repair_document
 from assayd.documents.repairs import RepairBody, RepairPageDocument, repair_event_document
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
-from assayd.ports.repairs import RepairRequest
+from assayd.ports.repairs import RepairTerms
 
 MAX_BODY_BYTES = 2**21
 
@@ -39,7 +39,7 @@ async def start_repair(request: Request, call: CallDep, attempt_id: AttemptId) -
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=MAX_BODY_BYTES)
     wanted = _read(body)
-    repair = await call.repairs.start(attempt, RepairRequest(**wanted.model_dump()))
+    repair = await call.repairs.start(attempt, RepairTerms(**wanted.model_dump()))
     headers = {"Location": f"/v1/repairs/{repair.id}"}
     return json_response(repair_document(repair), status=202, headers=headers)
 

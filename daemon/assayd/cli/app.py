@@ -80,14 +80,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
     from assayd.cli.repair import follow_repairs
-    from assayd.cli.validate import Request, build_submission, run
+    from assayd.cli.validate import ValidateRequest, build_submission, run
 
     form = "yaml" if as_yaml else form
     print_form = None if form is None else form_of(kind, form)
     submission = build_submission(
-        Request(
+        ValidateRequest(
             kind=kind,
             files=files or (),
             input=input_file,
@@ -105,7 +105,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         if repair is not None and attempt["verdict"] == "failed":
             attempt = follow_repairs(client, attempt, show=not (as_json or form))
         if print_form is not None:
-            print_form(Shown(client=client, attempt=attempt, as_json=as_json))
+            print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
     if print_form is None:
         _print_attempt(attempt, as_json=as_json)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
@@ -147,13 +147,13 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
 
     form = "steps" if steps else form
     with _client(context) as client:
         attempt = client.attempt(attempt_id)
         if form is not None:
-            form_of(attempt["kind"], form)(Shown(client=client, attempt=attempt, as_json=as_json))
+            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return
         _print_attempt(attempt, as_json=as_json)
         if not as_json:

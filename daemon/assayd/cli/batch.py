@@ -11,7 +11,7 @@ from secrets import token_hex
 
 from rich.text import Text
 
-from assayd.cli.batch_files import Outputs, write_files
+from assayd.cli.batch_files import BatchOutputs, write_files
 from assayd.cli.batch_progress import follow
 from assayd.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd.cli.listing import STYLES
@@ -44,7 +44,7 @@ def send_and_follow(
     client: PlainClient,
     name: str,
     file: Path,
-    outputs: Outputs,
+    outputs: BatchOutputs,
     *,
     concurrency: int | None = None,
     dedupe: bool | None = None,
@@ -143,7 +143,7 @@ def _how_to_go_on(name: str, file: Path) -> str:
     )
 
 
-def _finish(client: PlainClient, batch: Document, file: Path, outputs: Outputs) -> Summary:
+def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
     """Go through the items once, for the summary and whatever files are wanted."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)

@@ -23,7 +23,7 @@ WORDS = {
 }
 
 
-class Progress:
+class ProgressView:
     """What is known so far; `apply` takes an event, `lines` shows the whole."""
 
     def __init__(self, kind: str) -> None:
@@ -63,7 +63,7 @@ class Progress:
 
 def follow(client: PlainClient, attempt: Document, console: Console) -> None:
     """Show an attempt's progress until it is finished; leaves the screen as it was."""
-    progress = Progress(attempt["kind"])
+    progress = ProgressView(attempt["kind"])
     with Live(Group(*progress.lines()), console=console, transient=True) as live:
         try:
             for event in client.events(attempt["id"]):

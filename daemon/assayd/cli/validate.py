@@ -19,7 +19,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ValidateRequest:
     """What the command line says."""
 
     kind: str
@@ -32,7 +32,7 @@ class Request:
     options: Sequence[str]
 
 
-def build_submission(request: Request) -> dict[str, object]:
+def build_submission(request: ValidateRequest) -> dict[str, object]:
     """Build the submission that the command line means.
 
     Raises: RequestError, naming the option or file at fault.

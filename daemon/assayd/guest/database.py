@@ -15,7 +15,7 @@ RESULT = "database.sqlite"
 """What the database is called among the declared outputs."""
 
 
-class Database:
+class AttemptDatabase:
     """Bytes that only a unit which ended well can change."""
 
     def __init__(self, most_bytes: int) -> None:

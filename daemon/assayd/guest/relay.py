@@ -59,7 +59,7 @@ class _Connection:
     watched: int = 0
 
 
-class Relay:
+class GuestRelay:
     """All connections of an attempt; of one unit at a time. Does nothing until it is opened."""
 
     def __init__(self, selector: selectors.BaseSelector, send: Send) -> None:

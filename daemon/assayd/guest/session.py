@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import child
-from .database import RESULT, Database
+from .database import RESULT, AttemptDatabase
 from .frames import Header, chunks
 from .outputs import Collector, Piece
-from .programs import Program
-from .requests import Attempt, Fault, UnitRequest, get, read_path
+from .programs import UnitProgram
+from .requests import BeginFrame, Fault, UnitRequest, get, read_path
 from .spare import Spare
-from .unit import Given, Surroundings, Unit
+from .unit import RunnerContext, RunningUnit, UnitInput
 from .workdir import clear
 
 _NO_SUCH_PROGRAM = 127 << 8
@@ -23,10 +23,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _USES_DATABASE = "sql"
 
 
-class Session:
+class GuestSession:
     """Takes the frames between `begin` and `finish`."""
 
-    def __init__(self, attempt: Attempt, programs: Mapping[str, Program], around: Surroundings) -> None:
+    def __init__(
+        self, attempt: BeginFrame, programs: Mapping[str, UnitProgram], around: RunnerContext
+    ) -> None:
         self._attempt = attempt
         self._programs = programs
         self._around = around
@@ -37,7 +39,7 @@ class Session:
         self._stdin = bytearray()
         self._arguments = bytearray()
         self._used = False
-        self._database = Database(attempt.limits.outputs_bytes)
+        self._database = AttemptDatabase(attempt.limits.outputs_bytes)
         self._spare: Spare | None = None
 
     def fork_ahead(self) -> None:
@@ -69,7 +71,7 @@ class Session:
         """Take a part of the next unit's arguments."""
         self._arguments += body
 
-    def start(self, request: UnitRequest, body: bytes) -> Unit | None:
+    def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
         """Start a unit; None when it has ended already. Raises: Fault, OSError."""
         self._arguments += body
         arguments, stdin = bytes(self._arguments), bytes(self._stdin)
@@ -79,7 +81,7 @@ class Session:
             self._around.send(_never_ran(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
             return None
         self.fork_ahead()
-        given = Given(arguments=arguments, stdin=stdin)
+        given = UnitInput(arguments=arguments, stdin=stdin)
         try:
             self._prepare_work(request.fresh_cwd)
             if request.program == _USES_DATABASE:
@@ -93,7 +95,7 @@ class Session:
             full = _never_ran(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
-        return Unit(request, self._attempt.limits, self._around, self._take_spare(), given)
+        return RunningUnit(request, self._attempt.limits, self._around, self._take_spare(), given)
 
     def _take_spare(self) -> Spare:
         assert self._spare is not None  # noqa: S101 - it was forked before the files were laid

@@ -14,7 +14,7 @@ from itertools import chain
 
 from . import child
 from .cgroup import Counters
-from .programs import Program
+from .programs import UnitProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Spare:
     """
 
     def __init__(
-        self, confinement: child.Confinement, programs: Mapping[str, Program], work: int, before: Counters
+        self, confinement: child.Confinement, programs: Mapping[str, UnitProgram], work: int, before: Counters
     ) -> None:
         self.before = before
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(5)]

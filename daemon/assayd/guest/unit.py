@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from .cgroup import Cgroup
 from .clock import UnitClock
 from .frames import Header
-from .processes import Ended, Processes
-from .relay import Relay
-from .requests import Limits, UnitRequest
+from .processes import Processes, ReapedProcess
+from .relay import GuestRelay
+from .requests import GuestLimits, UnitRequest
 from .spare import Spare
-from .streams import Send, Streams
+from .streams import Send, UnitStreams
 from .tasks import OwnWaiting
 from .workdir import WorkDirectory
 
@@ -32,7 +32,7 @@ _TELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RunnerContext:
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
@@ -46,7 +46,7 @@ class Surroundings:
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
-    relay: Relay
+    relay: GuestRelay
     environment: Mapping[str, str]
     send: Send
 
@@ -60,7 +60,7 @@ def _nothing_to_do(_: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class UnitInput:
     """What a unit gets beside its request. `on_dead` may judge what it has left."""
 
     arguments: bytes
@@ -68,18 +68,20 @@ class Given:
     on_dead: OnDead = _nothing_to_do
 
 
-class Unit:
+class RunningUnit:
     """A unit that runs. Call `turn` after every round of the selector until it gives True."""
 
     def __init__(
-        self, request: UnitRequest, limits: Limits, around: Surroundings, spare: Spare, given: Given
+        self, request: UnitRequest, limits: GuestLimits, around: RunnerContext, spare: Spare, given: UnitInput
     ) -> None:
         self.request = request
         self._on_dead = given.on_dead
         self._around = around
-        self._streams = Streams(request.index, limits, spare.pipes, given.stdin, around.selector, around.send)
+        self._streams = UnitStreams(
+            request.index, limits, spare.pipes, given.stdin, around.selector, around.send
+        )
         self._end = "exited"
-        self._child: Ended | None = None
+        self._child: ReapedProcess | None = None
         self._cpu_s = 0.0
         self._wall_s = 0.0
         self._before = spare.before
@@ -139,7 +141,7 @@ class Unit:
         self._clock.look()
         return time.monotonic() >= self._linger_until()
 
-    def _note(self, ended: Ended) -> None:
+    def _note(self, ended: ReapedProcess) -> None:
         self._cpu_s += ended.cpu_s
         # Once it is reaped, its number may come back on a process that it left.
         if ended.pid == self._pid and self._child is None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from assayd.model.finding import Edit
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
 from assayd.ports.repairable import Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class FixRequest:
     """A request for one fix. `edits` are safe fixes: replacements in the passage."""
 
     system: str
@@ -26,7 +26,7 @@ class Reply:
 
     code: str
     reason: str
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
 
 
 class Provider(Protocol):
@@ -37,7 +37,7 @@ class Provider(Protocol):
         """The name that requests use."""
         ...
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Return a fix within the time, the provider's own retries included.
 
         Raises: ProviderError when none can be had.

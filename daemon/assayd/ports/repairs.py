@@ -22,7 +22,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRequest:
+class RepairTerms:
     """How somebody wants an attempt repaired.
 
     `code` is a person's, for the first fix; `fresh` goes back to what was submitted first.
@@ -91,7 +91,7 @@ class RepairStore(Protocol):
 class Repairs(Protocol):
     """The repairs of a daemon, as its API sees them; whose they are, the API checks."""
 
-    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
+    async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
         """Begin a repair of a finished attempt.
 
         Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.unsupported``,

@@ -23,7 +23,7 @@ from assayd.errors import ProviderError, RequestError
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.llm import Provider, Reply, Request
+from assayd.ports.llm import FixRequest, Provider, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
 from assayd.ports.validator import Validator
 from assayd.repairs.asking import ask
@@ -177,7 +177,7 @@ class Course:
         subject = await deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
         prompt = build_prompt(described.context, strategy, hint=self.repair.hint)
-        request = Request(
+        request = FixRequest(
             system=prompt.system,
             user=prompt.user,
             passage=described.context.passage,

@@ -18,7 +18,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
-from assayd.ports.repairs import RepairRequest
+from assayd.ports.repairs import RepairTerms
 from assayd.repairs.chain import diffs_of
 from assayd.repairs.loop import Course, FixUnusable, RepairDependencies, run_repair
 from assayd.repairs.providers.command import run
@@ -87,7 +87,7 @@ class DaemonRepairs:
         if unfinished:
             log.warning("repairs.recovered", count=len(unfinished))
 
-    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
+    async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
         """Begin a repair of a finished attempt."""
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")

@@ -32,7 +32,7 @@ SETTLE_TRIES, SETTLE_S = 200, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ContainerOrigin:
     """What the labels say of every container of this daemon."""
 
     daemon_id: str
@@ -93,7 +93,7 @@ class Container:
         await self.channel.duplex.read()
 
 
-async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str) -> Container:
+async def open_container(engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str) -> Container:
     """Create, inspect, start and greet a container.
 
     Raises: EngineError; nothing is left behind then, or the reaper finds it by its labels.
@@ -131,7 +131,7 @@ async def _guest_faults_are_ours() -> AsyncIterator[None]:
         raise EngineError("runner.slow", "the runner was not ready in time", retryable=True) from late
 
 
-def container_spec(key: PoolKey, origin: Origin, ulid: str) -> ContainerSpec:
+def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> ContainerSpec:
     """Return the engine's form of a key, with the labels of one container."""
     return ContainerSpec(
         image=key.image,

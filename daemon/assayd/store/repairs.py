@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, delete, insert, select
 
-from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy, Usage
+from assayd.model.repair import Fix, Repair, RepairOutcome, ReplyCost, Strategy
 from assayd.model.report import Verdict
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, to_micros
@@ -164,7 +164,7 @@ def _read_fix(row: RowMapping) -> Fix:
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         cause=row["cause"],
         fingerprint=row["fingerprint"],
-        usage=Usage(
+        usage=ReplyCost(
             input_tokens=row["input_tokens"], output_tokens=row["output_tokens"], took_s=row["took_s"]
         ),
     )

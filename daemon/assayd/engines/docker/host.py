@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.engines.docker.api import Document
-from assayd.engines.docker.document import Host
+from assayd.engines.docker.document import EngineHost
 from assayd.errors import EngineError
 from assayd.ports.engine import EngineInfo
 from assayd.vulnerabilities import known_vulnerabilities
@@ -32,10 +32,10 @@ def engine_info(info: Document, version: Document) -> EngineInfo:
     )
 
 
-def host(info: Document) -> Host:
+def host(info: Document) -> EngineHost:
     """Read what a container's document depends on."""
     runtime = info.get("DefaultRuntime")
-    return Host(
+    return EngineHost(
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
         swappiness=_cgroup_version(info) == 1,
     )

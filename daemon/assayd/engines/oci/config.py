@@ -38,7 +38,7 @@ _RUNTIME_PIDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HostShare:
     """What one container gets of this host.
 
     `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has.
@@ -57,7 +57,7 @@ class Place:
     joins: str = ""
 
 
-def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration.
 
     Raises: EngineError ``engine.seccomp``, when the filter cannot be read.
@@ -140,7 +140,7 @@ def _mount(destination: str, kind: str, *options: str, source: str | None = None
     return {"destination": destination, "type": kind, "source": source or kind, "options": list(options)}
 
 
-def _process(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def _process(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     return {
         "terminal": False,
         "user": {"uid": GUEST_UID, "gid": GUEST_UID},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import Place, configuration, resources, while_starting
+from assayd.engines.oci.config import HostShare, configuration, resources, while_starting
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.inspection import differences, observe
 from assayd.engines.oci.process import PipeStream, Process
@@ -17,13 +17,13 @@ from assayd.ports.engine import ContainerSpec
 
 
 @dataclass(slots=True, kw_only=True)
-class Container:
+class OciContainer:
     """A container of this engine, from its creation to its removal."""
 
     spec: ContainerSpec
     record: Record
     group: ControlGroup
-    place: Place
+    place: HostShare
     image: StoredImage
     folder: Path
     claimed: bool = False
@@ -37,7 +37,7 @@ class Container:
         return self.process is not None and not self.process.ended.is_set()
 
 
-def differences_made(container: Container, spec: ContainerSpec) -> list[str]:
+def differences_made(container: OciContainer, spec: ContainerSpec) -> list[str]:
     """List what differs between a spec and what was made, before anything runs."""
     found = container.group.differences(while_starting(resources(spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ def differences_made(container: Container, spec: ContainerSpec) -> list[str]:
     return found
 
 
-def differences_running(process: Process, container: Container) -> list[str]:
+def differences_running(process: Process, container: OciContainer) -> list[str]:
     """List what differs between a spec and what runs."""
     try:
         seen = observe(process.pid, container.place, container.image.root)

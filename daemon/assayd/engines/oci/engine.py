@@ -20,8 +20,8 @@ import structlog
 
 from assayd.aio import finish
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import Place, configuration, resources, while_starting
-from assayd.engines.oci.container import Container, differences_made, differences_running
+from assayd.engines.oci.config import HostShare, configuration, resources, while_starting
+from assayd.engines.oci.container import OciContainer, differences_made, differences_running
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.process import (
@@ -82,7 +82,7 @@ class OciEngine:
         self._ranges = Ranges(run / "ids")
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="assayd-oci")
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, OciContainer] = {}
         self._host: Host | None = None
         self._launcher: LauncherProcess | None = None
         self._opening = asyncio.Lock()
@@ -225,7 +225,7 @@ class OciEngine:
         self._ranges.close()
         self._images.close()
 
-    def _plan(self, spec: ContainerSpec, image: StoredImage, host: Host, name: str) -> Container:
+    def _plan(self, spec: ContainerSpec, image: StoredImage, host: Host, name: str) -> OciContainer:
         group = host.hierarchy.group(f"assayd-{name}")
         first_uid = self._ranges.take()
         record = Record(
@@ -237,7 +237,7 @@ class OciEngine:
             image=image.digest,
             first_uid=first_uid,
         )
-        place = Place(
+        place = HostShare(
             root=str(self._run / "images" / image.folder.name / image.root.name),
             arguments=image.arguments,
             environment=image.environment,
@@ -246,7 +246,7 @@ class OciEngine:
             machine=platform.machine(),
             joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
         )
-        return Container(
+        return OciContainer(
             spec=spec,
             record=record,
             group=group,
@@ -255,7 +255,7 @@ class OciEngine:
             folder=self._records.folder_of(name),
         )
 
-    def _make(self, container: Container) -> None:
+    def _make(self, container: OciContainer) -> None:
         try:
             folder = self._records.write(container.record)
             container.claimed = True
@@ -266,7 +266,7 @@ class OciEngine:
             message = f"cannot write what a container needs below {self._run}: {problem.strerror}"
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
-    def _discard(self, container: Container) -> None:
+    def _discard(self, container: OciContainer) -> None:
         """Remove all that was made for a container that has ended; nothing of another by its name."""
         if container.claimed:
             container.group.remove()
@@ -274,7 +274,7 @@ class OciEngine:
         self._ranges.give_back(container.place.first_uid)
         self._containers.pop(container.record.name, None)
 
-    async def _end(self, container: Container) -> None:
+    async def _end(self, container: OciContainer) -> None:
         """Kill what runs and wait until it has ended."""
         if container.stream is not None:
             await container.stream.close()
@@ -297,7 +297,7 @@ class OciEngine:
             await self._in_thread(group.remove)
             await self._in_thread(self._records.remove, ref.engine_id)
 
-    async def _inspect(self, container: Container) -> None:
+    async def _inspect(self, container: OciContainer) -> None:
         """Compare what runs with what was asked.
 
         Raises: EngineError ``engine.mismatch``.
@@ -313,7 +313,7 @@ class OciEngine:
         container = self._containers.get(record.name)
         return container.running if container is not None else bool(_group_of(record).pids())
 
-    def _container(self, ref: ContainerRef) -> Container:
+    def _container(self, ref: ContainerRef) -> OciContainer:
         try:
             return self._containers[ref.engine_id]
         except KeyError:
@@ -337,7 +337,7 @@ class OciEngine:
                 )
             return self._launcher
 
-    def _refused(self, container: Container, problem: LauncherFailed) -> EngineError:
+    def _refused(self, container: OciContainer, problem: LauncherFailed) -> EngineError:
         """Log what the runtime said, which is not for those who submit."""
         try:
             said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]

@@ -38,13 +38,13 @@ from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.python.names import PACKAGE_NAMES
-from assayd.static.python.signature import Expected, check_signature
+from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
 
 FILENAME = "extractor.py"
 
-EXPECTED = Expected(
+EXPECTED = ExpectedFunction(
     function="extract",
     parameter="path",
     parameter_types=frozenset({"str", "Any", "AnyStr", "LiteralString", "Text", "object"}),
@@ -193,7 +193,7 @@ class Extractor:
         return Taken(texts=payload.sample_paths, fields=fields)
 
 
-def _source(payload: ExtractorPayload) -> model_answer.Answer:
+def _source(payload: ExtractorPayload) -> model_answer.AnswerCode:
     return model_answer.clean(payload.code)
 
 

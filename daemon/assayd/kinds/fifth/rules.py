@@ -44,7 +44,7 @@ class FifthRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class ModelProfile:
     """What models of a family tend to do wrong."""
 
     match: tuple[str, ...]
@@ -53,7 +53,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class TaskProfile:
     """What tasks of a sort need to be told in full."""
 
     match: tuple[str, ...]
@@ -70,8 +70,8 @@ class Rules:
     flows: tuple[FifthRule, ...]
     companions: tuple[FifthRule, ...]
     run: Mapping[str, FifthRule]
-    profiles: tuple[Profile, ...]
-    tasks: tuple[Task, ...]
+    profiles: tuple[ModelProfile, ...]
+    tasks: tuple[TaskProfile, ...]
 
     def listed(self) -> tuple[Rule, ...]:
         """Return the rules as discovery shows them."""
@@ -95,11 +95,11 @@ def read_rules(document: Mapping[str, Any]) -> Rules:
         companions=tuple(rule for rule in rules if rule.detect == "companion"),
         run=MappingProxyType({entry["id"]: _rule({"detect": "run", **entry}) for entry in document["run"]}),
         profiles=tuple(
-            Profile(match=_texts(e, "match"), rules=_texts(e, "rules"), lens=_texts(e, "lens"))
+            ModelProfile(match=_texts(e, "match"), rules=_texts(e, "rules"), lens=_texts(e, "lens"))
             for e in document["profile"]
         ),
         tasks=tuple(
-            Task(match=_texts(e, "match"), rules=_texts(e, "rules"), sections=_texts(e, "sections"))
+            TaskProfile(match=_texts(e, "match"), rules=_texts(e, "rules"), sections=_texts(e, "sections"))
             for e in document["task"]
         ),
     )

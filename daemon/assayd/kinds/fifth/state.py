@@ -42,7 +42,7 @@ class End(NamedTuple):
     exact: bool
 
 
-class State:
+class WalkState:
     """The state that a walk changes, and what it tells of words that do not fit to it.
 
     `allowed` cells may be borrowed; None for any number. `counted` is whether a stack comment says how many

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from assayd.findings.call_unit import Tried
 from assayd.findings.exec_unit import judge_exec
-from assayd.findings.python_failures import Surroundings
+from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started
 from assayd.kinds.script.payload import ScriptPayload
 from assayd.model.finding import Finding, Layer
@@ -24,7 +24,7 @@ def judge_unit(unit: UnitResult | None, submitted: ScriptPayload) -> Tried:
         return judge_exec(UNIT, unit, program=submitted.argv[0], offer=_OFFER)
     if unit is None:
         return never_started(UNIT)
-    return judge_end(unit, Surroundings(text=submitted.code), what="The script")
+    return judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
 
 
 def judge_outputs(wanted: Sequence[str], result: RunResult) -> Iterator[Finding]:

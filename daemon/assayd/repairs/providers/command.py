@@ -19,7 +19,7 @@ from pathlib import Path
 
 from assayd.aio import finish
 from assayd.errors import ProviderError
-from assayd.ports.llm import Reply, Request
+from assayd.ports.llm import FixRequest, Reply
 from assayd.repairs.providers.reading import TEXT, read
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG")
@@ -42,7 +42,7 @@ class CommandProvider:
         self._argv = tuple(argv)
         self._environment = dict(environment or {})
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Run the program once.
 
         Raises: ProviderError ``provider.command`` when it cannot be started, takes too long or fails;
@@ -118,7 +118,7 @@ async def _end(process: Process) -> None:
             await process.wait()
 
 
-def _document(request: Request) -> bytes:
+def _document(request: FixRequest) -> bytes:
     passage = request.passage
     return json.dumps(
         {

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assayd.aio import finish
 from assayd.errors import ProviderError
-from assayd.model.repair import Usage
-from assayd.repairs.providers.answer import Answer, Ending
+from assayd.model.repair import ReplyCost
+from assayd.repairs.providers.answer import Ending, ProviderAnswer
 from assayd.repairs.reply import read_reply
 
 TEXT = "text"
@@ -33,7 +33,7 @@ MEMORY_BYTES = 1024 * 2**20
 _END_S = 5.0
 
 
-class Found(BaseModel):
+class AnswerContent(BaseModel):
     """What an answer holds: an ending and, where that is complete, a patch or why there is none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,12 +47,12 @@ class Found(BaseModel):
     problem: str | None = None
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ReplyCost:
         """Return the tokens that the API counted."""
-        return Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+        return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
-async def read(form: str, content: bytes) -> Found:
+async def read(form: str, content: bytes) -> AnswerContent:
     """Read an answer.
 
     Args:
@@ -70,7 +70,7 @@ async def read(form: str, content: bytes) -> Found:
         raise _garbled(f"cannot be read now: {problem.strerror}") from problem
     try:
         printed, _ = await asyncio.wait_for(process.communicate(content), WALL_S)
-        found = Found.model_validate_json(printed)
+        found = AnswerContent.model_validate_json(printed)
     except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
         raise _garbled(f"is too much to read in {CPU_S} s and {MEMORY_BYTES >> 20} MiB") from problem
     finally:
@@ -96,11 +96,11 @@ def _garbled(what: str) -> ProviderError:
     return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
 
 
-def found_in(form: str, content: bytes) -> Found:
+def found_in(form: str, content: bytes) -> AnswerContent:
     """Read an answer here and now. Takes as long as it takes."""
     try:
         answer = _readers()[form](content)
-        found = Found(
+        found = AnswerContent(
             ending=answer.ending,
             word=answer.word[:64],
             input_tokens=answer.usage.input_tokens,
@@ -111,16 +111,16 @@ def found_in(form: str, content: bytes) -> Found:
         patch = read_reply(answer.text)
         return found.model_copy(update={"code": patch.code, "reason": patch.reason})
     except ProviderError as problem:
-        return Found(problem=f"{problem.code}: {problem.message}")
+        return AnswerContent(problem=f"{problem.code}: {problem.message}")
     except (ValueError, RecursionError, MemoryError):
-        return Found(problem="provider.garbled: the answer cannot be read")
+        return AnswerContent(problem="provider.garbled: the answer cannot be read")
 
 
-def _readers() -> Mapping[str, Callable[[bytes], Answer]]:
+def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
     from assayd.repairs.providers import anthropic, gemini, openai
 
     return {
-        TEXT: lambda content: Answer(text=content.decode("utf-8", "replace"), ending=Ending.COMPLETE),
+        TEXT: lambda content: ProviderAnswer(text=content.decode("utf-8", "replace"), ending=Ending.COMPLETE),
         anthropic.TYPE: anthropic.read_answer,
         gemini.TYPE: gemini.read_answer,
         openai.TYPE: openai.read_answer,

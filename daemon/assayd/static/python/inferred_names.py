@@ -23,7 +23,7 @@ from assayd.findings.source_text import column_of, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.static.python.import_edits import unused_imports
-from assayd.static.python.imports import Modules
+from assayd.static.python.imports import PolicyModules
 from assayd.static.python.module_scope import bound_names, insertion_line
 from assayd.static.python.names import PACKAGE_NAMES
 from assayd.static.python.returns import NO_VALUE_RULE, check_returns
@@ -172,7 +172,7 @@ def check_meant(
 
 
 def _allowing(policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]) -> Allows:
-    modules = Modules.of(policy)
+    modules = PolicyModules.of(policy)
 
     def allows(module: str, name: str | None) -> bool:
         if module in leaving_out:

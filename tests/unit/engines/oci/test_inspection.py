@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.oci.config import Place
+from assayd.engines.oci.config import HostShare
 from assayd.engines.oci.inspection import Seen, differences, read_mounts
 from assayd.ports.engine import ContainerSpec
 
@@ -54,7 +54,7 @@ GOOD = Seen(
 )
 
 
-def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: Place) -> None:
+def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: HostShare) -> None:
     assert differences(GOOD, spec, place) == []
 
 
@@ -71,7 +71,7 @@ def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, pl
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_wall_that_is_not_the_containers_own_is_a_difference(
-    spec: ContainerSpec, place: Place, seen: Seen, said: str
+    spec: ContainerSpec, place: HostShare, seen: Seen, said: str
 ) -> None:
     [difference] = differences(seen, spec, place)
     assert difference.startswith(said)
@@ -91,7 +91,7 @@ def test_wall_that_is_not_the_containers_own_is_a_difference(
     ],
 )
 def test_right_that_a_process_has_is_a_difference(
-    spec: ContainerSpec, place: Place, line: str, instead: str, said: str
+    spec: ContainerSpec, place: HostShare, line: str, instead: str, said: str
 ) -> None:
     assert line in STATUS
     [difference] = differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
@@ -99,7 +99,7 @@ def test_right_that_a_process_has_is_a_difference(
 
 
 @pytest.mark.parametrize("name", ["file size", "core file size", "open files", "msgqueue size"])
-def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place, name: str) -> None:
+def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostShare, name: str) -> None:
     lines = [
         line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"
         for line in LIMITS.split("\n")
@@ -129,14 +129,16 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place
     ],
 )
 def test_mount_that_is_another_is_a_difference(
-    spec: ContainerSpec, place: Place, part: str, instead: str, said: str
+    spec: ContainerSpec, place: HostShare, part: str, instead: str, said: str
 ) -> None:
     assert part in MOUNTS
     found = differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
     assert [each for each in found if each.startswith(said)], found
 
 
-def test_file_that_is_hidden_behind_the_null_device_may_be_written(spec: ContainerSpec, place: Place) -> None:
+def test_file_that_is_hidden_behind_the_null_device_may_be_written(
+    spec: ContainerSpec, place: HostShare
+) -> None:
     hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
     assert hidden != MOUNTS
     assert differences(replace(GOOD, mountinfo=hidden), spec, place) == []
