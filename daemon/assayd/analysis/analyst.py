@@ -1,10 +1,10 @@
-"""Keeps analysis workers warm and gives each one job at a time, users and their flows in turn.
+"""Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
 
 A user never has all of them: where there are two or more, one is reserved for a user who has none.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
 that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
-own trouble.
+internal error.
 """
 
 from __future__ import annotations

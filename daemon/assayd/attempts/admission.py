@@ -93,7 +93,7 @@ class Admission:
         self._room_known_until = 0.0
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
-        """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
+        """Accept a submission durably and put it into the queue, or return the attempt that it was before."""
         submission = await self._complete(submission, origin.peer.uid)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)

@@ -269,7 +269,7 @@ class DaemonService:
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
     async def _try(self, validator: Validator, sample: Sample, places: asyncio.Semaphore) -> Sequence[str]:
-        """Run one sample; give a sentence for each thing that is not as it must be."""
+        """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)
         limits = limits_of(policy, self._deps.caps)
         async with places:

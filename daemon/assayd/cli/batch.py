@@ -49,7 +49,7 @@ def send_and_follow(
     concurrency: int | None = None,
     dedupe: bool | None = None,
 ) -> int:
-    """Send a file, follow the batch to its end, write and show the results; give the exit code.
+    """Send a file, follow the batch to its end, write and show the results; return the exit code.
 
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """

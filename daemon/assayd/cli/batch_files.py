@@ -26,7 +26,7 @@ class BatchOutputs:
 
 
 def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> Summary:
-    """Write whatever is wanted, and give the summary.
+    """Write whatever is wanted, and return the summary.
 
     Raises: RequestError ``file.unwritable``.
     """

@@ -59,7 +59,7 @@ def build_submission(request: ValidateRequest) -> dict[str, object]:
 
 
 def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
-    """Submit, wait, and give the finished attempt; an interrupt from the keyboard cancels it."""
+    """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
     attempt = client.submit(submission)
     try:
         if show_progress:

@@ -57,7 +57,7 @@ def submit(
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Submit code and give the attempt, finished if that happens within `wait_s` (at most 600).
+    """Submit code and return the attempt, finished if that happens within `wait_s` (at most 600).
 
     With an `attempt_id` (a ULID) or a key, sending the same again gives the same attempt.
     """

@@ -1,4 +1,4 @@
-"""The way out for attempts whose policy has an allowlist: one session each, with its own list and budgets."""
+"""Egress for attempts whose policy has an allowlist: one session each, with its own list and budgets."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from assayd.egress.places import ThresholdSemaphore
 
 LookUp = Callable[[str, int], tuple[str, ...]]
-"""Gives the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""
+"""Returns the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""
 
 PLACES = 32
 

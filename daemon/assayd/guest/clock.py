@@ -58,7 +58,7 @@ class UnitClock:
         self.used_s = self.starved_s = 0.0
 
     def next_at(self) -> float:
-        """Tell when to ask again: at the next look, or when the time may be up."""
+        """Return when to ask again, by the monotonic clock: at the next look, or when the time may be up."""
         return min(self._next_look, self._up_at())
 
     def is_over(self) -> bool:

@@ -86,7 +86,7 @@ class Processes:
         return 0 if self.none_left() else len(self._running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
-        """Kill and reap until nothing is left; give what was reaped.
+        """Kill and reap until nothing is left; return what was reaped.
 
         SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
         """

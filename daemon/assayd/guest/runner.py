@@ -80,7 +80,7 @@ class Runner:
         self._exit: int | None = None
 
     def serve(self) -> int:
-        """Run the conversation to its end and give the exit status."""
+        """Run the conversation to its end and return the exit status."""
         selector = self._around.selector
         selector.register(self._source, selectors.EVENT_READ, self._read_frames)
         selector.register(self._children, selectors.EVENT_READ, self._drain_signals)

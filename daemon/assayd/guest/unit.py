@@ -1,4 +1,4 @@
-"""One unit: employ a child, watch it, stop it where a limit says so, and put the evidence together.
+"""One unit: assign it to a preforked child, watch it, stop it at its limits, and collect the evidence.
 
 A unit has ended when its child was reaped and nothing that it left is alive; end-of-file on a pipe is
 never waited for.
@@ -17,7 +17,7 @@ from .frames import Header
 from .processes import Processes, ReapedProcess
 from .relay import GuestRelay
 from .requests import GuestLimits, UnitRequest
-from .spare import Spare
+from .spare import PreforkedChild
 from .streams import Send, UnitStreams
 from .tasks import OwnWaiting
 from .workdir import WorkDirectory
@@ -52,7 +52,7 @@ class RunnerContext:
 
 
 OnDead = Callable[[bool], str | None]
-"""What is done when a unit is dead, told whether it ended well; it gives what is wrong with what is left."""
+"""Called when a unit is dead, with whether it ended well; returns what is wrong with what is left."""
 
 
 def _nothing_to_do(_: bool) -> None:
@@ -69,29 +69,34 @@ class UnitInput:
 
 
 class RunningUnit:
-    """A unit that runs. Call `turn` after every round of the selector until it gives True."""
+    """A unit that runs. Call `turn` after every round of the selector until it returns True."""
 
     def __init__(
-        self, request: UnitRequest, limits: GuestLimits, around: RunnerContext, spare: Spare, given: UnitInput
+        self,
+        request: UnitRequest,
+        limits: GuestLimits,
+        around: RunnerContext,
+        forked: PreforkedChild,
+        given: UnitInput,
     ) -> None:
         self.request = request
         self._on_dead = given.on_dead
         self._around = around
         self._streams = UnitStreams(
-            request.index, limits, spare.pipes, given.stdin, around.selector, around.send
+            request.index, limits, forked.pipes, given.stdin, around.selector, around.send
         )
         self._end = "exited"
         self._child: ReapedProcess | None = None
         self._cpu_s = 0.0
         self._wall_s = 0.0
-        self._before = spare.before
-        self._pid = spare.pid
+        self._before = forked.before
+        self._pid = forked.pid
         self._started = time.monotonic()
         self._clock = UnitClock(request.deadline_s, around.processes)
         self._told_s, self._tell_at = 0.0, self._started + _TELL_S
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0
-        spare.employ(request.program, given.arguments, has_input=bool(given.stdin))
+        forked.assign(request.program, given.arguments, has_input=bool(given.stdin))
         around.send({"type": "started", "unit": request.index, "starved_s": around.waiting.take()}, b"")
         around.relay.begin(request.index)
 

@@ -59,7 +59,7 @@ class WorkDirectory:
         self.open_up()
         clear(self.descriptor)
 
-    def lay(self, path: str, content: bytes | bytearray) -> None:
+    def stage(self, path: str, content: bytes | bytearray) -> None:
         """Write a file at a relative path that `requests.read_path` has accepted.
 
         What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.

@@ -102,7 +102,7 @@ def engine_architecture() -> str:
 
 
 def extract(packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress) -> Path:
-    """Fetch packages with all they depend on and give a tar file of their files; nothing of them is run.
+    """Fetch packages with all they depend on and return a tar file of their files; nothing of them is run.
 
     Raises:
         ConfigError: ``image.packages_failed``, when a package does not exist or cannot be fetched.

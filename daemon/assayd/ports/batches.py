@@ -24,7 +24,7 @@ class BatchStore(Protocol):
     """Batches and their items. Raises StoreError; each write is one transaction."""
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or give the one of that user and name, set to go on.
+        """Record a new batch, or return the one of that user and name, set to go on.
 
         Raises: RequestError ``quota.full``, when the user has so many unfinished ones.
         """

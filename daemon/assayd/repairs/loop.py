@@ -55,7 +55,7 @@ class RepairDependencies:
 
 
 async def run_repair(repair: Repair, deps: RepairDependencies) -> Repair | None:
-    """Carry a repair to its outcome and give it as it ended; None when it was not needed after all.
+    """Carry a repair to its outcome and return it as it ended; None when it was not needed after all.
 
     Cancelling the task leaves the repair for the next run of the daemon.
     """

@@ -57,7 +57,7 @@ class Container:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
     async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
-        """Ask how the container ended, after ending it, and tell whether that took our own kill.
+        """Ask how the container ended, after ending it, and return whether that took our own kill.
 
         One whose stream has ended by itself is about to be seen as ended; it is given time, so that our own
         kill does not hide how.
@@ -77,11 +77,11 @@ class Container:
         Raises: EngineError when it is not.
         """
         if self.orderly:
-            await self._dismiss()
+            await self._shut_down()
         await self.channel.close()
         await self._engine.remove(self.ref)
 
-    async def _dismiss(self) -> None:
+    async def _shut_down(self) -> None:
         """Let the runner exit by itself, which is less work for the engine than a kill."""
         with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):

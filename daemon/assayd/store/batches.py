@@ -96,7 +96,7 @@ class DatabaseBatchStore:
         self._new_submission = access.insert_or_nothing(submissions)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or give the one of that user and name, set to go on."""
+        """Record a new batch, or return the one of that user and name, set to go on."""
 
         def apply(connection: Connection) -> Batch:
             by_name = {"by_uid": batch.peer.uid, "by_name": batch.name}

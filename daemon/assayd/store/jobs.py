@@ -89,7 +89,7 @@ class DatabaseJobStore:
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
     ) -> Accepted:
-        """Record a new attempt with its submission, or give the one that was recorded first."""
+        """Record a new attempt with its submission, or return the one that was recorded first."""
         digest = hashlib.sha256(document).hexdigest()
         values = rows.attempt_values(attempt, digest, idempotency_key)
         labels = [

@@ -107,7 +107,7 @@ def _inherited(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
 
 def _isolation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
-        **_walls(spec, host),
+        **_privileges(spec, host),
         **_resources(spec, host),
         **_writable_places(spec),
         "Init": False,
@@ -117,7 +117,7 @@ def _isolation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     }
 
 
-def _walls(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
         "Runtime": host.runtime,
         "Privileged": False,

@@ -188,7 +188,7 @@ class DockerEngine:
         await self._calls(export, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """Close the streams that are still open, and give back connections and threads."""
+        """Close the streams that are still open, and release connections and threads."""
         for stream in list(self._streams.values()):
             await stream.close()
         self._streams.clear()

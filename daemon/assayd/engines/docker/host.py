@@ -42,13 +42,13 @@ def host(info: Document) -> EngineHost:
 
 
 def refuse_others(version: Document) -> None:
-    """Refuse an engine that serves this API and does not build the walls that it is asked for.
+    """Refuse an engine that serves this API and does not isolate containers as it is asked to.
 
     Raises: EngineError ``engine.unsupported``.
     """
     podman = dict(_components(version)).get("Podman Engine")
     if podman is not None:
-        message = f"this is Podman {podman}, which does not build the walls that are asked for; use Docker"
+        message = f"this is Podman {podman}, which does not isolate containers as it is asked to; use Docker"
         raise EngineError("engine.unsupported", message)
 
 

@@ -215,7 +215,7 @@ class OciEngine:
         await self._in_thread(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """End the launcher with every container that is left, and give back threads and locks."""
+        """End the launcher with every container that is left, and release threads and locks."""
         for container in self._containers.values():
             if container.stream is not None:
                 await container.stream.close()

@@ -43,12 +43,12 @@ class UnitProgram(Protocol):
     IN_PYTHON: bool
 
     def run(self, arguments: Arguments, context: Context) -> Record:
-        """Do what the arguments say and give the result record."""
+        """Do what the arguments say and return the result record."""
         ...
 
 
 def find_programs() -> dict[str, UnitProgram]:
-    """Import every program in this package and give them by name."""
+    """Import every program in this package and return them by name."""
     names = sorted(name.removesuffix(".py") for name in os.listdir(os.path.dirname(__file__)))
     return {
         name: cast("UnitProgram", importlib.import_module(f"{__name__}.{name}"))

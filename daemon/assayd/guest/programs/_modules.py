@@ -1,6 +1,6 @@
 """Several submitted files as modules, for programs that run more than one text.
 
-Found before all others, by their place below the work directory; compiled from the text that lay there before
+Found before all others, by their place below the work directory; compiled from the text that was there before
 the first of them ran. They share the interpreter's built-in names, with the guarded importer among them.
 """
 
@@ -48,7 +48,7 @@ class Submitted:
 
 
 Compile = Callable[[Submitted], tuple[CodeType, Mapping[str, object]]]
-"""Gives the code of a file, and names that its module is to have beside its own."""
+"""Returns the code of a file, and names that its module is to have beside its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Path extractors: a function that takes a file path as text and gives a dict of what it says.
+"""Path extractors: a function that takes a file path as text and returns a dict of what it says.
 
 Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
 container, each in a process of its own; all must give a dict. Source: docs/kinds/extractor.md.

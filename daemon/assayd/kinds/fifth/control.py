@@ -209,7 +209,7 @@ class Control:
         self.frames.append(_Frame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _branch(self, word: Word, token: Token) -> Snapshot:
-        """Take the flag; give the state of the way on which it is false."""
+        """Take the flag; return the state of the way on which it is false."""
         [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
         if self.doubled:

@@ -302,7 +302,7 @@ def _first_group(text: str) -> str:
 
 
 def _kept(effect: Effect, cells: CellNames) -> tuple[int, ...]:
-    """Say for each cell that is left which of those taken has its name; -1 for a new one."""
+    """Return, for each cell that is left which of those taken has its name; -1 for a new one."""
     taken = _expand(effect.takes.names, cells)
     return tuple(taken.index(name) if name in taken else -1 for name in _expand(effect.leaves.names, cells))
 

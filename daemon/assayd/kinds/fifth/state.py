@@ -43,7 +43,7 @@ class End(NamedTuple):
 
 
 class WalkState:
-    """The state that a walk changes, and what it tells of words that do not fit to it.
+    """The state that a walk changes, and what it reports of words that do not fit to it.
 
     `allowed` cells may be borrowed; None for any number. `counted` is whether a stack comment says how many
     there are at first. `exact` is whether the depth is known, `alive` whether this place is ever reached,

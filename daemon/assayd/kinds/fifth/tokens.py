@@ -157,7 +157,7 @@ class _Scanner:
             self._report("vocabulary.definition_open", now.opener.start, word=now.opener.text)
         yield now
 
-    # What words do: each method adds or passes over something, and gives where to go on.
+    # What words do: each method adds or passes over something, and returns where to go on.
 
     def _meet(self, word: str, start: int, end: int) -> int:
         """Find out, once, what a word does that is in no list, and do it."""

@@ -1,4 +1,4 @@
-"""Says of words that are not known what they are: misspelt, glued, of another language, not there yet.
+"""Explains words that are not known: misspelt, glued, of another language, not there yet.
 
 The first that fits counts, in the order of the list in `_explain`. A rule of this file speaks only of words
 that the program uses and the engine would not find.
@@ -38,7 +38,7 @@ def explain_unknown(program: FifthProgram) -> None:
 
 
 def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None:
-    """Find the reason why a word is not known, and tell it."""
+    """Find the reason why a word is not known, and report it."""
     token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
     severity = Severity.WARNING if unknown.blind else None
     opener = unknown.inside.opener if unknown.inside else None

@@ -20,7 +20,7 @@ from assayd.kinds.fifth.tokens import STRING, TAKING, WORD, Report, Token, is_nu
 
 
 class WalkScope(Protocol):
-    """What a walk knows and tells of the program around it."""
+    """What a walk knows and reports of the program around it."""
 
     language: Language
     known: dict[str, Word]

@@ -1,4 +1,4 @@
-"""Says what kind of error a failed pipeline step met, by the text that its program left.
+"""Decides what kind of error a failed pipeline step met, by the text that its program left.
 
 A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides
 nothing about the verdict: a step writes its own standard error, and may write there what it likes.

@@ -32,7 +32,7 @@ class VendorApi(Protocol):
     """One vendor's library."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call, without trying again; give the answer as it came. Raises: ProviderError."""
+        """Make one call, without trying again; return the answer as it came. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:

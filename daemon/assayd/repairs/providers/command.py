@@ -58,7 +58,7 @@ class CommandProvider:
 async def run(
     argv: Sequence[str], stdin: bytes, *, timeout_s: float, environment: Mapping[str, str]
 ) -> bytes:
-    """Run a program of the operator and give what it prints.
+    """Run a program of the operator and return what it prints.
 
     `contain.py` runs it and ends whatever it has started. It reads and prints files, not pipes: neither side
     can wait for the other then. Raises: ProviderError ``provider.command``.

@@ -220,7 +220,7 @@ class Pool:
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _forget_the_gone(self) -> list[_Waiter]:
-        """Drop those who were cancelled and could not say so yet; give the others, in turn."""
+        """Drop those who were cancelled and could not say so yet; return the others, in turn."""
         waiting = self._waiting.in_turn()
         for waiter in waiting:
             if waiter.future.done():

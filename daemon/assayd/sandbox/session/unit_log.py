@@ -35,7 +35,7 @@ class Transcript:
         return self._result_bytes
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
-        """Keep a piece of output; give its stream and bytes."""
+        """Keep a piece of output; return its stream and bytes."""
         stream, part = text(header, "stream"), text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
             raise GuestFault("output of an unknown stream")

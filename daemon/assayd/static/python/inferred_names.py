@@ -57,7 +57,7 @@ RULES = (
 """Those of kinds that may import whatever the image has."""
 
 Allows = Callable[[str, str | None], bool]
-"""Tells whether a module, or a name of it, may be imported."""
+"""Returns whether a module, or a name of it, may be imported."""
 
 _PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
 _LITERALS = {
@@ -288,7 +288,7 @@ def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Tell the module from the class by what is asked of it."""
+    """Distinguish the module from the class by what is asked of it."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

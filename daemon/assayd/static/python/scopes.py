@@ -1,4 +1,4 @@
-"""Tells, for every name in a tree, where it may have been bound: Python's scoping, without running anything.
+"""Finds, for every name in a tree, where it may have been bound: Python's scoping, without running anything.
 
 Decides nothing about what is allowed. Errs to the safe side: where Python decides at run time (a class
 body, a module-level name read before it is bound), all possibilities are given.

@@ -1,4 +1,4 @@
-"""Gives the edit for SQL that cannot be read, where one small change makes it readable.
+"""Computes the edit for SQL that cannot be read, where one small change makes it readable.
 
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
@@ -30,7 +30,7 @@ _KEYWORDS = frozenset(
 _MOST_TRIED = 8
 
 Reads = Callable[[str], bool]
-"""Tells whether a whole text can be read."""
+"""Returns whether a whole text can be read."""
 
 
 def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:

@@ -1,4 +1,4 @@
-"""Tells what belongs to the sqlite3 shell, and what to write instead.
+"""Recognizes what belongs to the sqlite3 shell, and what to write instead.
 
 .mode csv                               sql.shell
 .import data/x.csv t                    sql.shell

@@ -1,4 +1,4 @@
-"""Gives the syntax tree of one statement, from sqlglot, and refuses a tree that holds something unknown.
+"""Makes the syntax tree of one statement, from sqlglot, and refuses a tree that holds something unknown.
 
 sqlglot knows many dialects and is more lenient than SQLite: it takes what it does not know for a name or for
 an opaque command. So it gets SQLite's own tokens (no comments, no odd blanks), and of its tree only kinds of

@@ -151,7 +151,7 @@ def _delimited(text: str, position: int, mark: str) -> int:
 
 
 def _command(text: str, position: int, found: _Found) -> int:
-    """Read one command and give the place behind it."""
+    """Read one command and return the place behind it."""
     name = text[position : position + 1]
     after = position + 1
     if name in _REST:
