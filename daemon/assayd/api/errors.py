@@ -25,6 +25,7 @@ STATUS: Mapping[str, int] = {
     "attempt.finished": 409,
     "attempt.unfinished": 409,
     "batch.finished": 409,
+    "batch.removed": 409,
     "too_large": 413,
     "invalid": 422,
     "kind.unknown": 422,
@@ -39,6 +40,7 @@ STATUS: Mapping[str, int] = {
     "repair.no_fallback": 409,
     "queue.full": 429,
     "quota.full": 429,
+    "quota.disk": 429,
     "doctor.busy": 429,
     "not_ready": 503,
 }

@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from assayd.attempts.conclusion import give_up
+from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
@@ -29,9 +30,6 @@ from assayd.ports.validator import Narrowing, Validator
 from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
-
-ROOM_KNOWN_S = 1.0
-"""How long the answer to whether there is room on the disk holds good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +79,14 @@ class Admission:
         *,
         ready: Callable[[], tuple[bool, str]],
         caps: Limits,
-        min_free_bytes: int,
+        quota: DiskQuota,
     ) -> None:
         self._deps = deps
         self._scheduler = scheduler
         self._repair_requests = repair_requests
         self._ready = ready
         self._caps = caps
-        self._min_free_bytes = min_free_bytes
-        self._has_room = True
-        self._room_known_until = 0.0
+        self._quota = quota
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and put it into the queue, or return the attempt that it was before."""
@@ -105,8 +101,9 @@ class Admission:
         if submission.repair is not None:
             self._repair_requests.check(submission.kind, submission.repair)
         self.require_ready()
-        await self.require_space()
         uid, size = origin.peer.uid, len(submission.document)
+        # The document of a batch's line is on the disk already.
+        await self._quota.require(uid, document_bytes=0 if origin.batch_id is not None else size)
         self._scheduler.acquire(uid, size)
         started = False
         try:
@@ -173,21 +170,16 @@ class Admission:
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
 
-    async def require_space(self) -> None:
-        """See that there is room for a bundle; looks once a second at most.
+    async def require_room(self) -> None:
+        """See that the disk has room for bundles. Raises: RequestError ``not_ready``."""
+        await self._quota.require_room()
 
-        Raises: RequestError ``not_ready``.
+    async def require_share(self, uid: int, document_bytes: int) -> None:
+        """See that a user may add documents of so many bytes.
+
+        Raises: RequestError ``not_ready``, ``quota.disk``.
         """
-        now = self._deps.clock.monotonic()
-        if now >= self._room_known_until:
-            self._has_room = await self._deps.artifacts.free_bytes() >= self._min_free_bytes
-            self._room_known_until = now + ROOM_KNOWN_S
-        if not self._has_room:
-            message = (
-                "the disk of the artifacts has less room than limits.min_free_mb "
-                f"({self._min_free_bytes // 2**20}); remove bundles (`assay gc`) or lower the limit"
-            )
-            raise RequestError("not_ready", message, retryable=True)
+        await self._quota.require(uid, document_bytes=document_bytes)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
         """Return the profile, tightened by what the request overrides, and by what its payload asks for."""

@@ -1,4 +1,4 @@
-"""How long finished attempts are kept, and how many.
+"""How long finished attempts are kept, how many, and whose go first.
 
 Bundles go first: a row without its bundle is found again.
 """
@@ -6,7 +6,7 @@ Bundles go first: a row without its bundle is found again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,59 +14,100 @@ from typing import NoReturn
 
 import structlog
 
+from assayd.attempts.shares import excess, excess_for_room
+from assayd.attempts.uploads import Uploads
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.ports.artifacts import SECOND_RUN, ArtifactStore, disk_bytes
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.service import Swept
-from assayd.ports.store import JobStore
+from assayd.ports.store import JobStore, Removable, StoredUsage
 
 log = structlog.get_logger()
 
 SWEEP_EVERY_S = 300.0
+ROOM_LOOKED_AT_EVERY_S = 2.0
 AT_ONCE = 100
 """Attempts that are removed in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What is kept at most."""
+    """What is kept at most. `min_free_bytes`: of the disk, what is to remain free."""
 
     days: int
     attempts: int
     disk_bytes: int
+    min_free_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Going:
+    """Attempts that are to go, or only their bundles."""
+
+    attempts: Sequence[Attempt]
+    bundles_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Over:
+    """What a user still has too much."""
+
+    attempts: int
+    disk_bytes: int
+
+    def is_nothing(self, *, bundled: bool) -> bool:
+        """Return whether it is enough; removing bundles alone makes attempts no fewer."""
+        return self.disk_bytes <= 0 and (bundled or self.attempts <= 0)
+
+    def choose(self, page: Sequence[Attempt], *, bundled: bool) -> Sequence[Attempt]:
+        """Return the first attempts of a page, as many as have to go."""
+        chosen = []
+        for attempt in page:
+            if self.is_nothing(bundled=bundled):
+                break
+            chosen.append(attempt)
+            self.attempts -= 1
+            self.disk_bytes -= disk_bytes(attempt.artifacts)
+        return chosen
 
 
 class Retention:
-    """Removes finished attempts with their bundles: the old ones, and the oldest when there are too many."""
+    """Removes finished attempts with their bundles: the old ones, and what is too much.
+
+    What does not fit is taken from the largest holder, the oldest first, so that nobody loses anything to
+    what another sends. Bundles go also where an unfinished batch needs the verdicts.
+    """
 
     def __init__(
-        self, jobs: JobStore, batches: BatchStore, artifacts: ArtifactStore, clock: Clock, keep: Keep
+        self,
+        jobs: JobStore,
+        batches: BatchStore,
+        artifacts: ArtifactStore,
+        clock: Clock,
+        keep: Keep,
+        uploads: Uploads,
     ) -> None:
         self._jobs = jobs
         self._batches = batches
         self._artifacts = artifacts
         self._clock = clock
         self._keep = keep
+        self._uploads = uploads
         self._sweeping = asyncio.Lock()
 
     async def keep_sweeping(self) -> NoReturn:
-        """Sweep on a timer until cancelled; a store in trouble is tried again next time."""
+        """Sweep on a timer, and when room gets short, until cancelled; a store in trouble is tried again."""
+        due = 0.0
         while True:
             try:
-                swept = await self.sweep()
+                if self._clock.monotonic() >= due or await self._room_needed() > 0:
+                    due = self._clock.monotonic() + SWEEP_EVERY_S
+                    _log_removed(await self.sweep())
             except StoreError as trouble:
                 log.error("attempts.removal_failed", code=trouble.code)
-            else:
-                if swept != Swept():
-                    log.info(
-                        "attempts.removed",
-                        count=swept.attempts,
-                        bundles=swept.bundles,
-                        disk_bytes=swept.disk_bytes,
-                    )
-            await asyncio.sleep(SWEEP_EVERY_S)
+            await asyncio.sleep(ROOM_LOOKED_AT_EVERY_S)
 
     async def sweep(self, *, dry_run: bool = False) -> Swept:
         """Remove what is too old or too much, and bundles whose place another took; or only count them."""
@@ -78,55 +119,71 @@ class Retention:
                         await self._remove(page)
                     swept = _add(swept, page)
             if not dry_run:
-                await self._batches.expire(self._oldest())
+                await self._batches.expire(self._oldest(), unless=self._uploads.active)
             doubles = await self._superseded()
             if not dry_run:
                 for location in doubles:
                     await self._artifacts.remove(location)
-            return replace(swept, bundles=len(doubles))
+            return replace(swept, bundles=swept.bundles + len(doubles))
 
-    async def _superfluous(self, *, stays: bool) -> AsyncGenerator[Sequence[Attempt], None]:
-        """Return the attempts that are to go; `stays`: they are still there when more is asked for."""
-        seen: dict[str, int] = {}
-        async for page in self._pages(self._oldest(), stays=stays):
-            seen |= {attempt.id: disk_bytes(attempt.artifacts) for attempt in page} if stays else {}
-            yield page
-        usage = await self._jobs.usage()
-        attempts = usage.attempts - len(seen) - self._keep.attempts
-        size = usage.disk_bytes - sum(seen.values()) - self._keep.disk_bytes
-        if attempts <= 0 and size <= 0:
-            return
-        async for page in self._pages(None, stays=stays):
-            going = []
-            for attempt in page:
-                if attempt.id not in seen and (attempts > 0 or size > 0):
-                    going.append(attempt)
-                    attempts -= 1
-                    size -= disk_bytes(attempt.artifacts)
-            if going:
-                yield going
-            if attempts <= 0 and size <= 0:
-                return
+    async def _superfluous(self, *, stays: bool) -> AsyncGenerator[_Going, None]:
+        """Return what is to go; `stays`: it is still there when more is asked for."""
+        going: dict[str, Attempt] = {}
+        async for page in self._pages(Removable(before=self._oldest()), stays=stays):
+            going |= {attempt.id: attempt for attempt in page}
+            yield _Going(attempts=page)
+        held = _without(await self._jobs.usage(), going.values() if stays else ())
+        too_many = excess({uid: usage.attempts for uid, usage in held.items()}, self._keep.attempts)
+        too_much = await self._too_much(held)
+        for uid in sorted(too_many.keys() | too_much.keys()):
+            over = _Over(attempts=too_many.get(uid, 0), disk_bytes=too_much.get(uid, 0))
+            for wanted in (Removable(uid=uid), Removable(uid=uid, bundled=True)):
+                async for page in self._pages(wanted, stays=stays, unless=going):
+                    if chosen := over.choose(page, bundled=wanted.bundled):
+                        going |= {attempt.id: attempt for attempt in chosen}
+                        yield _Going(attempts=chosen, bundles_only=wanted.bundled)
+                    if over.is_nothing(bundled=wanted.bundled):
+                        break
+
+    async def _too_much(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
+        """Return how many bytes of bundles each user has to release."""
+        bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
+        over = excess(bundles, self._keep.disk_bytes)
+        freed = sum(over.values())
+        for_room = excess_for_room(
+            bundles, await self._room_needed() - freed, untouched=self._keep.min_free_bytes
+        )
+        return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
+
+    async def _room_needed(self) -> int:
+        """Return how much room is missing to twice of what is to remain; below that users are refused."""
+        return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
     def _oldest(self) -> datetime:
         return self._clock.now() - timedelta(days=self._keep.days)
 
     async def _pages(
-        self, before: datetime | None, *, stays: bool
+        self, wanted: Removable, *, stays: bool, unless: Container[str] = ()
     ) -> AsyncGenerator[Sequence[Attempt], None]:
         """Return removable attempts, oldest first, page by page."""
         passed = 0
-        while page := await self._jobs.removable(before=before, limit=AT_ONCE, offset=passed):
-            yield page
+        while page := await self._jobs.removable(
+            replace(wanted, uploads=self._uploads.active, limit=AT_ONCE, offset=passed)
+        ):
+            yield [attempt for attempt in page if not stays or attempt.id not in unless]
             passed += len(page) if stays else 0
 
-    async def _remove(self, attempts: Sequence[Attempt]) -> None:
-        for attempt in attempts:
+    async def _remove(self, going: _Going) -> None:
+        for attempt in going.attempts:
             if attempt.bundle is not None:
                 first = attempt.bundle.removesuffix(SECOND_RUN)
                 for location in (first, first + SECOND_RUN):
                     await self._artifacts.remove(location)
-        await self._jobs.remove([attempt.id for attempt in attempts])
+        ids = [attempt.id for attempt in going.attempts]
+        await self._jobs.strip(ids)
+        if not going.bundles_only:
+            # Asked again: somebody may have begun to send to one of their batches meanwhile.
+            await self._jobs.remove(ids, unless=self._uploads.active)
 
     async def _superseded(self) -> Sequence[str]:
         """Name the bundles that lie beside the one that their attempt's verdict names."""
@@ -138,6 +195,24 @@ class Retention:
         return found
 
 
-def _add(swept: Swept, page: Sequence[Attempt]) -> Swept:
-    size = sum(disk_bytes(attempt.artifacts) for attempt in page)
-    return replace(swept, attempts=swept.attempts + len(page), disk_bytes=swept.disk_bytes + size)
+def _without(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[int, StoredUsage]:
+    """Return what users hold apart from some attempts."""
+    left = dict(held)
+    for attempt in gone:
+        usage = left[attempt.peer.uid]
+        size = usage.disk_bytes - disk_bytes(attempt.artifacts)
+        left[attempt.peer.uid] = replace(usage, attempts=usage.attempts - 1, disk_bytes=size)
+    return left
+
+
+def _add(swept: Swept, going: _Going) -> Swept:
+    size = swept.disk_bytes + sum(disk_bytes(attempt.artifacts) for attempt in going.attempts)
+    count = len(going.attempts)
+    if going.bundles_only:
+        return replace(swept, bundles=swept.bundles + count, disk_bytes=size)
+    return replace(swept, attempts=swept.attempts + count, disk_bytes=size)
+
+
+def _log_removed(swept: Swept) -> None:
+    if swept != Swept():
+        log.info("attempts.removed", count=swept.attempts, bundles=swept.bundles, disk_bytes=swept.disk_bytes)

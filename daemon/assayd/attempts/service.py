@@ -85,7 +85,7 @@ class DaemonService:
     async def require_ready(self) -> None:
         """See that attempts are taken and run: the engine, and room on the disk. Raises: RequestError."""
         self._deps.admission.require_ready()
-        await self._deps.admission.require_space()
+        await self._deps.admission.require_room()
 
     async def submit(
         self,

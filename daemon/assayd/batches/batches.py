@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import NoReturn
 
 import structlog
 
@@ -13,7 +15,7 @@ from assayd.aio import pause, task_group
 from assayd.batches.feeding import Feeder
 from assayd.batches.receiving import BatchDependencies, LineCaps, Receiver
 from assayd.batches.results import results
-from assayd.errors import RequestError
+from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchState, Item, Received
 from assayd.model.submission import Peer
@@ -25,15 +27,20 @@ RETRY_S = 1.0
 """How long to back off from what can't be accepted just now."""
 PUBLISHED_EVERY_S = 1.0
 """Progress is published no more often than this, except the end."""
+SILENT_LOOKED_FOR_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """What batches may be: how many of one user, how many attempts of each at once, how large."""
+    """What batches may be: how many of one user, how many attempts of each at once, how large.
+
+    `silent_upload` is how long nobody sends to one before its upload counts as ended.
+    """
 
     per_uid: int = 100
     concurrency: int = 32
     lines: LineCaps = LineCaps()
+    silent_upload: timedelta = timedelta(hours=24)
     published_every_s: float = PUBLISHED_EVERY_S
     retry_s: float = RETRY_S
 
@@ -55,10 +62,12 @@ class DaemonBatches:
         async with task_group() as self._tasks:
             feeding: set[asyncio.Task[None]] = set()
             self._feeding = feeding
+            looking = self._tasks.create_task(self._end_silent_uploads(), name="silent-uploads")
             try:
                 yield self
             finally:
                 self.stop()
+                looking.cancel()
                 for task in feeding:
                     task.cancel()
 
@@ -139,14 +148,36 @@ class DaemonBatches:
         """Take lines in as they come. What was taken in stays, also when the sender goes away."""
         total = Received()
         receiver = Receiver(batch, self._deps, self._limits.lines, sees)
-        async for received in receiver.take(body):
-            total += received
-            if received.added:
-                self._feed(batch)
-        if not batch.complete:
-            await self._store.complete(batch.id)
-            self._feed(replace(batch, complete=True))
+        with self._deps.uploads.active_for(batch.id):
+            async for received in receiver.take(body):
+                total += received
+                if received.added:
+                    self._feed(batch)
+            if not batch.complete:
+                await self._complete(batch)
         return total
+
+    async def _complete(self, batch: Batch) -> None:
+        await self._store.complete(batch.id)
+        self._feed(replace(batch, complete=True))
+
+    async def _end_silent_uploads(self) -> NoReturn:
+        """Look from time to time for uploads that broke off; a store in trouble is tried again."""
+        while True:
+            try:
+                await self.end_silent_uploads()
+            except StoreError as trouble:
+                log.error("batches.not_looked_through", code=trouble.code)
+            await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)
+
+    async def end_silent_uploads(self) -> None:
+        """Take batches that nobody has sent to for long as sent to their end; more may be sent."""
+        moment = self._deps.clock.now() - self._limits.silent_upload
+        heard = self._deps.uploads.heard_since(moment)
+        for batch in await self._store.silent(moment):
+            if batch.id not in heard:
+                await self._complete(batch)
+                log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
         """Look a batch up by its id, or by the name that this user gave it."""

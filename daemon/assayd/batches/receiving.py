@@ -10,6 +10,7 @@ from functools import partial
 
 from assayd.attempts.admission import Admission
 from assayd.attempts.scheduler import Scheduler
+from assayd.attempts.uploads import Uploads
 from assayd.batches.lines import LineCutter, RawLine, ReadLine, read_line
 from assayd.batches.results import ReadDocuments
 from assayd.documents import PayloadCaps, digest, read_submission
@@ -52,6 +53,7 @@ class BatchDependencies:
     ids: Ids
     image_digest: Callable[[str], Awaitable[str]]
     documents: ReadDocuments
+    uploads: Uploads
 
 
 class Receiver:
@@ -84,7 +86,8 @@ class Receiver:
             if group[-1].number > self._caps.lines:
                 message = f"a batch has at most {self._caps.lines} lines; send the rest as another one"
                 raise RequestError("too_large", message)
-            await self._deps.admission.require_space()
+            size = sum(len(line.text or b"") for line in group)
+            await self._deps.admission.require_share(self._batch.peer.uid, size)
             yield await self._deps.store.add(self._batch.id, await self._read(group))
 
     async def _read(self, raw: Sequence[RawLine]) -> list[Line]:

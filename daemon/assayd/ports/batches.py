@@ -31,7 +31,10 @@ class BatchStore(Protocol):
         ...
 
     async def add(self, batch_id: str, lines: Sequence[Line]) -> Received:
-        """Record lines that are not there yet; one with another input replaces the line of its number."""
+        """Record lines that are not there yet; one with another input replaces the line of its number.
+
+        Raises: RequestError ``batch.removed``, when there is no such batch any more.
+        """
         ...
 
     async def complete(self, batch_id: str) -> None:
@@ -82,8 +85,17 @@ class BatchStore(Protocol):
         """Return every batch that is neither finished nor cancelled."""
         ...
 
-    async def expire(self, before: datetime) -> None:
-        """Forget batches that were opened before a time, have ended, and of whose attempts none is left."""
+    async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
+        """Forget batches that were opened before a time, have ended, and of whose attempts none is left.
+
+        Args:
+            before: that time.
+            unless: batches that stay.
+        """
+        ...
+
+    async def silent(self, before: datetime) -> Sequence[Batch]:
+        """Return the batches that were opened before a time and not sent to their end."""
         ...
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:

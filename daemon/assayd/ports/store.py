@@ -85,10 +85,30 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUsage:
-    """How many finished attempts there are, and what their bundles take on disk."""
+    """What a user holds: finished attempts, what their bundles take on disk, and what was submitted.
 
-    attempts: int
-    disk_bytes: int
+    `document_bytes` are those of all that is on record, in batches as well; what is equal counts once.
+    """
+
+    attempts: int = 0
+    disk_bytes: int = 0
+    document_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removable:
+    """Which finished attempts may go. None: whenever accepted, whoever sent them.
+
+    `uploads` are batches that somebody is sending to. `bundled`: those with a bundle, also when an unfinished
+    batch needs their verdict.
+    """
+
+    before: datetime | None = None
+    uid: int | None = None
+    uploads: frozenset[str] = frozenset()
+    bundled: bool = False
+    limit: int = 100
+    offset: int = 0
 
 
 class JobStore(Protocol):
@@ -157,20 +177,23 @@ class JobStore(Protocol):
         """Return every attempt without a verdict, with `run_number` = runs leased so far."""
         ...
 
-    async def removable(self, *, before: datetime | None, limit: int, offset: int = 0) -> Sequence[Attempt]:
-        """Return finished attempts that nothing unfinished needs, oldest first.
+    async def removable(self, wanted: Removable) -> Sequence[Attempt]:
+        """Return finished attempts that nothing unfinished needs, oldest first."""
+        ...
+
+    async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
+        """Forget attempts with all that is on record of them; their bundles are the caller's.
 
         Args:
-            before: only those accepted before it.
-            limit: how many at most.
-            offset: how many to pass over.
+            attempt_ids: which.
+            unless: batches whose attempts stay.
         """
         ...
 
-    async def remove(self, attempt_ids: Sequence[str]) -> None:
-        """Forget attempts with all that is on record of them; their bundles are the caller's."""
+    async def strip(self, attempt_ids: Sequence[str]) -> None:
+        """Record that the bundles of attempts are gone; their verdicts stay."""
         ...
 
-    async def usage(self) -> StoredUsage:
-        """Count the finished attempts, and what their bundles take on disk."""
+    async def usage(self) -> Mapping[int, StoredUsage]:
+        """Return what each user holds, by uid."""
         ...

@@ -116,7 +116,14 @@ class LimitsSettings(_Section):
     silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
     body_s: Seconds = Field(120.0, description="Longest that the body of a request may take, in all.")
     batch_body_s: Seconds = Field(3600.0, description="The same for a batch; what came until then stays.")
-    min_free_mb: Zero = Field(256, description="Room for artifacts below which nothing is accepted.")
+    silent_upload_h: Count = Field(
+        24, description="Hours after which a batch whose upload broke off counts as sent to its end."
+    )
+    min_free_mb: Zero = Field(
+        256,
+        description="Room for artifacts below which nothing is accepted; below twice that, nothing of who "
+        "holds the most, whose oldest bundles are removed.",
+    )
 
 
 class EgressSettings(_Section):
@@ -203,7 +210,7 @@ class AccessSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long what is finished is kept, and how much of it. The oldest goes first."""
+    """How long what is finished is kept, and how much of it; of who holds the most, the oldest goes first."""
 
     days: Count = Field(30, description="Attempts and bundles older than this are removed.")
     attempts: Count = Field(500_000, description="Finished attempts kept at most.")

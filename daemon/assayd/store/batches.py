@@ -119,6 +119,8 @@ class DatabaseBatchStore:
 
         def apply(connection: Connection) -> Received:
             wanted = {"batch": batch_id, "lines": list(digests)}
+            if connection.execute(_BY_ID, wanted).first() is None:
+                raise _removed()
             known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN, wanted)}
             rows = [known.get((line.number, line.input_digest)) for line in lines]
             fresh = [line for line, row in zip(lines, rows, strict=True) if row is None]
@@ -250,9 +252,15 @@ class DatabaseBatchStore:
         """Return every batch that is neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
 
-    async def expire(self, before: datetime) -> None:
+    async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
         """Forget batches that were opened before a time, have ended, and of whose attempts none is left."""
-        await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before))
+        await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
+
+    async def silent(self, before: datetime) -> Sequence[Batch]:
+        """Return the batches that were opened before a time and not sent to their end."""
+        open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
+        old = open_ones.where(batches.c.created_at < to_micros(before))
+        return [_read_batch(row) for row in await self._rows(old)]
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these batches were cancelled."""
@@ -266,6 +274,11 @@ class DatabaseBatchStore:
         return await self._access.read(
             lambda connection: connection.execute(statement, wanted or {}).mappings().all()
         )
+
+
+def _removed() -> RequestError:
+    message = "the batch was removed, being old, when these lines came; send all of them again under its name"
+    return RequestError("batch.removed", message, retryable=True)
 
 
 def _digest(document: bytes | None) -> str | None:

@@ -1,7 +1,8 @@
 """Which finished attempts may go, oldest first, and what goes with them.
 
-While a batch is unfinished its attempts stay: without its verdict a line would be run again. Once one of them
-goes, the list of lines goes with it; the other attempts stay until it is their turn.
+While a batch is unfinished, or somebody sends to it, its attempts stay: without its verdict a line would be
+run again. Their bundles may go. Once an attempt goes, the list of lines of its batch goes with it; the other
+attempts stay until it is their turn.
 """
 
 from __future__ import annotations
@@ -9,14 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import BindParameter, Connection, bindparam, delete, func, or_, select
+from sqlalchemy import BindParameter, Connection, and_, bindparam, delete, func, or_, select, union, update
 
-from assayd.ports.store import StoredUsage
+from assayd.ports.store import Removable, StoredUsage
 from assayd.store import rows
 from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
 
-_USAGE = select(func.count(), func.coalesce(func.sum(verdicts.c.disk_bytes), 0))
+_USAGE = (
+    select(attempts.c.uid, func.count(), func.coalesce(func.sum(verdicts.c.disk_bytes), 0))
+    .join_from(verdicts, attempts, attempts.c.id == verdicts.c.attempt_id)
+    .group_by(attempts.c.uid)
+)
+_SENT = union(  # what is equal is on the disk once
+    select(attempts.c.uid, attempts.c.submission),
+    select(batches.c.uid, batch_items.c.submission).join_from(
+        batch_items, batches, batches.c.id == batch_items.c.batch_id
+    ),
+).subquery()
+_DOCUMENTS = (
+    select(_SENT.c.uid, func.sum(func.length(submissions.c.document)))
+    .join_from(_SENT, submissions, submissions.c.digest == _SENT.c.submission)
+    .group_by(_SENT.c.uid)
+)
 _IDS: BindParameter[str] = bindparam("ids", expanding=True)
 _DIGESTS: BindParameter[str] = bindparam("digests", expanding=True)
 _BATCHES: BindParameter[str] = bindparam("batches", expanding=True)
@@ -27,52 +43,83 @@ _REMOVE_SUBMISSIONS = delete(submissions).where(
     ~select(attempts.c.id).where(attempts.c.submission == submissions.c.digest).exists(),
     ~select(batch_items.c.line).where(batch_items.c.submission == submissions.c.digest).exists(),
 )
-_USED = select(attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
+_STRIP = (
+    update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
+)
+_USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
 
-def usage(connection: Connection) -> StoredUsage:
-    """Count the finished attempts, and what their bundles take on disk."""
-    count, size = connection.execute(_USAGE).one()
-    return StoredUsage(attempts=count, disk_bytes=int(size))
+def usage(connection: Connection) -> dict[int, StoredUsage]:
+    """Return what each user holds, by uid."""
+    finished = {uid: (count, int(size)) for uid, count, size in connection.execute(_USAGE)}
+    documents = {uid: int(size) for uid, size in connection.execute(_DOCUMENTS)}
+    held = {}
+    for uid in finished.keys() | documents.keys():
+        count, size = finished.get(uid, (0, 0))
+        held[uid] = StoredUsage(attempts=count, disk_bytes=size, document_bytes=documents.get(uid, 0))
+    return held
 
 
-def removable(attempt: Statement, before: datetime | None) -> Statement:
+def removable(attempt: Statement, wanted: Removable) -> Statement:
     """Return the statement for attempts that may go, oldest first.
 
     Args:
         attempt: selects attempts, joined with their verdicts.
-        before: only those that are older, those of batches that nobody has sent to their end included.
+        wanted: which. Those that are old go with batches that nobody has sent to their end.
     """
+    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
+    if wanted.bundled:
+        conditions.append(verdicts.c.bundle.is_not(None))
+    else:
+        conditions.append(~_needed(wanted))
+    if wanted.before is not None:
+        conditions.append(attempts.c.created_at < rows.to_micros(wanted.before))
+    if wanted.uid is not None:
+        conditions.append(attempts.c.uid == wanted.uid)
+    ordered = attempt.where(*conditions).order_by(attempts.c.created_at, attempts.c.id)
+    return ordered.limit(wanted.limit).offset(wanted.offset)
+
+
+def _needed(wanted: Removable) -> Condition:
+    """Return whether a batch needs the verdict of an attempt."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
-    old: list[Condition] = []
-    if before is not None:
-        limit = rows.to_micros(before)
+    if wanted.before is not None:
+        limit = rows.to_micros(wanted.before)
         unfinished.append(or_(batches.c.complete == 1, batches.c.created_at >= limit))
-        old.append(attempts.c.created_at < limit)
-    needed = select(batches.c.id).where(batches.c.id == attempts.c.batch_id, *unfinished).exists()
-    return attempt.where(verdicts.c.attempt_id.is_not(None), ~needed, *old).order_by(
-        attempts.c.created_at, attempts.c.id
-    )
+    needing = or_(and_(*unfinished), batches.c.id.in_(sorted(wanted.uploads)))
+    return select(batches.c.id).where(batches.c.id == attempts.c.batch_id, needing).exists()
 
 
-def remove(connection: Connection, attempt_ids: Sequence[str]) -> None:
-    """Forget attempts, the batches that they were in, and submissions that nothing refers to."""
-    ids = list(attempt_ids)
-    used = connection.execute(_USED, {"ids": ids}).all()
+def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
+    """Record that the bundles of attempts are gone."""
+    connection.execute(_STRIP, {"ids": list(attempt_ids)})
+
+
+def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset[str]) -> None:
+    """Forget attempts, the batches that they were in, and submissions that nothing refers to.
+
+    Args:
+        connection: in a transaction.
+        attempt_ids: which.
+        unless: batches whose attempts stay.
+    """
+    found = connection.execute(_USED, {"ids": list(attempt_ids)}).all()
+    used = [row for row in found if row.batch_id not in unless]
+    ids = [row.id for row in used]
     remove_batches(connection, sorted({row.batch_id for row in used if row.batch_id}))
     connection.execute(_REMOVE_ATTEMPTS, {"ids": ids})
     connection.execute(_REMOVE_SUBMISSIONS, {"digests": sorted({row.submission for row in used})})
 
 
-def remove_bare_batches(connection: Connection, before: datetime) -> None:
+def remove_bare_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
     """Forget batches that are old, have ended, and have no attempts: all of their lines were malformed."""
     over = or_(
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
     )
     bare = ~select(attempts.c.id).where(attempts.c.batch_id == batches.c.id).exists()
     old = select(batches.c.id).where(batches.c.created_at < rows.to_micros(before), over, bare)
-    remove_batches(connection, list(connection.execute(old).scalars()))
+    remove_batches(connection, sorted(set(connection.execute(old).scalars()) - unless))
 
 
 def remove_batches(connection: Connection, batch_ids: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.report import Case
-from assayd.ports.store import Accepted, Event, Page, Query, Run, StoredUsage
+from assayd.ports.store import Accepted, Event, Page, Query, Removable, Run, StoredUsage
 from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
@@ -146,15 +145,19 @@ class DatabaseJobStore:
 
         return await self.access.write(apply)
 
-    async def remove(self, attempt_ids: Sequence[str]) -> None:
+    async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
         """Forget attempts with all that is on record of them, and submissions that nothing refers to."""
 
         def apply(connection: Connection) -> None:
-            expiry.remove(connection, attempt_ids)
+            expiry.remove(connection, attempt_ids, unless)
             for recorder in self._recorders:
                 keep(connection, "remove", partial(recorder.removed, connection))
 
         await self.access.write(apply)
+
+    async def strip(self, attempt_ids: Sequence[str]) -> None:
+        """Record that the bundles of attempts are gone; their verdicts stay."""
+        await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Look an attempt up."""
@@ -208,16 +211,16 @@ class DatabaseJobStore:
         """Return every attempt without a verdict, oldest first."""
         return await self.access.read(lambda connection: _attempts(connection, _UNFINISHED))
 
-    async def removable(self, *, before: datetime | None, limit: int, offset: int = 0) -> Sequence[Attempt]:
+    async def removable(self, wanted: Removable) -> Sequence[Attempt]:
         """Return finished attempts that nothing unfinished needs, oldest first."""
-        statement = expiry.removable(_ATTEMPT, before).limit(limit).offset(offset)
+        statement = expiry.removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _attempts(connection, statement))
 
     def _recorders_of(self, subject: Attempt | Run) -> Sequence[Recorder]:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
-    async def usage(self) -> StoredUsage:
-        """Count the finished attempts, and what their bundles take on disk."""
+    async def usage(self) -> Mapping[int, StoredUsage]:
+        """Return what each user holds, by uid."""
         return await self.access.read(expiry.usage)
 
 

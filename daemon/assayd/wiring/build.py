@@ -13,12 +13,14 @@ from typing import Protocol, TypeVar
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
+from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
 from assayd.attempts.service import DaemonService, ServiceDependencies
 from assayd.attempts.telemetry import watch_disk
+from assayd.attempts.uploads import Uploads
 from assayd.batches import BatchDependencies, DaemonBatches
 from assayd.fair_queue import FairSemaphore
 from assayd.ids import SystemClock, Ulids
@@ -136,11 +138,16 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         basics.requests,
         ready=basics.readiness.ready,
         caps=limits.attempt,
-        min_free_bytes=limits.min_free_bytes,
+        quota=DiskQuota(
+            shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes
+        ),
     )
-    retention = Retention(shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep)
+    uploads = Uploads(shared.clock)
+    retention = Retention(
+        shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
+    )
     service = _build_service(basics, scheduler, admission, retention)
-    batches = _build_batches(basics, scheduler, admission, service)
+    batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
     gateway = AttemptGateway(
         admission=admission, scheduler=scheduler, jobs=shared.jobs, documents=service.read_documents
@@ -253,7 +260,7 @@ def _build_service(
 
 
 def _build_batches(
-    basics: _Basics, scheduler: Scheduler, admission: Admission, service: DaemonService
+    basics: _Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: Uploads
 ) -> DaemonBatches:
     deps = BatchDependencies(
         store=basics.batch_store,
@@ -265,6 +272,7 @@ def _build_batches(
         ids=basics.shared.ids,
         image_digest=service.image_digest,
         documents=service.read_documents,
+        uploads=uploads,
     )
     return DaemonBatches(deps, basics.limits.batch)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from assayd.analysis.analyst import AnalysisLimits
 from assayd.api import ApiLimits
@@ -33,7 +34,6 @@ class DaemonLimits:
     batch: BatchLimits
     repair: RepairLimits
     pool: PoolLimits
-    min_free_bytes: int
 
 
 def limits_from(settings: Settings) -> DaemonLimits:
@@ -49,7 +49,12 @@ def limits_from(settings: Settings) -> DaemonLimits:
         queue=QueueLimits(
             length=limits.queue_length, bytes=limits.queue_mb * MIB, per_uid=limits.attempts_per_uid
         ),
-        keep=Keep(days=keep.days, attempts=keep.attempts, disk_bytes=keep.bundles_mb * MIB),
+        keep=Keep(
+            days=keep.days,
+            attempts=keep.attempts,
+            disk_bytes=keep.bundles_mb * MIB,
+            min_free_bytes=limits.min_free_mb * MIB,
+        ),
         analysis=AnalysisLimits(
             workers=analysis.workers, memory_bytes=analysis.memory_mb * MIB, cpu_s=analysis.cpu_s
         ),
@@ -63,6 +68,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
         batch=BatchLimits(
             per_uid=limits.batches_per_uid,
             concurrency=limits.batch_concurrency,
+            silent_upload=timedelta(hours=limits.silent_upload_h),
             lines=LineCaps(line_bytes=caps.body_bytes, payload=payload, lines=limits.batch_lines),
         ),
         repair=RepairLimits(
@@ -73,7 +79,6 @@ def limits_from(settings: Settings) -> DaemonLimits:
             idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
             max_idle_s=settings.pool.max_idle_age_s,
         ),
-        min_free_bytes=limits.min_free_mb * MIB,
     )
 
 

@@ -267,9 +267,8 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         limits_from(settings),
         queue=how.queue,
         batch=how.batch,
-        keep=how.keep,
+        keep=replace(how.keep, min_free_bytes=how.min_free_bytes),
         attempt=how.caps,
-        min_free_bytes=how.min_free_bytes,
     )
     overrides = PartOverrides(
         limits=limits, clock=clock, kinds=how.kinds(), analyst=SmallAnalyst(checks), readiness=readiness

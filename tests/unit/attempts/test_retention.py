@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assayd.attempts.retention import AT_ONCE, Keep, Retention
+from assayd.attempts.uploads import Uploads
 from assayd.model.attempt import Artifact
+from assayd.model.batch import Batch
+from assayd.model.submission import Peer
 from assayd.ports.artifacts import Bundle
 from assayd.ports.service import Swept
 from assayd.store.artifacts import FileArtifactStore
@@ -37,13 +40,15 @@ async def artifacts(tmp_path: Path) -> FileArtifactStore:
     return store
 
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 KEEP = Keep(days=1, attempts=10**6, disk_bytes=10**12)
 
 
 def keeping(jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, keep: Keep) -> Retention:
     """Return a retention at whose time what has the number 1000 is a second too young to go by its age."""
     now = make.attempt(999).created_at + timedelta(days=1)
-    return Retention(jobs, DatabaseBatchStore(jobs.access), artifacts, StoppedClock(now), keep)
+    clock = StoppedClock(now)
+    return Retention(jobs, DatabaseBatchStore(jobs.access), artifacts, clock, keep, Uploads(clock))
 
 
 @pytest.fixture
@@ -169,3 +174,101 @@ async def test_a_bundle_beside_the_one_that_counts_goes(
     assert (await retention.sweep()).bundles == 2
     assert bundles(tmp_path) == 4
     assert (await retention.sweep()).bundles == 0
+
+
+class SmallDisk(FileArtifactStore):
+    """Has as little room as a test says."""
+
+    def __init__(self, root: Path, free: int) -> None:
+        super().__init__(root)
+        self.free = free
+
+    async def free_bytes(self) -> int:
+        return self.free
+
+
+LARGE = Artifact(name="a", bytes=40_000, sha256="e" * 64, media_type="text/plain")
+SIZE = 40_960
+GREEDY, MODEST = Peer(uid=2000, gid=2000, pid=1), Peer(uid=1000, gid=1000, pid=1)
+OPEN = Batch(id="01B", name="b", peer=GREEDY, created_at=START, concurrency=1)
+
+
+async def large(
+    jobs: DatabaseJobStore,
+    artifacts: FileArtifactStore,
+    make: Make,
+    number: int,
+    peer: Peer,
+    **values: object,
+) -> str:
+    """Record a finished attempt whose bundle is said to be large."""
+    location = await write(artifacts, make, number)
+    await jobs.accept(make.attempt(number, peer=peer, **values), b"{}")
+    await jobs.finish(make.finished(number, peer=peer, bundle=location, artifacts=(LARGE,), **values))
+    return str(make.attempt(number).id)
+
+
+async def bundled(jobs: DatabaseJobStore, ids: list[str]) -> list[bool]:
+    attempts = [await jobs.get(each) for each in ids]
+    return [attempt is not None and attempt.bundle is not None for attempt in attempts]
+
+
+async def test_who_holds_the_most_loses_the_oldest_and_others_nothing(
+    jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
+) -> None:
+    old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
+    new = [await large(jobs, artifacts, make, number, GREEDY) for number in range(2003, 2011)]
+    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
+    assert await retention.sweep(dry_run=True) == Swept(attempts=4, disk_bytes=4 * SIZE)
+    assert await retention.sweep() == Swept(attempts=4, disk_bytes=4 * SIZE)
+    assert await bundled(jobs, old) == [True, True]
+    assert await bundled(jobs, new) == [False] * 4 + [True] * 4
+
+
+async def test_who_has_the_most_attempts_loses_the_oldest_and_others_nothing(
+    jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
+) -> None:
+    old = [await large(jobs, artifacts, make, 2001, MODEST)]
+    new = [await large(jobs, artifacts, make, number, GREEDY) for number in range(2002, 2007)]
+    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=3, disk_bytes=10**12))
+    assert (await retention.sweep()).attempts == 3
+    assert await bundled(jobs, old + new) == [True] + [False] * 3 + [True] * 2
+
+
+async def test_bundles_of_an_upload_that_broke_off_go_and_the_verdicts_stay(
+    jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
+) -> None:
+    """Attempts of an open batch were exempt: who left one open kept all room, at others' expense."""
+    await DatabaseBatchStore(jobs.access).open(OPEN, most_unfinished=10)
+    old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
+    new = [await large(jobs, artifacts, make, n, GREEDY, batch_id=OPEN.id) for n in range(2003, 2011)]
+    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
+    for dry_run in (True, False):
+        assert await retention.sweep(dry_run=dry_run) == Swept(bundles=4, disk_bytes=4 * SIZE)
+    assert await bundled(jobs, old + new) == [True, True] + [False] * 4 + [True] * 4
+    assert all([(await jobs.get(each)) is not None for each in new])
+    assert await retention.sweep() == Swept()
+
+
+async def test_room_that_gets_short_is_taken_from_who_holds_the_most(
+    jobs: DatabaseJobStore, tmp_path: Path, make: Make
+) -> None:
+    disk = SmallDisk(tmp_path / "artifacts", free=3 * SIZE)
+    await disk.sweep()
+    old = [await large(jobs, disk, make, number, MODEST) for number in (2001, 2002)]
+    new = [await large(jobs, disk, make, number, GREEDY) for number in range(2003, 2011)]
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
+    assert (await keeping(jobs, disk, make, keep).sweep()).attempts == 1
+    assert await bundled(jobs, old + new) == [True, True, False] + [True] * 7
+
+
+async def test_what_is_small_stays_however_full_the_disk(
+    jobs: DatabaseJobStore, tmp_path: Path, make: Make
+) -> None:
+    """Something else may have filled it: what a user holds up to `min_free_mb` is not removed for that."""
+    disk = SmallDisk(tmp_path / "artifacts", free=0)
+    await disk.sweep()
+    ids = [await large(jobs, disk, make, number, MODEST) for number in range(2001, 2005)]
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
+    assert (await keeping(jobs, disk, make, keep).sweep()).attempts == 2
+    assert await bundled(jobs, ids) == [False, False, True, True]

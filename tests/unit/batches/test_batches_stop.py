@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assayd.attempts.retention import Keep
 from assayd.errors import RequestError
+from assayd.model.batch import BatchState
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from support.daemons.small_daemon import PEER, How, SmallDaemon, small_daemon
@@ -50,3 +53,59 @@ async def test_followers_are_sent_away_when_the_daemon_stops(tmp_path: Path, sen
         await waiting(daemon, 1)
         daemon.batches.stop()
         assert not (await asyncio.wait_for(following, 10)).is_over
+
+
+async def test_upload_that_nobody_goes_on_with_counts_as_sent_to_its_end(
+    tmp_path: Path, sender: Sender
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch = await sender.open(daemon)
+        with pytest.raises(RequestError):
+            await daemon.batches.receive(batch, broken_off(sender.lines("a")), sees=lambda _: True)
+        await daemon.batches.end_silent_uploads()
+        assert (await daemon.batches.progress(batch.id)).batch.state is BatchState.OPEN
+        daemon.clock.days = 2
+        await daemon.batches.end_silent_uploads()
+        assert (await sender.end(daemon, batch)).batch.state is BatchState.FINISHED
+        assert await sender.verdicts(daemon, batch) == [(1, Verdict.VALIDATED)]
+
+        _, received = await sender.send(daemon, sender.lines("a", "b"))
+        assert (received.known, received.added) == (1, 1)
+
+
+async def test_upload_that_is_going_on_is_not_taken_as_ended_nor_removed(
+    tmp_path: Path, sender: Sender
+) -> None:
+    """Retention removed the list of lines under an upload; what came then was an internal error."""
+    more, taken = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        first, second = sender.lines("a", "b")
+        yield first + b"\n"
+        taken.set()
+        await more.wait()
+        yield second
+
+    how = How(keep=Keep(days=1, attempts=1, disk_bytes=1))
+    async with small_daemon(tmp_path, how) as daemon:
+        batch = await sender.open(daemon)
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(daemon.batches.receive(batch, slow(), sees=lambda _: True))
+            await taken.wait()
+            async for progress in daemon.batches.follow(batch.id):
+                if progress.tally.done:
+                    break
+            daemon.clock.days = 40
+            await daemon.batches.end_silent_uploads()
+            swept = await daemon.service.collect_garbage(dry_run=False)
+            assert (await daemon.batches.progress(batch.id)).batch.state is BatchState.OPEN
+            more.set()
+        assert (swept.attempts, swept.bundles) == (0, 1)
+        assert sending.result().added == 2
+        assert (await sender.end(daemon, batch)).tally.validated == 2
+
+
+async def broken_off(lines: list[bytes]) -> AsyncIterator[bytes]:
+    for line in lines:
+        yield line + b"\n"
+    raise RequestError("too_slow", "nothing of the body has come", retryable=True)

@@ -11,6 +11,7 @@ from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchState, Line, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.ports.store import Removable
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
@@ -162,9 +163,9 @@ async def test_batch_goes_with_the_first_of_its_attempts(
         await jobs.accept(make.attempt(number, batch_id=new.id), document)
         await jobs.finish(make.finished(number))
     await batches.complete(new.id)
-    assert await jobs.removable(before=None, limit=10) == ()
+    assert await jobs.removable(Removable()) == ()
     await batches.finish(new.id, new.created_at)
-    assert len(await jobs.removable(before=None, limit=10)) == 2
+    assert len(await jobs.removable(Removable())) == 2
 
     await jobs.remove([make.attempt(1).id])
 
@@ -181,8 +182,50 @@ async def test_batch_without_attempts_goes_when_it_is_old(batches: DatabaseBatch
     await batches.finish(old.id, old.created_at)
     running = await opened(batches, make, line(make, 1), number=2)
     await batches.complete(running.id)
-    await batches.expire(old.created_at)
+    await batches.expire(old.created_at, unless=frozenset())
     assert await batches.get(old.id) is not None
-    await batches.expire(old.created_at + timedelta(days=1))
+    later = old.created_at + timedelta(days=1)
+    await batches.expire(later, unless=frozenset({old.id}))
+    assert await batches.get(old.id) is not None
+    await batches.expire(later, unless=frozenset())
     assert await batches.get(old.id) is None
     assert await batches.get(running.id) is not None
+
+
+async def test_attempts_of_a_batch_that_somebody_sends_to_stay(
+    batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
+) -> None:
+    new = await opened(batches, make, line(make, 1))
+    await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
+    await jobs.finish(make.finished(1))
+    await batches.complete(new.id)
+    await batches.finish(new.id, new.created_at)
+    sent = frozenset({new.id})
+    assert await jobs.removable(Removable(uploads=sent)) == ()
+    assert len(await jobs.removable(Removable(uploads=sent, bundled=True))) == 1
+
+    await jobs.remove([make.attempt(1).id], unless=sent)
+
+    assert await batches.get(new.id) is not None
+    assert await jobs.get(make.attempt(1).id) is not None
+
+
+async def test_lines_of_a_batch_that_was_removed_are_refused(
+    batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
+) -> None:
+    new = await opened(batches, make)
+    await batches.expire(new.created_at + timedelta(days=1), unless=frozenset())
+    with pytest.raises(RequestError, match="send all of them again") as caught:
+        await batches.add(new.id, [line(make, 1)])
+    assert (caught.value.code, caught.value.retryable) == ("batch.removed", True)
+
+
+async def test_silent_are_the_old_ones_that_were_not_sent_to_their_end(
+    batches: DatabaseBatchStore, make: Make
+) -> None:
+    broken_off, sent = await opened(batches, make, number=1), await opened(batches, make, number=2)
+    await batches.complete(sent.id)
+    assert await batches.silent(broken_off.created_at) == []
+    assert [batch.id for batch in await batches.silent(sent.created_at + timedelta(days=1))] == [
+        broken_off.id
+    ]

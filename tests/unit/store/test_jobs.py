@@ -12,7 +12,7 @@ from assayd.errors import ConfigError, RequestError, StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import JobStore, Query
+from assayd.ports.store import JobStore, Query, Removable, StoredUsage
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 
 Make = Any  # the fixture's class; test folders are not a package
@@ -225,9 +225,9 @@ async def test_removable_attempts_are_the_finished_ones_that_are_old_enough(
         await jobs.accept(make.attempt(number), b"{}")
     await jobs.finish(make.finished(1))
     await jobs.finish(make.finished(3))
-    found = await jobs.removable(before=make.attempt(3).created_at, limit=10)
+    found = await jobs.removable(Removable(before=make.attempt(3).created_at))
     assert found == (make.finished(1),)
-    assert await jobs.removable(before=None, limit=1, offset=1) == (make.finished(3),)
+    assert await jobs.removable(Removable(limit=1, offset=1)) == (make.finished(3),)
 
 
 async def test_removed_attempt_leaves_nothing_but_shared_submissions(
@@ -281,3 +281,30 @@ async def test_database_url_that_cannot_be_used_is_refused(tmp_path: Path, url: 
         async with open_jobs(tmp_path, url):
             pass
     assert caught.value.code == "store.url"
+
+
+async def test_usage_is_told_by_user_and_counts_equal_documents_once(
+    jobs: DatabaseJobStore, make: Make
+) -> None:
+    other = Peer(uid=2000, gid=2000, pid=1)
+    for number, peer, document in (
+        (1, None, b"abc"),
+        (2, None, b"abc"),
+        (3, other, b"abc"),
+        (4, other, b"defgh"),
+    ):
+        await jobs.accept(make.attempt(number, **({"peer": peer} if peer else {})), document)
+    await jobs.finish(make.finished(1))
+    assert await jobs.usage() == {
+        1000: StoredUsage(attempts=1, disk_bytes=4096, document_bytes=3),
+        2000: StoredUsage(document_bytes=8),
+    }
+
+
+async def test_attempt_without_its_bundle_keeps_its_verdict(jobs: DatabaseJobStore, make: Make) -> None:
+    await jobs.accept(make.attempt(1), b"x")
+    await jobs.finish(make.finished(1))
+    await jobs.strip([make.attempt(1).id])
+    assert await jobs.get(make.attempt(1).id) == make.finished(1, bundle=None, artifacts=())
+    assert (await jobs.usage())[1000] == StoredUsage(attempts=1, document_bytes=1)
+    assert await jobs.removable(Removable(bundled=True)) == ()

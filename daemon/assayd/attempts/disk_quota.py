@@ -1,0 +1,121 @@
+"""Decides who may have more of the disk: nobody below `limits.min_free_mb`, and who holds much before others.
+
+Two things fill it. Documents that wait in the database cannot be removed: a user may hold no more of them
+than there is room left. Bundles can: when the room gets short, those who hold the most are refused until
+`retention` has removed their oldest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+from assayd.attempts.shares import excess_for_room
+from assayd.errors import RequestError
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.clock import Clock
+from assayd.ports.store import JobStore, StoredUsage
+
+ROOM_KNOWN_S = 1.0
+"""How long the answer to whether there is room on the disk holds good."""
+HOLDINGS_KNOWN_S = 5.0
+"""The same of what each user holds, where it decides."""
+MIB = 2**20
+
+
+class DiskQuota:
+    """What each user may add to the disk.
+
+    Args:
+        jobs: says what each user holds.
+        artifacts: says how much room is left.
+        clock: says how old these answers are.
+        min_free_bytes: room that is to remain.
+        operators: users who may have all but that.
+    """
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        artifacts: ArtifactStore,
+        clock: Clock,
+        *,
+        min_free_bytes: int,
+        operators: frozenset[int] | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._artifacts = artifacts
+        self._clock = clock
+        self._min_free = min_free_bytes
+        self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
+        self._free = 0
+        self._free_until = 0.0
+        self._held: Mapping[int, StoredUsage] = {}
+        self._held_at: float | None = None
+        self._added: Counter[int] = Counter()
+
+    async def require_room(self) -> None:
+        """See that there is room for a bundle; looks once a second at most.
+
+        Raises: RequestError ``not_ready``.
+        """
+        if await self._room() < 0:
+            message = (
+                "the disk of the artifacts has less room than limits.min_free_mb "
+                f"({self._min_free // MIB}); remove bundles (`assay gc`) or lower the limit"
+            )
+            raise RequestError("not_ready", message, retryable=True)
+
+    async def require(self, uid: int, *, document_bytes: int = 0) -> None:
+        """See that a user may add a bundle, and a document of so many bytes.
+
+        Raises: RequestError ``not_ready``; ``quota.disk`` for who holds too much.
+        """
+        await self.require_room()
+        if uid in self._operators:
+            return
+        if refusal := await self._refusal(uid, document_bytes):
+            raise RequestError("quota.disk", refusal, retryable=True)
+        self._added[uid] += document_bytes
+
+    async def _room(self) -> int:
+        """Return how much room there is beyond what is to remain."""
+        now = self._clock.monotonic()
+        if now >= self._free_until:
+            self._free = await self._artifacts.free_bytes()
+            self._free_until = now + ROOM_KNOWN_S
+        return self._free - self._min_free
+
+    async def _refusal(self, uid: int, document_bytes: int) -> str | None:
+        room = self._free - self._min_free
+        if room < self._min_free or self._held_at is None:
+            await self._look_again()
+        if document_bytes and self._documents(uid) + document_bytes > room:
+            await self._look_again()
+            if self._documents(uid) + document_bytes > room:
+                return (
+                    f"submissions of this user take {self._documents(uid) / MIB:.0f} MB of the disk, and "
+                    f"{room / MIB:.0f} MB are left above limits.min_free_mb; no user may hold more than "
+                    "that: wait until some have run and were removed"
+                )
+        bundles = {holder: usage.disk_bytes for holder, usage in self._held.items()}
+        if uid in excess_for_room(bundles, self._min_free - room, untouched=self._min_free):
+            return (
+                f"{room / MIB:.0f} MB of the disk are left above limits.min_free_mb, and this user's bundles "
+                f"take {bundles[uid] / MIB:.0f} MB, more than those of others; the oldest of them are being "
+                "removed, try again then"
+            )
+        return None
+
+    def _documents(self, uid: int) -> int:
+        usage = self._held.get(uid)
+        return self._added[uid] + (usage.document_bytes if usage is not None else 0)
+
+    async def _look_again(self) -> None:
+        """See what each user holds, unless that was done just now."""
+        now = self._clock.monotonic()
+        if self._held_at is None or now >= self._held_at + HOLDINGS_KNOWN_S:
+            self._held_at = now
+            self._added.clear()
+            self._held = await self._jobs.usage()
