@@ -48,7 +48,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def not_compiled(problem: BaseException) -> Record:
-    """Return the record of a text that the compiler refused."""
+    """Return the record of a text that the compiler refused; line and column count from 1, or None."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",

@@ -61,7 +61,10 @@ def _nothing_to_do(_: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitInput:
-    """What a unit gets beside its request. `on_dead` may judge what it has left."""
+    """What a unit gets beside its request: `arguments` as JSON, bytes for `stdin`.
+
+    `on_dead` may judge what it has left.
+    """
 
     arguments: bytes
     stdin: bytes

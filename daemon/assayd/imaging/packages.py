@@ -67,7 +67,10 @@ def can_refresh() -> bool:
 
 
 def apt_sources() -> list[Source]:
-    """List the distribution's own sources among those that apt has lists of."""
+    """List the distribution's own sources among those that apt has lists of.
+
+    Raises: ConfigError ``image.tool_missing``.
+    """
     if not shutil.which("apt-get"):
         message = "images are built from the packages of a Debian-like system; apt is missing"
         raise ConfigError("image.tool_missing", message)

@@ -42,11 +42,11 @@ class BatchStore(Protocol):
         ...
 
     async def get(self, batch_id: str) -> Batch | None:
-        """Look a batch up."""
+        """Return a batch by its id; None where there is none."""
         ...
 
     async def find(self, uid: int, name: str) -> Batch | None:
-        """Look a batch up by its user and name."""
+        """Return a batch by its user and name; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -153,7 +153,7 @@ class Batches(Protocol):
         ...
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Look a batch up by its id, or by the name that this user gave it."""
+        """Return a batch by its id, or by the name that this user gave it; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:

@@ -70,7 +70,7 @@ class RepairStore(Protocol):
         ...
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         ...
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
@@ -100,7 +100,7 @@ class Repairs(Protocol):
         ...
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:

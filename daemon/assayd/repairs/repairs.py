@@ -88,7 +88,10 @@ class DaemonRepairs:
             log.warning("repairs.recovered", count=len(unfinished))
 
     async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
-        """Begin a repair of a finished attempt."""
+        """Begin a repair of a finished attempt.
+
+        Raises: RequestError ``repair.not_failed``, ``repair.running``.
+        """
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
         wish = RepairWish(
@@ -197,7 +200,7 @@ class DaemonRepairs:
             log.info("repair.alerted", repair_id=repair.id)
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         running = self._running.get(repair_id)
         return running.repair if running is not None else await self._store.get(repair_id)
 
@@ -214,7 +217,7 @@ class DaemonRepairs:
         return await diffs_of(repair, self._deps.attempts.submission)
 
     async def cancel(self, repair: Repair) -> None:
-        """End a repair, and the attempt that it has under way."""
+        """End a repair, and the attempt that it has under way. Raises: RequestError ``repair.finished``."""
         running = self._running.get(repair.id)
         if running is None:
             raise RequestError("repair.finished", "the repair has ended")
@@ -222,7 +225,7 @@ class DaemonRepairs:
         running.task.cancel()
 
     async def accept_fallback(self, repair: Repair) -> Repair:
-        """Take the rules that a repair offers."""
+        """Take the rules that a repair offers. Raises: RequestError ``repair.no_fallback``."""
         if repair.fallback is None:
             raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
         if repair.fallback.get("accepted_at") is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+
+import structlog
 
 from assayd.aio import finish
 from assayd.errors import EngineError
@@ -23,6 +25,8 @@ from assayd.ports.engine import (
 from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.session.channel import Channel, GuestFault, StreamEnded
 from assayd.sandbox.session.handshake import LEAVE, Ready, greet
+
+log = structlog.get_logger()
 
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
@@ -105,15 +109,23 @@ async def open_container(engine: Engine, key: PoolKey, origin: ContainerOrigin, 
             await engine.verify(ref, spec)
             container = Container(engine=engine, ref=ref, key=key, channel=Channel(await engine.start(ref)))
         except BaseException:
-            await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
+            await _discard(engine.remove(ref), ulid)
             raise
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 container.ready = await greet(container.channel, key.preload)
         except BaseException:
-            await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+            await _discard(container.remove(), ulid)
             raise
     return container
+
+
+async def _discard(removal: Coroutine[object, object, None], ulid: str) -> None:
+    """Remove what could not be opened. One that stays is the reaper's, and hides nothing of why it failed."""
+    try:
+        await finish(removal, timeout_s=REMOVE_TIMEOUT_S)
+    except (EngineError, TimeoutError) as problem:
+        log.warning("container.left_behind", container=ulid, problem=str(problem) or "timeout")
 
 
 @asynccontextmanager

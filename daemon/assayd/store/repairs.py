@@ -46,7 +46,7 @@ class DatabaseRepairStore:
         await self._access.write(lambda connection: connection.execute(wanted).close())
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         found = await self._read(select(repairs).where(repairs.c.id == repair_id))
         return found[0] if found else None
 

@@ -117,7 +117,7 @@ class DockerEngine:
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare what was created with what was asked."""
+        """Compare what was created with what was asked. Raises: EngineError ``engine.mismatch``."""
         image = await self._settings_of(spec.image_digest)
         inspected = await self._inspect(ref)
         found = document.differences(inspected, spec, await self._known_host(), image)
@@ -173,7 +173,7 @@ class DockerEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Look an image up by name or digest."""
+        """Look an image up by name or digest. Raises: EngineError ``image.missing``."""
         inspected = await self._calls(lambda client: client.inspect_image(name))
         return images.facts(name, inspected)
 

@@ -114,7 +114,10 @@ class OciEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Make everything that a container needs; it does not run yet."""
+        """Make everything that a container needs; it does not run yet.
+
+        Raises: EngineError ``engine.name_taken``.
+        """
         host = await self._known_host()
         image = await self._in_thread(self._images.get, spec.image_digest)
         name = spec.labels[LABEL_CONTAINER]

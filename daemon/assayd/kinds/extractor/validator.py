@@ -118,7 +118,10 @@ class Extractor:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file and the sample paths."""
+        """Build a payload of one file and the sample paths.
+
+        Raises: RequestError ``request.options``, ``request.sample_paths``.
+        """
         code = only_text(files, what="an extractor")
         if options.input is not None or options.extra:
             raise RequestError("request.options", "an extractor takes neither --input nor --option")

@@ -77,7 +77,7 @@ class Word:
 
     @property
     def signature(self) -> str:
-        """Write its effect as far as it has names."""
+        """Return its stack effect as ``( a b -- c )``; ``( … )`` when that is not known."""
         if self.effect is None:
             return "( … )"
         return " ".join(["(", *self.effect.takes.names, "--", *self.effect.leaves.names, ")"])
@@ -170,7 +170,10 @@ def use_tables(folders: Iterable[Path]) -> None:
 
 @cache
 def language() -> Language:
-    """Return the language as the package describes it, with what the operator has added."""
+    """Return the language as the package describes it, with what the operator has added.
+
+    Raises: ConfigError ``fifth.tables``.
+    """
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)

@@ -45,7 +45,10 @@ class FifthRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """What models of a family tend to do wrong."""
+    """What models of a family tend to do wrong.
+
+    It applies to a `model_source` that holds one of `match`. `rules` are ids, `lens` warnings as text.
+    """
 
     match: tuple[str, ...]
     rules: tuple[str, ...]
@@ -54,7 +57,10 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProfile:
-    """What tasks of a sort need to be told in full."""
+    """What a model needs to read in full for tasks of a sort.
+
+    It applies to a `task_type` that holds one of `match`. `rules` are ids, `sections` parts of the manual.
+    """
 
     match: tuple[str, ...]
     rules: tuple[str, ...]

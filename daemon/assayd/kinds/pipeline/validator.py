@@ -108,6 +108,8 @@ class Pipeline:
 
         ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
         or go to data/.
+
+        Raises: RequestError ``request.options``.
         """
         if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
             raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")

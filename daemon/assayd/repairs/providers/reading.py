@@ -97,7 +97,7 @@ def _garbled(what: str) -> ProviderError:
 
 
 def found_in(form: str, content: bytes) -> AnswerContent:
-    """Read an answer here and now. Takes as long as it takes."""
+    """Return what an answer of a form (`anthropic`, `openai`, …) holds; blocks, without a limit of time."""
     try:
         answer = _readers()[form](content)
         found = AnswerContent(

@@ -30,7 +30,7 @@ _LIST = re.compile(r"(?P<name>\w+)(?:\[[^\]]*\])?\+?=\(.*(?:[$`\x00]|[<>]\()", r
 
 
 def check_declaration(script: ParsedScript, node: Node) -> None:
-    """Judge one declaration."""
+    """Add findings to the script for what one declaration (declare, export, …) may not do."""
     variant = node.node("Variant")
     name = variant.text("Value") if variant is not None else ""
     if name not in script.commands.builtins or name in script.commands.blocked:
