@@ -71,6 +71,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Go on with a batch: send what is missing of its file, wait for its end, show what it came to."""
     from assayd.cli.batch import send_and_follow
+    from assayd.cli.batch_files import BatchOutputs
 
     with _client(context) as client:
         name = client.batch(find_batch(client, name))["name"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from assayd.cli.kinds import command_line_of
 from assayd.cli.report import count, render_stages
-from assayd.cli.screen import StyledLine, Screen, line
+from assayd.cli.screen import Screen, StyledLine, line
 from assayd.cli.terminal import plain
 from assayd.client import Document, PlainClient, StreamEvent
 from assayd.errors import AssaydError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from assayd.cli.screen import StyledLine, Screen, cells, line, wrapped
+from assayd.cli.screen import Screen, StyledLine, cells, line, wrapped
 from assayd.cli.terminal import plain
 
 GAP = 2

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from assayd.cli.report import MARKS
-from assayd.cli.screen import StyledLine, Screen, cells, in_ascii, line, shows_letters, wrapped
+from assayd.cli.screen import Screen, StyledLine, cells, in_ascii, line, shows_letters, wrapped
 
 
 def printed(*lines: StyledLine | str, **screen) -> str:
