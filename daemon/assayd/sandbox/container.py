@@ -161,4 +161,5 @@ def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> Containe
             LABEL_CONTAINER: ulid,
             LABEL_POOL_KEY: key.digest,
         },
+        preload=key.preload,
     )
