@@ -71,6 +71,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(metavar="F.json", help="What it has to give for what, as a JSON array.")
+    ] = None,
+    intent: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What was asked for, in words.")
+    ] = None,
     repair: Annotated[
         str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
@@ -99,6 +105,8 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             settings=setting or (),
             labels=label or (),
             options=option or (),
+            cases=cases,
+            intent=intent,
         )
     )
     if repair is not None:

@@ -175,6 +175,11 @@ def repair_state(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     return _get(lambda: documents.RepairDocument, "repairs", repair_id)
 
 
+def repair_step(repair_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one fix and the answer to it."""
+    return _get(lambda: documents.StepDocument, "repairs", repair_id, "steps", str(number))
+
+
 def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
     """Follow a repair to its end; each event has the whole repair."""
     return ClientRequest(method="GET", path=path("repairs", repair_id, "events"))

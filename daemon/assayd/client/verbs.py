@@ -123,6 +123,7 @@ class Verbs:
     repairs_of = DocumentVerb(requests.repairs_of)
     repairs = DocumentVerb(requests.repairs)
     repair_state = DocumentVerb(requests.repair_state)
+    repair_step = DocumentVerb(requests.repair_step)
     repair_events = Events(requests.repair_events)
     cancel_repair = DocumentVerb(requests.cancel_repair)
     accept_fallback = DocumentVerb(requests.accept_fallback)
