@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import NoReturn
 
-    from .programs import Program
+    from .programs import UnitProgram
     from .reporter import Record
-    from .requests import Attempt, Limits
+    from .requests import BeginFrame, GuestLimits
 else:
     import _signal as signal
 
@@ -82,7 +82,7 @@ def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
 
 
 def confine(
-    attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
+    attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(REPORT)
@@ -96,7 +96,9 @@ def confine(
     )
 
 
-def become(confinement: Confinement, programs: Mapping[str, Program], descriptors: Descriptors) -> NoReturn:
+def become(
+    confinement: Confinement, programs: Mapping[str, UnitProgram], descriptors: Descriptors
+) -> NoReturn:
     """Turn this fork of the runner into a unit's process, and run what it is told to. Never returns."""
     status = _BROKEN
     try:
@@ -131,7 +133,7 @@ def _read_order() -> bytearray:
     return told
 
 
-def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, Program]) -> int:
+def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitProgram]) -> int:
     end = told.index(b"\n")
     name, has_input = told[:end].decode().split()
     del told[: end + 1]
@@ -177,7 +179,7 @@ def _separate(descriptors: Descriptors) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
+def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
     """Return each rlimit with its value, which may not be above what this process has."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),

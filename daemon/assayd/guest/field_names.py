@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .frames_above import Places
+    from .frames_above import FrameClassifier
     from .reporter import Reporter
 
 private.isolate(globals())
@@ -27,7 +27,7 @@ _MAKERS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_
 _EVENT = "compile"
 
 
-def check_field_names(places: Places, reporter: Reporter) -> bool:
+def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
     """Put a check before what makes text of fields, in this process; what it refuses is reported.
 
     Returns:

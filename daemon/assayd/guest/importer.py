@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from .frames_above import Place, Places
+    from .frames_above import CallerLocation, FrameClassifier
     from .reporter import Reporter
     from .requests import ImportRules
 
@@ -57,7 +57,7 @@ _PATCHED_BY_TESTS = frozenset({"builtins"})
 class ImportGuard:
     """Holds the rules, reports every import of guest code, and refuses where the mode is `enforce`."""
 
-    def __init__(self, rules: ImportRules, places: Places, reporter: Reporter) -> None:
+    def __init__(self, rules: ImportRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
         self._places = places
         self._reporter = reporter
@@ -150,7 +150,7 @@ class ImportGuard:
             self._on_import = None
         return found
 
-    def _judge(self, name: str, wanted: tuple[str, ...], place: Place) -> None:
+    def _judge(self, name: str, wanted: tuple[str, ...], place: CallerLocation) -> None:
         for module, allowed in self._judged(name, wanted):
             refused = self._rules.enforce and not allowed
             self._reporter.event(

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .frames_above import Places
+    from .frames_above import FrameClassifier
     from .reporter import Reporter
 
 private.isolate(globals())
@@ -27,7 +27,7 @@ private.isolate(globals())
 _leave = os._exit
 
 
-def refuse_to_leave(places: Places, reporter: Reporter) -> None:
+def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
     """Put a refusal in the place of ``os._exit``, for this process only; the act is reported."""
     ours = getpid()
 

@@ -26,7 +26,7 @@ class Fault(Exception):
     """The runner cannot do what it was asked; the conversation ends."""
 
 
-class Limits(Value):
+class GuestLimits(Value):
     """Caps of one attempt, as `begin` gives them."""
 
     max_processes: int
@@ -55,13 +55,13 @@ class RelayCaps(Value):
     connections: int
 
 
-class Attempt(Value):
+class BeginFrame(Value):
     """What `begin` says: holds for all units that follow. `relay` is None where the network is blocked.
 
     `programs` are those of its units, `preload` the modules that they are to find loaded.
     """
 
-    limits: Limits
+    limits: GuestLimits
     imports: ImportRules
     relay: RelayCaps | None
     allow_exec: bool
@@ -88,11 +88,11 @@ class UnitRequest(Value):
     more: bool
 
 
-def read_attempt(header: Header) -> Attempt:
+def read_attempt(header: Header) -> BeginFrame:
     """Read a `begin` header. Raises: Fault."""
     limits = mapping(header, "limits")
-    return Attempt(
-        limits=Limits(**{name: _positive(limits, name) for name in Limits.__slots__}),
+    return BeginFrame(
+        limits=GuestLimits(**{name: _positive(limits, name) for name in GuestLimits.__slots__}),
         imports=_read_imports(mapping(header, "imports")),
         relay=_read_relay(mapping(header, "network")),
         allow_exec=get(header, "allow_exec", bool),

@@ -28,7 +28,7 @@ from .startup import (
 )
 from .suppress import suppress
 from .tasks import OwnWaiting
-from .unit import Surroundings
+from .unit import RunnerContext
 from .workdir import NotEmptied, WorkDirectory
 
 TYPE_CHECKING = False
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .frames import Header
-    from .relay import Relay
-    from .requests import Attempt
-    from .session import Session
-    from .unit import Unit
+    from .relay import GuestRelay
+    from .requests import BeginFrame
+    from .session import GuestSession
+    from .unit import RunningUnit
 
 WORK = "/sandbox"
 _FAULT_EXIT = 70
@@ -63,11 +63,11 @@ def prepare() -> None:
     load_programs(PROGRAMS)
 
 
-def load_session() -> type[Session]:
+def load_session() -> type[GuestSession]:
     """Import what an attempt needs, and starting does not."""
-    from .session import Session
+    from .session import GuestSession
 
-    return Session
+    return GuestSession
 
 
 class Runner:
@@ -79,7 +79,7 @@ class Runner:
         self._decoder = Decoder()
         self._children = kernel.child_signals()
         cgroup = Cgroup()
-        self._around = Surroundings(
+        self._around = RunnerContext(
             selector=Selector(),
             processes=Processes(cgroup),
             waiting=OwnWaiting(),
@@ -91,12 +91,12 @@ class Runner:
         )
         self._greeted = False
         self._done = False
-        self._session: Session | None = None
-        self._unit: Unit | None = None
+        self._session: GuestSession | None = None
+        self._unit: RunningUnit | None = None
         self._exit: int | None = None
 
     def serve(self) -> int:
-        """Run the conversation to its end and give the exit status."""
+        """Run the conversation to its end and return the exit status."""
         selector = self._around.selector
         selector.register(self._source, READ, self._read_frames)
         selector.register(self._children, READ, self._drain_signals)
@@ -167,7 +167,7 @@ class Runner:
         else:
             self._serve_attempt(self._session, header, body)
 
-    def _serve_attempt(self, session: Session, header: Header, body: bytes) -> None:
+    def _serve_attempt(self, session: GuestSession, header: Header, body: bytes) -> None:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
@@ -185,12 +185,12 @@ class Runner:
             case other:
                 raise Fault(f"{other} was not expected")
 
-    def _relay(self) -> Relay:
+    def _relay(self) -> GuestRelay:
         if self._session is None or self._session.relay is None:
             raise Fault("there is no relay")
         return self._session.relay
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: BeginFrame) -> None:
         """Load what the units need and is not loaded yet, then fork the child of the first."""
         self._around.waiting.take()
         for name in attempt.preload:
@@ -198,9 +198,9 @@ class Runner:
         programs = load_programs(attempt.programs)
         relay = None
         if attempt.relay is not None:
-            from .relay import Relay  # brings `socket`, where connections are relayed
+            from .relay import GuestRelay  # brings `socket`, where connections are relayed
 
-            relay = Relay(self._around.selector, self._send)
+            relay = GuestRelay(self._around.selector, self._send)
         session = load_session()(attempt, programs, self._around, relay)
         hide_our_modules()
         settle_memory()
@@ -225,7 +225,7 @@ class Runner:
         # The daemon takes as long to say what is next.
         load_session()
 
-    def _say_goodbye(self, session: Session) -> None:
+    def _say_goodbye(self, session: GuestSession) -> None:
         dropped = session.send_outputs()
         peak = self._around.cgroup.peak_memory_bytes()
         self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")

@@ -6,11 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Texts = Mapping[str, "Shown"]
+    Texts = Mapping[str, "ShownText"]
     """Submitted texts by the file name that they were compiled under; only their frames are shown."""
 
 
-class Shown:
+class ShownText:
     """A submitted text, and the name that it is shown by."""
 
     __slots__ = ("name", "text")

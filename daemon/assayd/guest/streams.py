@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .frames import Header
-    from .requests import Limits
+    from .requests import GuestLimits
     from .selector import Selector
     from .spare import Pipes
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _READ_BYTES = 64 * 1024
 
 
-class Streams:
+class UnitStreams:
     """The four pipes of one unit, as the runner sees them."""
 
     def __init__(
         self,
         unit: int,
-        limits: Limits,
+        limits: GuestLimits,
         pipes: Pipes,
         stdin: bytes,
         selector: Selector,

@@ -19,7 +19,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _STATE, _TIMES = 0, slice(11, 15)
 
 
-class Task(Value):
+class KernelTask(Value):
     """One task, as ``/proc/PID/task/TID/schedstat`` has it.
 
     `waited_s` is told when a wait is over; `slices` counts how often it was given a processor. `is_runnable`
@@ -48,7 +48,7 @@ class OwnWaiting:
         return max(passed_s, 0.0)
 
 
-def read_tasks(pids: Iterable[int]) -> Iterator[Task]:
+def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
     """Return the tasks of processes; none where the kernel does not keep such figures."""
     for pid in pids:
         with suppress(OSError):
@@ -65,10 +65,10 @@ def used_s(pids: Iterable[int]) -> float:
     return ticks * _TICK_S
 
 
-def _read(pid: int, tid: int) -> Task:
+def _read(pid: int, tid: int) -> KernelTask:
     with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as told:
         ran, waited, slices = map(int, told.read(128).split())
-    return Task(
+    return KernelTask(
         pid=pid,
         tid=tid,
         ran_s=ran * _NS,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeGuard, TypeVar, cast
 
-    from .forms import Form
+    from .forms import ValueForm
 
     Pairs = list[tuple[object, object]]
     _T = TypeVar("_T")
@@ -182,7 +182,7 @@ class Renderer:
             text = ""
         return self._tagged(form.tag, text)
 
-    def _nested(self, value: object, form: Form, path: str, depth: int) -> object:
+    def _nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
         """Render a member of an enum, or a dataclass, with the name of its class beside."""
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:

@@ -28,7 +28,7 @@ class NotEmptied(RuntimeError):
     """The work directory could not be emptied in time."""
 
 
-class Use(Value):
+class WorkdirUse(Value):
     """How much of the work directory's file system is taken."""
 
     used_bytes: int
@@ -59,10 +59,10 @@ class WorkDirectory:
         self.path = os.path.realpath(path)
         self._baseline = self._measure()
 
-    def use(self) -> Use:
+    def use(self) -> WorkdirUse:
         """Measure what has been added since the start, and whether there is room for more."""
         now = self._measure()
-        return Use(
+        return WorkdirUse(
             used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
             used_files=max(now.used_files - self._baseline.used_files, 0),
             full=now.full,
@@ -77,7 +77,7 @@ class WorkDirectory:
         self.open_up()
         clear(self.descriptor)
 
-    def lay(self, path: str, content: bytes | bytearray) -> None:
+    def stage(self, path: str, content: bytes | bytearray) -> None:
         """Write a file at a relative path that `requests.read_path` has accepted.
 
         What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
@@ -118,9 +118,9 @@ class WorkDirectory:
             raise
         return entered
 
-    def _measure(self) -> Use:
+    def _measure(self) -> WorkdirUse:
         found = os.fstatvfs(self.descriptor)
-        return Use(
+        return WorkdirUse(
             used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
             used_files=found.f_files - found.f_ffree,
             full=found.f_blocks > 0 and (found.f_bavail == 0 or (found.f_files > 0 and found.f_ffree == 0)),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Arguments = Mapping[str, object]
 
-    class Program(Protocol):
+    class UnitProgram(Protocol):
         """The module of a unit program."""
 
         IN_PYTHON: bool
@@ -50,7 +50,7 @@ class Context(Value):
     environment: Mapping[str, str]
 
 
-def load_programs(names: Iterable[str]) -> dict[str, Program]:
+def load_programs(names: Iterable[str]) -> dict[str, UnitProgram]:
     """Import programs of this package and give them by name; one that there is not is left out."""
     wanted = [name for name in names if name in PROGRAMS]
     for name in wanted:

@@ -1,6 +1,6 @@
 """Several submitted files as modules, for programs that run more than one text.
 
-Found before all others, by their place below the work directory; compiled from the text that lay there before
+Found before all others, by their place below the work directory; compiled from the text that was there before
 the first of them ran. They share the interpreter's built-in names, with the guarded importer among them.
 """
 
@@ -11,7 +11,7 @@ import sys
 
 from .. import private
 from ..builtins_safe import opaque
-from ..failures import Shown
+from ..failures import ShownText
 from ..requests import mapping, texts
 from ..value import Value
 from ._adapter import adapter_module
@@ -56,7 +56,7 @@ class Submitted(Value):
         return compile(self.text, self.path, "exec", dont_inherit=True)
 
 
-class Modules(Value):
+class SubmittedModules(Value):
     """The submitted Python files by module name, and what the container provides for them."""
 
     files: Mapping[str, Submitted]
@@ -65,9 +65,9 @@ class Modules(Value):
     base_classes: tuple[str, ...]
 
     @property
-    def texts(self) -> dict[str, Shown]:
+    def texts(self) -> dict[str, ShownText]:
         """Return the texts by the file names that they are compiled under."""
-        return {one.path: Shown(one.file, one.text) for one in self.files.values()}
+        return {one.path: ShownText(one.file, one.text) for one in self.files.values()}
 
     def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
         """Let import statements find the files."""
@@ -99,7 +99,7 @@ class Modules(Value):
         sys.meta_path.insert(0, finder)
 
 
-def read_modules(arguments: Arguments) -> Modules:
+def read_modules(arguments: Arguments) -> SubmittedModules:
     """Read the files that the argument `modules` names, before any of them can change another."""
     said = mapping(arguments, "modules")
     import linecache  # brings `tokenize`
@@ -108,7 +108,7 @@ def read_modules(arguments: Arguments) -> Modules:
     for one in found:
         # So that a traceback shows the text that runs, whatever lies there by then.
         linecache.cache[one.path] = (len(one.text), None, one.text.splitlines(keepends=True), one.path)
-    return Modules(
+    return SubmittedModules(
         files={one.name: one for one in found},
         provided=texts(said, "provided"),
         decorators=texts(said, "decorators"),

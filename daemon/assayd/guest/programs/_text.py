@@ -22,7 +22,7 @@ private.isolate(globals())
 _Module = type(sys)
 
 
-class Text(Value):
+class SubmittedText(Value):
     """A submitted text, and what it is to see."""
 
     source: str
@@ -44,9 +44,9 @@ class Text(Value):
         return module
 
 
-def read_text(arguments: Mapping[str, object]) -> Text:
+def read_text(arguments: Mapping[str, object]) -> SubmittedText:
     """Read the fields that every Python program has."""
-    return Text(
+    return SubmittedText(
         source=argument(arguments, "source", str),
         filename=argument(arguments, "filename", str),
         builtins=argument(arguments, "builtins", str),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..reporter import Record
     from . import Context
-    from ._modules import Modules, Submitted
+    from ._modules import Submitted, SubmittedModules
 
 private.isolate(globals())
 
@@ -62,7 +62,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 class Offer:
     """Compiles the files; the assertions of the tests so that they tell what they compared."""
 
-    def __init__(self, modules: Modules, test: Submitted) -> None:
+    def __init__(self, modules: SubmittedModules, test: Submitted) -> None:
         self._modules = modules
         self._test = test
         self._rewriting = import_module("_pytest.assertion.rewrite")
