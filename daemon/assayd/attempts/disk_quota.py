@@ -84,7 +84,7 @@ class DiskQuota:
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def _room(self) -> int:
-        """Return how much room there is beyond what is to remain; looks once a second, or if it gets short."""
+        """Return how much room is left beyond what is to remain; looks once a second, or if it gets short."""
         now = self._clock.monotonic()
         if now >= self._free_until or self._free - self._promised < 2 * self._min_free:
             self._free, self._promised = await self._artifacts.free_bytes(), 0
