@@ -132,5 +132,6 @@ class Verbs:
     kind = Answer(requests.kind)
     records = Answer(requests.records)
     doctor = Answer(requests.doctor)
+    daemon = Answer(requests.daemon)
     collect_garbage = Answer(requests.collect_garbage)
     metrics = Content(requests.metrics)
