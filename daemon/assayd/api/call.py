@@ -114,7 +114,13 @@ class Call:
             return attempt_body(attempt)
         report, execution = await self.service.documents(attempt)
         diff = None if attempt.replay_of is None else await self.service.replay_diff(attempt)
-        return attempt_body(attempt, report=report, execution=execution, replay_diff=diff)
+        return attempt_body(
+            attempt,
+            report=report,
+            execution=execution,
+            replay_diff=diff,
+            bundle_path=self.service.bundle_path(attempt),
+        )
 
 
 async def get_call(request: Request) -> Call:

@@ -30,6 +30,7 @@ MAX_LABELS = 16
 LARGE_BODY_BYTES = 64 * 2**10
 """Above this, a body is read in a thread, so that others are served meanwhile."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
+ID_PREFIX = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.ERRORS)
@@ -75,6 +76,9 @@ async def put_attempt(
 async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     call: CallDep,
     *,
+    id_prefix: Annotated[
+        str | None, Query(pattern=ID_PREFIX, description="Only attempts whose id begins like this.")
+    ] = None,
     state: Annotated[State | None, Query(description="Only attempts in this state.")] = None,
     verdict: Annotated[Verdict | None, Query(description="Only attempts with this verdict.")] = None,
     kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
@@ -92,6 +96,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 ) -> Response:
     """List attempts, newest first; reports are left out."""
     query = AttemptQuery(
+        id_prefix=id_prefix,
         state=state,
         verdict=verdict,
         kind=kind,

@@ -187,6 +187,10 @@ class DaemonService:
         """Return one file of the bundle."""
         return await self._shared.artifacts.read(_bundle_of(attempt), name)
 
+    def bundle_path(self, attempt: Attempt) -> str | None:
+        """Return the folder of an attempt's bundle on this machine; None without a bundle."""
+        return None if attempt.bundle is None else str(self._shared.artifacts.path(attempt.bundle))
+
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
         return self._shared.artifacts.tar(_bundle_of(attempt))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
 if TYPE_CHECKING:
+    from assayd.cli.origin import Origin
     from assayd.client import PlainClient
 
 app = typer.Typer(
@@ -32,7 +34,7 @@ app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
 app.add_typer(images_app, name="images", rich_help_panel=None)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The attempt: its id, the beginning of it, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -81,12 +83,13 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
     from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.origin import UNKNOWN
     from assayd.cli.repair import follow_repairs
     from assayd.cli.validate import Request, build_submission, run
 
     form = "yaml" if as_yaml else form
     print_form = None if form is None else form_of(kind, form)
-    submission = build_submission(
+    submission, origin = build_submission(
         Request(
             kind=kind,
             files=files or (),
@@ -104,10 +107,11 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         attempt = run(client, submission, show_progress=sys.stderr.isatty() and not (as_json or form))
         if repair is not None and attempt["verdict"] == "failed":
             attempt = follow_repairs(client, attempt, show=not (as_json or form))
+            origin = UNKNOWN  # it is another text by now
         if print_form is not None:
             print_form(Shown(client=client, attempt=attempt, as_json=as_json))
     if print_form is None:
-        _print_attempt(attempt, as_json=as_json)
+        _print_attempt(attempt, as_json=as_json, origin=origin)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
 
 
@@ -133,7 +137,9 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per filter)
     if as_json:
         print_json(page)
     else:
-        print_table(out(), ATTEMPT_HEADS, [attempt_row(attempt) for attempt in page["attempts"]])
+        screen = out()
+        today = f"{datetime.now(UTC):%Y-%m-%d}" if screen.is_terminal else None
+        print_table(screen, ATTEMPT_HEADS, [attempt_row(attempt, today) for attempt in page["attempts"]])
 
 
 @app.command()
@@ -147,11 +153,12 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
+    from assayd.cli.ids import attempt_id as find_attempt
     from assayd.cli.kinds import Shown, form_of
 
     form = "steps" if steps else form
     with _client(context) as client:
-        attempt = client.attempt(attempt_id)
+        attempt = client.attempt(find_attempt(client, attempt_id))
         if form is not None:
             form_of(attempt["kind"], form)(Shown(client=client, attempt=attempt, as_json=as_json))
             return
@@ -168,6 +175,7 @@ def logs(
 ) -> None:
     """Print what the code wrote; of an attempt that runs, as it is written."""
     from assayd.cli.artifacts import logs as read_logs
+    from assayd.cli.ids import attempt_id as find_attempt
     from assayd.cli.terminal import plain
     from assayd.errors import RequestError
 
@@ -175,10 +183,10 @@ def logs(
         raise RequestError("usage", "--stream is stdout, stderr or both")
     wanted = ("stdout", "stderr") if stream == "both" else (stream,)
     with _client(context) as client:
-        attempt = client.attempt(attempt_id)
+        attempt = client.attempt(find_attempt(client, attempt_id))
         if attempt["state"] != "finished":
             texts = (
-                event.body.get("text", "") for event in client.events(attempt_id) if event.kind in wanted
+                event.body.get("text", "") for event in client.events(attempt["id"]) if event.kind in wanted
             )
         else:
             texts = (read_logs(client, attempt, name).decode("utf-8", "replace") for name in wanted)
@@ -192,7 +200,9 @@ def events(
     context: typer.Context,
     attempt_id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="The attempt; else all that you may see, without end."),
+        typer.Argument(
+            metavar="[ID]", help="The attempt, by id, beginning or `last`; else all that you may see."
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Follow all attempts; what is done without an ID.")
@@ -200,36 +210,39 @@ def events(
     as_json: Json = False,
 ) -> None:
     """Follow what happens to an attempt, up to its verdict; or to all attempts."""
+    from assayd.cli.ids import attempt_id as find_attempt
     from assayd.cli.listing import print_events
     from assayd.errors import RequestError
 
     if follow and attempt_id is not None:
         raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
     with _client(context) as client:
-        told = client.all_events() if attempt_id is None else client.events(attempt_id)
+        told = client.all_events() if attempt_id is None else client.events(find_attempt(client, attempt_id))
         print_events(told, as_json=as_json, with_id=attempt_id is None)
 
 
 @app.command()
 def cancel(context: typer.Context, attempt_id: Id) -> None:
     """Stop an attempt."""
+    from assayd.cli.ids import attempt_id as find_attempt
+
     with _client(context) as client:
-        client.cancel(attempt_id)
+        client.cancel(find_attempt(client, attempt_id))
 
 
 @app.command()
 def replay(context: typer.Context, attempt_id: Id, as_json: Json = False) -> None:
     """Run a finished attempt's submission again, and show what differs; 1 when something does."""
+    from assayd.cli.ids import attempt_id as find_attempt
     from assayd.cli.replay import exit_code, render_diff, run
     from assayd.cli.terminal import out, print_json
 
     with _client(context) as client:
-        attempt = run(client, attempt_id)
+        attempt = run(client, find_attempt(client, attempt_id))
     if as_json:
         print_json(attempt)
     else:
-        for line in render_diff(attempt):
-            out().print(line)
+        out().lines(render_diff(attempt))
     raise typer.Exit(exit_code(attempt))
 
 
@@ -244,11 +257,12 @@ def artifacts(
 ) -> None:
     """List the files of an attempt's bundle, or fetch them."""
     from assayd.cli.artifacts import extract as write_all
-    from assayd.cli.listing import print_table
+    from assayd.cli.ids import attempt_id as find_attempt
+    from assayd.cli.listing import ARTIFACT_HEADS, artifact_row, print_table
     from assayd.cli.terminal import out, print_json
 
     with _client(context) as client:
-        attempt = client.attempt(attempt_id)
+        attempt = client.attempt(find_attempt(client, attempt_id))
         if extract is not None:
             for path in write_all(client, attempt, extract):
                 print(path)
@@ -256,8 +270,9 @@ def artifacts(
     if as_json:
         print_json(attempt["artifacts"])
         return
-    rows = [[a["name"], str(a["bytes"]), a["media_type"], a["sha256"]] for a in attempt["artifacts"]]
-    print_table(out(), ("name", "bytes", "type", "sha256"), rows)
+    screen = out()
+    rows = [artifact_row(artifact, whole=not screen.is_terminal) for artifact in attempt["artifacts"]]
+    print_table(screen, ARTIFACT_HEADS, rows)
 
 
 @policy_app.command("list")
@@ -360,13 +375,12 @@ def _client(context: typer.Context) -> PlainClient:
     return PlainClient(context.find_root().obj)
 
 
-def _print_attempt(attempt: dict[str, object], *, as_json: bool) -> None:
+def _print_attempt(attempt: dict[str, object], *, as_json: bool, origin: Origin | None = None) -> None:
+    from assayd.cli.origin import UNKNOWN
     from assayd.cli.report import render
     from assayd.cli.terminal import out, print_json
 
     if as_json:
         print_json(attempt)
         return
-    console = out()
-    for line in render(attempt):
-        console.print(line)
+    out().lines(render(attempt, origin or UNKNOWN))

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-
-from rich.text import Text
 
 from assayd.cli.batch_files import Outputs, write_files
 from assayd.cli.batch_progress import follow
 from assayd.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd.cli.listing import STYLES
+from assayd.cli.screen import Line, line
 from assayd.cli.summary import Summary
 from assayd.cli.terminal import out, plain, print_json
 from assayd.client import Document, NotFound, PlainClient
 from assayd.errors import RequestError
 
+STDIN = Path("-")
+"""Stands for standard input."""
 PIECE_BYTES = 64 * 2**10
 BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error", "created")
 
@@ -65,8 +67,7 @@ def send_and_follow(
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
-        for line in (*status_lines(batch), *summary.lines()):
-            out().print(line)
+        out().lines((*status_lines(batch), *summary.lines()))
     return exit_code(batch["counts"])
 
 
@@ -79,20 +80,20 @@ def exit_code(counts: Document) -> int:
     return FAILED if counts["failed"] else VALIDATED
 
 
-def status_lines(batch: Document) -> Iterator[Text]:
+def status_lines(batch: Document) -> Iterator[Line]:
     """Return the lines that show how far a batch is."""
     counts = batch["counts"]
     done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
-    yield Text.assemble((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}")
+    yield line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}")
     for verdict in ("validated", "failed", "error", "cancelled"):
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
             malformed = f" ({bad} of them lines that cannot be submitted)" if bad else ""
-            yield Text.assemble((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
+            yield line((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
     if counts["waiting"]:
-        yield Text(f"{counts['waiting']:>8} waiting ({counts['running']} of them under way)")
+        yield line(f"{counts['waiting']:>8} waiting ({counts['running']} of them under way)")
     if batch["state"] == "open":
-        yield Text("Not all lines have come; send them with: assay batch resume NAME FILE.jsonl", "yellow")
+        yield line(("Not all lines have come; send them with: assay batch resume NAME FILE.jsonl", "yellow"))
 
 
 def batch_row(batch: Document) -> Sequence[str]:
@@ -105,6 +106,8 @@ def batch_row(batch: Document) -> Sequence[str]:
 
 def _require_lines(file: Path) -> None:
     """See that there is something to send, before a batch is opened for it; a pipe is left alone."""
+    if file == STDIN:
+        return
     try:
         size = file.stat().st_size
         if not file.is_fifo():
@@ -117,7 +120,7 @@ def _require_lines(file: Path) -> None:
 
 def _pieces(file: Path) -> Iterator[bytes]:
     try:
-        with file.open("rb") as opened:
+        with nullcontext(sys.stdin.buffer) if file == STDIN else file.open("rb") as opened:
             while piece := opened.read(PIECE_BYTES):
                 yield piece
     except OSError as error:

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assayd.cli.ids import batch_name as find_batch
+
 if TYPE_CHECKING:
     from assayd.client import PlainClient
 
 batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch.")]
-File = Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="One submission per line, as JSON.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The batch: its name, its id, the beginning of that, or `last`.")
+]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE.jsonl", help="One submission per line, as JSON; - is standard input.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Concurrency = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Unfinished attempts of this batch at once.")
@@ -68,7 +74,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     from assayd.cli.batch_files import Outputs
 
     with _client(context) as client:
-        client.batch(name)
+        name = client.batch(find_batch(client, name))["name"]
         outputs = Outputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, name, file, outputs, concurrency=concurrency)
     raise typer.Exit(code)
@@ -82,12 +88,11 @@ def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> Non
     from assayd.cli.terminal import print_json
 
     with _client(context) as client:
-        batch = client.batch(name)
+        batch = client.batch(find_batch(client, name))
     if as_json:
         print_json(batch)
         return
-    for line in status_lines(batch):
-        console().print(line)
+    console().lines(status_lines(batch))
 
 
 @batch_app.command("list")
@@ -116,7 +121,7 @@ def print_results(context: typer.Context, name: Name) -> None:
     import json
 
     with _client(context) as client:
-        for result in client.batch_results(name):
+        for result in client.batch_results(find_batch(client, name)):
             sys.stdout.write(json.dumps(result, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
@@ -124,7 +129,7 @@ def print_results(context: typer.Context, name: Name) -> None:
 def cancel_batch(context: typer.Context, name: Name) -> None:
     """Start nothing more of a batch, and end what is under way."""
     with _client(context) as client:
-        client.cancel_batch(name)
+        client.cancel_batch(find_batch(client, name))
 
 
 def _client(context: typer.Context) -> PlainClient:

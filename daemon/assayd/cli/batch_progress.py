@@ -6,9 +6,10 @@ import sys
 import time
 from collections import deque
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from assayd.cli.terminal import err, plain
+from assayd.cli.terminal import plain
 from assayd.client import DaemonUnreachable, Document, PlainClient
 
 OVER = ("finished", "cancelled")
@@ -57,7 +58,7 @@ def follow(client: PlainClient, batch: Document) -> Document:
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total} · {task.fields[told]}"),
-        console=err(),
+        console=Console(stderr=True, highlight=False),
         transient=True,
         disable=not sys.stderr.isatty(),
     ) as bar:

@@ -112,6 +112,7 @@ def show_kinds(
 ) -> None:
     """List the kinds that the daemon takes, or describe one: payload, options, stages, rules, an example."""
     from assayd.cli.listing import print_table
+    from assayd.cli.screen import line
     from assayd.cli.terminal import out, plain, print_json
 
     with PlainClient(context.find_root().obj) as client:
@@ -125,8 +126,8 @@ def show_kinds(
         ]
         print_table(out(), KIND_HEADS, rows)
     else:
-        for line in describe(found):
-            out().print(plain(line), markup=False, highlight=False, soft_wrap=True)
+        for said in describe(found):
+            out().print(line(plain(said), hang=None))
 
 
 def describe(kind: Document) -> list[str]:

@@ -1,65 +1,48 @@
-"""Tables: aligned and coloured on a terminal, separated by tabs when piped."""
+"""What the rows of each listing are, and how events are shown."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
+from collections.abc import Iterable, Mapping
 
 from assayd.cli.report import duration
+from assayd.cli.screen import Line, line
+from assayd.cli.table import STYLES, print_table
 from assayd.cli.terminal import out, plain
 from assayd.client import Document, StreamEvent
 
-STYLES = {
-    "validated": "green",
-    "failed": "red",
-    "error": "bold red",
-    "cancelled": "yellow",
-    "ok": "green",
-    "warn": "yellow",
-    "fail": "red",
-}
+__all__ = ["STYLES", "print_table"]
 
 
-def print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows; without heads and colours when piped, so that a script can read them."""
-    clean = [[plain(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in rows]
-    if not console.is_terminal:
-        for row in clean:
-            print("\t".join(row))
-        return
-    # What is copied stands first, and is never cut.
-    first, *others = heads
-    table = Table(Column(first, no_wrap=True, min_width=_widest(clean)), box=None, pad_edge=False)
-    table.header_style = "dim"
-    for head in others:
-        table.add_column(head, overflow="fold")
-    for row in clean:
-        table.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in row))
-    console.print(table, soft_wrap=False)
-
-
-def _widest(rows: Sequence[Sequence[str]]) -> int:
-    return max((cell_len(row[0]) for row in rows), default=0)
-
-
-def attempt_row(attempt: Document) -> list[str]:
-    """Return the cells of one attempt."""
+def attempt_row(attempt: Document, today: str | None = None) -> list[str]:
+    """Return the cells of one attempt; with a date for `today`, its time in short, for people."""
     total = attempt["timings_ms"]["total"]
     return [
         attempt["id"],
         attempt["kind"],
         attempt["verdict"] or attempt["state"],
-        attempt["created_at"][:19] + "Z",
+        short_time(attempt["created_at"], today),
         "" if total is None else duration(total),
         " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items())),
     ]
 
 
+def short_time(at: str, today: str | None) -> str:
+    """Return a time: of today the time alone, of another day the date; whole where `today` is None."""
+    if today is None:
+        return at[:19] + "Z"
+    return at[11:19] + "Z" if at[:10] == today else at[:10]
+
+
+def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
+    """Return the cells of one file of a bundle; `whole` has all of its digest and type."""
+    digest, media_type = artifact["sha256"], artifact["media_type"]
+    if not whole:
+        digest, media_type = digest[:10], media_type.partition(";")[0]
+    return [artifact["name"], str(artifact["bytes"]), media_type, digest]
+
+
+ARTIFACT_HEADS = ("name", "bytes", "type", "sha256")
 ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "labels")
 
 
@@ -107,11 +90,11 @@ def check_row(check: Document) -> list[str]:
 CHECK_HEADS = ("", "check", "seen", "remedy")
 
 
-def event_line(event: StreamEvent) -> Text:
+def event_line(event: StreamEvent) -> Line:
     """Show one event in one line."""
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
-    line = plain(body.rstrip("\n")).replace("\n", "⏎")
-    return Text.assemble((event.at[11:23], "dim"), f" {event.kind:<8} {line}")
+    shown = plain(body.rstrip("\n")).replace("\n", "⏎")
+    return line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
 
 
 def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
@@ -124,4 +107,4 @@ def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool)
             print(json.dumps(document), flush=True)
         else:
             name = f"{plain(event.attempt_id or ''):<26} " if with_id else ""
-            console.print(Text.assemble((name, "bold"), event_line(event)))
+            console.print(line((name, "bold"), hang=22) + event_line(event))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
 
 from assayd.cli.kinds import command_line_of
 from assayd.cli.report import count, render_stages
+from assayd.cli.screen import Line, Screen, line
+from assayd.cli.terminal import plain
 from assayd.client import Document, PlainClient, StreamEvent
 from assayd.errors import AssaydError
 
@@ -21,6 +20,10 @@ WORDS = {
     "judging": "judging",
     "finished": "finished",
 }
+MOST_PRINTED = 8
+"""Lines of what the code printed that are shown while it runs."""
+MOST_CHARS = 1000
+"""Of one of them."""
 
 
 class Progress:
@@ -31,6 +34,7 @@ class Progress:
         self._stages: list[Document] = []
         self._state = "queued"
         self._unit: Document | None = None
+        self._printed: deque[str] = deque([""], maxlen=MOST_PRINTED + 1)
 
     def apply(self, event: StreamEvent) -> None:
         """Take in one event."""
@@ -48,11 +52,17 @@ class Progress:
             )
         elif event.kind == "unit":
             self._unit = body
+        elif event.kind in {"stdout", "stderr"}:
+            first, *others = str(body.get("text", "")).split("\n")
+            self._printed[-1] = (self._printed[-1] + first)[:MOST_CHARS]
+            self._printed.extend(each[:MOST_CHARS] for each in others)
 
-    def lines(self) -> Iterator[Text]:
-        """Return the lines to show."""
+    def lines(self) -> Iterator[Line]:
+        """Return the lines to show: stages, what is being done, and the last that the code printed."""
         yield from render_stages(self._stages)
-        yield Text.assemble(("▸ ", "cyan"), self._doing())
+        yield line(("▸ ", "cyan"), self._doing())
+        printed = [each for each in self._printed if each][-MOST_PRINTED:]
+        yield from (line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
 
     def _doing(self) -> str:
         if self._state == "running" and self._unit is not None:
@@ -61,13 +71,15 @@ class Progress:
         return WORDS.get(self._state, self._state)
 
 
-def follow(client: PlainClient, attempt: Document, console: Console) -> None:
+def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
     """Show an attempt's progress until it is finished; leaves the screen as it was."""
     progress = Progress(attempt["kind"])
-    with Live(Group(*progress.lines()), console=console, transient=True) as live:
-        try:
-            for event in client.events(attempt["id"]):
-                progress.apply(event)
-                live.update(Group(*progress.lines()))
-        except AssaydError:
-            return  # the display alone is lost; whoever waits for the verdict reports what matters
+    drawn = screen.redraw(progress.lines(), 0)
+    try:
+        for event in client.events(attempt["id"]):
+            progress.apply(event)
+            drawn = screen.redraw(progress.lines(), drawn)
+    except AssaydError:
+        return  # the display alone is lost; whoever waits for the verdict reports what matters
+    finally:
+        screen.redraw((), drawn)

@@ -18,6 +18,8 @@ from typer.core import TyperGroup
 
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd.cli.fallback import described
+from assayd.cli.ids import attempt_id as find_attempt
+from assayd.cli.ids import repair_id as find_repair
 from assayd.cli.kinds import single_sources
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
@@ -36,7 +38,7 @@ repair_app = typer.Typer(
     cls=_StartByDefault, help="Have failed attempts fixed, and see what was tried.", no_args_is_help=True
 )
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The repair.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The repair: its id, the beginning of it, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
@@ -48,7 +50,10 @@ def _client(context: typer.Context) -> PlainClient:
 @repair_app.command("start")
 def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    attempt_id: Annotated[str, typer.Argument(metavar="ATTEMPT", help="The failed attempt.")],
+    attempt_id: Annotated[
+        str,
+        typer.Argument(metavar="ATTEMPT", help="The failed attempt: its id, the beginning of it, or `last`."),
+    ],
     provider: Annotated[str, typer.Option(metavar="NAME", help="Who gives fixes.")] = "rules",
     max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Fixes tried at most.")] = None,
     hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Something to tell the provider.")] = None,
@@ -58,6 +63,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Repair a failed attempt, wait, and show what was tried."""
     with _client(context) as client:
+        attempt_id = find_attempt(client, attempt_id)
         code = edited(client, attempt_id) if edit else None
         repair = client.repair(
             attempt_id,
@@ -76,7 +82,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
     """Show a repair: what failed, the reason given, the change, the verdict."""
     with _client(context) as client:
-        _show(client.repair_state(repair_id), as_json=as_json)
+        _show(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
 
 
 @repair_app.command("list")
@@ -102,8 +108,9 @@ def list_repairs(
 def cancel(context: typer.Context, repair_id: Id) -> None:
     """End a repair, and the attempt that it has under way."""
     with _client(context) as client:
-        client.cancel_repair(repair_id)
-    print(f"{repair_id} will end")
+        found = find_repair(client, repair_id)
+        client.cancel_repair(found)
+    print(f"{found} will end")
 
 
 @repair_app.command("accept")
@@ -112,7 +119,7 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
     from assayd.cli.terminal import print_json
 
     with _client(context) as client:
-        repair = client.accept_fallback(repair_id)
+        repair = client.accept_fallback(find_repair(client, repair_id))
     if as_json:
         print_json(repair)
         return
@@ -286,14 +293,13 @@ def _row(repair: Document) -> tuple[str, ...]:
 
 
 def _show(repair: Document, *, as_json: bool) -> None:
+    from assayd.cli.screen import line
     from assayd.cli.terminal import out, print_json
 
     if as_json:
         print_json(repair)
         return
-    console = out()
-    for line in describe(repair):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    out().lines(line(said, hang=None) for said in describe(repair))
 
 
 def describe(repair: Document) -> Iterator[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from rich.text import Text
-
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd.cli.report import count
+from assayd.cli.screen import Line, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document, PlainClient
 
@@ -24,28 +23,26 @@ def run(client: PlainClient, attempt_id: str) -> Document:
     return attempt
 
 
-def render_diff(attempt: Document) -> Iterator[Text]:
+def render_diff(attempt: Document) -> Iterator[Line]:
     """Return the lines that show how a replay differs."""
     diff = attempt["replay_diff"]
-    yield Text.assemble((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
+    yield line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
     if attempt["error"] is not None:
-        yield Text(f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red")
+        yield line((f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"))
     if diff is None:
-        yield Text("The first attempt's results are gone; there is nothing to compare with.", "yellow")
+        yield line(("The first attempt's results are gone; there is nothing to compare with.", "yellow"))
         return
     verdicts = diff["verdict"]
     if diff["same"]:
-        yield Text.assemble(("✓ The same", "bold green"), f": {verdicts['after']}")
+        yield line(("✓ The same", "bold green"), f": {verdicts['after']}")
         return
     number = count(len(diff["differences"]) + diff["more"], "difference")
-    yield Text.assemble(
-        (f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now"
-    )
+    yield line((f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now")
     for each in diff["differences"]:
         before, after = (_shown(each["before"]), "red"), (_shown(each["after"]), "green")
-        yield Text.assemble(f"  {plain(each['field'])}: ", before, " → ", after)
+        yield line(f"  {plain(each['field'])}: ", before, " → ", after)
     if diff["more"]:
-        yield Text(f"  … and {diff['more']} more", "dim")
+        yield line((f"  … and {diff['more']} more", "dim"))
 
 
 def exit_code(attempt: Document) -> int:

@@ -1,13 +1,14 @@
-"""Show a finished attempt to a person: stages, verdict, findings with their source, results, cause."""
+"""Show a finished attempt to a person: stages, verdict, findings, results, output, cause, files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-
-from rich.text import Text
+from pathlib import Path
 
 from assayd.cli.kinds import command_line_of
+from assayd.cli.origin import UNKNOWN, Origin
+from assayd.cli.screen import Line, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
@@ -20,62 +21,74 @@ MARKS = {
 }
 MAX_FINDINGS = 20
 MAX_CASES = 10
+MAX_OUTPUT_LINES = 20
+"""Of what the code printed, the last lines; `assay logs` has it all."""
+MAX_OUTPUT_CHARS = 500
+"""Of one of these lines."""
 
 
-def render(attempt: Document) -> Iterator[Text]:
+def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[Line]:
     """Return the lines that show a finished attempt."""
     report = attempt["report"]
-    yield Text.assemble(
-        (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}"
-    )
+    yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
     if report is not None:
         yield from render_stages(report["stages"])
     yield verdict_line(attempt)
     if attempt["error"] is not None:
-        yield Text(f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red")
+        yield line(
+            (f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"), hang=2
+        )
     if report is not None:
-        yield from _findings(report["findings"])
+        yield from _findings(report["findings"], origin)
         yield from _cases(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
+        yield from _output(attempt["execution"], attempt["id"])
         yield from _execution(attempt["execution"])
     if attempt["bundle"] is not None:
-        yield Text()
-        yield Text(f"Bundle: {plain(attempt['bundle'])}", "dim")
+        yield line("")
+        yield line((f"Bundle: {where_files_are(attempt)}", "dim"), hang=None)
 
 
-def render_stages(stages: Sequence[Document]) -> Iterator[Text]:
+def where_files_are(attempt: Document) -> str:
+    """Return the folder of an attempt's files where this user can look into it, else how they are fetched."""
+    folder = attempt.get("bundle_path")
+    if folder is not None and Path(folder).is_dir():
+        return plain(folder)
+    return f"assay artifacts {attempt['id']} --extract DIR"
+
+
+def render_stages(stages: Sequence[Document]) -> Iterator[Line]:
     """Return a line per stage, as a tree."""
     width = max((len(stage["name"]) for stage in stages), default=0)
     for stage in stages:
         mark, style = MARKS[stage["status"]]
         branch = "└─" if stage is stages[-1] else "├─"
-        line = Text.assemble((branch, "dim"), f" {plain(stage['name']):<{width}}  ", (mark, style))
-        if stage["status"] == "skipped":
-            line.append(" skipped", "dim")
-        else:
-            line.append(f" {duration(stage['duration_ms'])}", "dim")
-        if found := len(stage["findings"]):
-            line.append(f"  {count(found, 'finding')}", style)
-        yield line
+        took = "skipped" if stage["status"] == "skipped" else duration(stage["duration_ms"])
+        found = f"  {count(len(stage['findings']), 'finding')}" if stage["findings"] else ""
+        yield line(
+            (branch, "dim"),
+            f" {plain(stage['name']):<{width}}  ",
+            (mark, style),
+            (f" {took}", "dim"),
+            (found, style),
+        )
 
 
-def verdict_line(attempt: Document) -> Text:
+def verdict_line(attempt: Document) -> Line:
     """Describe in one line what an attempt came to."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
     detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
     if verdict == "validated":
         warned = any(finding["severity"] == "warning" for finding in report["findings"])
-        return Text.assemble("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail)
+        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail)
     if verdict == "failed":
-        return Text.assemble(
-            "Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}"
-        )
+        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}")
     if verdict == "cancelled":
-        return Text.assemble("Validation: ", ("– Cancelled", "bold yellow"))
+        return line("Validation: ", ("– Cancelled", "bold yellow"))
     if verdict is None:
-        return Text(f"Not finished yet: {attempt['state']}")
-    return Text.assemble("Validation: ", ("! Error", "bold red"), "; nothing is known of the code")
+        return line(f"Not finished yet: {attempt['state']}")
+    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code")
 
 
 def duration(milliseconds: float) -> str:
@@ -96,48 +109,51 @@ def _tally(cases: Document, kind: str) -> str:
     return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
 
 
-def _findings(findings: Sequence[Document]) -> Iterator[Text]:
+def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[Line]:
     for finding in findings[:MAX_FINDINGS]:
-        yield Text()
+        yield line("")
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
-        yield Text.assemble((head, f"bold {style}"), f" {plain(finding['message'])}")
-        yield from _excerpt(finding, style)
+        yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
+        yield from _excerpt(finding, origin, style)
         if finding["suggestion"]:
-            yield Text.assemble(("   = fix: ", "cyan"), plain(finding["suggestion"]))
+            yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
     if len(findings) > MAX_FINDINGS:
-        yield Text(f"\n… and {count(len(findings) - MAX_FINDINGS, 'more finding')}", "dim")
+        yield line("")
+        yield line((f"… and {count(len(findings) - MAX_FINDINGS, 'more finding')}", "dim"))
 
 
-def _excerpt(finding: Document, style: str) -> Iterator[Text]:
-    """Show the source with its line numbers, and a caret under the column."""
-    if finding["file"] is not None:
-        yield Text(f"  in {plain(finding['file'])}", "dim")
-    if finding["line"] is None or not finding["snippet"]:
-        if finding["line"] is not None:
-            yield Text(f"  line {finding['line']}", "dim")
+def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[Line]:
+    """Show where it is and the source with its line numbers, and a caret under the column."""
+    place, first = origin.place(finding)
+    if place is not None:
+        yield line((f"  --> {plain(place)}", "dim"), hang=None)
+    elif first is not None and not finding["snippet"]:
+        yield line((f"  line {first}", "dim"))
+    if first is None or not finding["snippet"]:
         return
     lines = plain(finding["snippet"].rstrip("\n").expandtabs(4)).split("\n")
-    width = len(str(finding["line"] + len(lines) - 1)) + 2
-    for number, source in enumerate(lines, finding["line"]):
-        yield Text.assemble((f"{number:>{width}} │ ", "dim"), source)
+    width = len(str(first + len(lines) - 1)) + 2
+    for number, source in enumerate(lines, first):
+        yield line((f"{number:>{width}} │ ", "dim"), source, hang=width + 3)
         column = finding["column"]
-        if number == finding["line"] and column is not None and column <= len(source):
-            yield Text.assemble((f"{'':>{width}} │ ", "dim"), " " * (column - 1), ("^", f"bold {style}"))
+        if number == first and column is not None and column <= len(source):
+            yield line((f"{'':>{width}} │ ", "dim"), " " * (column - 1), ("^", f"bold {style}"), hang=None)
 
 
-def _cases(results: Document | None, kind: str) -> Iterator[Text]:
+def _cases(results: Document | None, kind: str) -> Iterator[Line]:
     if not results or not results["cases"]:
         return
     cases = results["cases"]
-    yield Text("\nPreview", "bold")
+    yield line("")
+    yield line(("Preview", "bold"))
     names = [_short_name(case["name"], cases) for case in cases[:MAX_CASES]]
     width = min(max(map(len, names)), 40)
     for name, case in zip(names, cases, strict=False):
         mark, style = MARKS[case["status"]]
-        yield Text.assemble("  ", (mark, style), f" {name:<{width}} → ", _result(case, kind))
+        yield line("  ", (mark, style), f" {name:<{width}} → ", hang=6) + _result(case, kind)
     if len(cases) > MAX_CASES:
-        yield Text(f"  … and {len(cases) - MAX_CASES} more", "dim")
+        yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
 
 
 def _short_name(name: str, cases: Sequence[Document]) -> str:
@@ -147,17 +163,23 @@ def _short_name(name: str, cases: Sequence[Document]) -> str:
     return shorten(last if len(alike) == 1 else name, 60)
 
 
-def _result(case: Document, kind: str) -> Text:
+def _result(case: Document, kind: str) -> Line:
     if case["status"] == "passed":
         has_result = command_line_of(kind).cases_have_results
-        return Text(shorten(_brief(case["result"]), 100) if has_result else "passed")
+        return line(shorten(_brief(in_order(case)), 100) if has_result else "passed")
     if case["status"] == "skipped":
-        return Text(shorten(plain(case["message"] or "never started"), 100), "dim")
+        return line((shorten(plain(case["message"] or "never started"), 100), "dim"))
     error = f"{case['error_type']}: " if case["error_type"] else ""
     file = f"{plain(case['file'])} " if case["file"] is not None else ""
-    line = f" ({file}line {case['line']})" if case["line"] is not None else ""
+    place = f" ({file}line {case['line']})" if case["line"] is not None else ""
     reason = case["message"] or case["cause"] or case["status"]
-    return Text(shorten(f"{error}{reason}{line}", 100), "red")
+    return line((shorten(f"{error}{reason}{place}", 100), "red"))
+
+
+def in_order(case: Document) -> object:
+    """Return the result of a case with its fields in the order that the code gave them in."""
+    text = case.get("result_text")
+    return case["result"] if text is None else json.loads(text)
 
 
 def _brief(value: object) -> str:
@@ -172,15 +194,32 @@ def _brief(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _execution(execution: Document) -> Iterator[Text]:
+def _execution(execution: Document) -> Iterator[Line]:
     evidence = "".join(
         f", {key} {_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
-    yield Text()
+    yield line("")
     peak = execution["peak_memory_bytes"] / 2**20
     start = "warm" if execution["container"]["warm"] else "cold"
     if execution["cause"] != "completed":
-        yield Text(f"Cause: {execution['cause']}{plain(evidence)}", "red")
-    yield Text(
-        f"Ran {duration(execution['execution_time_ms'])}, peak {peak:.0f} MiB, {start} container", "dim"
-    )
+        yield line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
+    took = duration(execution["execution_time_ms"])
+    yield line((f"Ran {took}, peak {peak:.0f} MiB, {start} container", "dim"))
+
+
+def _output(execution: Document, attempt_id: str) -> Iterator[Line]:
+    """Show the last lines that the code printed."""
+    for stream in ("stdout", "stderr"):
+        text = execution[stream]
+        if not text.strip():
+            continue
+        lines = plain(text.rstrip("\n").expandtabs(8)).split("\n")
+        before = len(lines) - MAX_OUTPUT_LINES
+        yield line("")
+        yield line((f"Printed ({stream})", "bold"))
+        if before > 0:
+            kept = f"assay logs {attempt_id} --stream {stream}"
+            yield line((f"  … {count(before, 'line')} before; all: {kept}", "dim"), hang=4)
+        for each in lines[-MAX_OUTPUT_LINES:]:
+            cut = f"{each[:MAX_OUTPUT_CHARS]}…" if len(each) > MAX_OUTPUT_CHARS else each
+            yield line(f"  {cut}", hang=2)

@@ -47,7 +47,7 @@ class JunitWriter:
         attempt, number = result["attempt"], result["line"]
         kind = attempt["kind"] if attempt else "line"
         took_s = (attempt["timings_ms"]["total"] or 0) / 1000 if attempt else 0.0
-        head = f"classname={_attribute(kind)} name={_attribute(f'line {number}')}"
+        head = f"classname={_attribute(kind)} name={_attribute(_item_name(number, attempt))}"
         outcome = "".join(_outcome(result))
         self._file.write(f'<testcase {head} time="{took_s:.6f}">{outcome}</testcase>\n')
 
@@ -55,6 +55,14 @@ class JunitWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.write("</testsuite>\n")
+
+
+def _item_name(number: int, attempt: Document | None) -> str:
+    """Name an item after its line, and after the labels of its sender; without any, after its attempt."""
+    if attempt is None:
+        return f"line {number}"
+    labels = " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
+    return f"line {number}: {labels or attempt['id']}"
 
 
 def _outcome(result: Document) -> Iterator[str]:
@@ -81,7 +89,7 @@ class SarifWriter:
 
     def __init__(self, file: TextIO, source: Path, rules: Sequence[Document]) -> None:
         self._file = file
-        self._uri = source.as_posix()
+        self._uri = "stdin" if source == Path("-") else source.as_posix()
         self._rules = {rule["id"]: _rule(rule) for rule in rules}
         self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line cannot be submitted"}}
         self._empty = True

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rich.text import Text
-
-from assayd.cli.terminal import plain
+from assayd.cli.screen import Line, line
+from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
 MOST_SHOWN = 15
 MOST_LINES = 8
+MOST_REASONS = 3
+"""Of each code, so many lines are quoted with what was said of them."""
 
 
 class Summary:
@@ -23,6 +24,7 @@ class Summary:
         self.causes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self._lines: defaultdict[str, list[int]] = defaultdict(list)
+        self._reasons: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, item: Document) -> None:
         """Count one item."""
@@ -35,6 +37,10 @@ class Summary:
             self.errors[code] += 1
             if len(self._lines[code]) < MOST_LINES:
                 self._lines[code].append(item["line"])
+            if len(self._reasons[code]) < MOST_REASONS:
+                field = f"{item['error']['field']}: " if item["error"].get("field") else ""
+                said = item["error"]["message"].removeprefix(field)
+                self._reasons[code].append(f"line {item['line']}: {field}{said}")
 
     def document(self, batch: Document) -> Document:
         """Return all counts, with the batch that they are of."""
@@ -46,7 +52,7 @@ class Summary:
             "malformed": dict(self.errors.most_common()),
         }
 
-    def lines(self) -> Iterator[Text]:
+    def lines(self) -> Iterator[Line]:
         """Return the lines that show it to a person."""
         for head, counts in (
             ("Rules", self.rules),
@@ -54,13 +60,15 @@ class Summary:
             ("Lines that cannot be submitted", self.errors),
         ):
             if counts:
-                yield Text(f"\n{head}", "bold")
+                yield line("")
+                yield line((head, "bold"))
                 for name, number in counts.most_common(MOST_SHOWN):
-                    yield Text(
-                        f"{number:>8} {plain(name)}{self._places(name) if counts is self.errors else ''}"
-                    )
+                    places = self._places(name) if counts is self.errors else ""
+                    yield line(f"{number:>8} {plain(name)}{places}", hang=9)
+                    reasons = self._reasons[name] if counts is self.errors else ()
+                    yield from (line(f"{'':>11}{shorten(said, 300)}", hang=13) for said in reasons)
                 if len(counts) > MOST_SHOWN:
-                    yield Text(f"         … and {len(counts) - MOST_SHOWN} more", "dim")
+                    yield line((f"         … and {len(counts) - MOST_SHOWN} more", "dim"))
 
     def _places(self, code: str) -> str:
         """Name the lines that could not be submitted for this reason, as far as they are few."""

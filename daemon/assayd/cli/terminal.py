@@ -1,4 +1,4 @@
-"""Consoles, and the one filter between what a guest wrote and a terminal."""
+"""The one filter between what a guest wrote and a terminal, and how documents are printed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import re
 import sys
 
-from rich.console import Console
+from assayd.cli.screen import err, out
 
-WIDTH_WHEN_PIPED = 100
+__all__ = ["err", "out", "plain", "print_json", "shorten"]
 
 # Control characters but tab and newline, the marks that reorder text, and those that nobody sees: a guest
 # could else rewrite the screen, show a source line as another, or hide words for a model in what a person
@@ -28,16 +28,6 @@ def shorten(text: str, most: int) -> str:
     """Cut text to so many characters, in one line."""
     line = " ".join(plain(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def out() -> Console:
-    """Return the console for results."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH_WHEN_PIPED, highlight=False, soft_wrap=True)
-
-
-def err() -> Console:
-    """Return the console for progress and remarks."""
-    return Console(stderr=True, highlight=False)
 
 
 def print_json(document: object) -> None:

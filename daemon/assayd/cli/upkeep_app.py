@@ -72,10 +72,11 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Look once, at the time since the start.")] = False,
 ) -> None:
     """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
-    from assayd.cli.terminal import out
+    from rich.console import Console
+
     from assayd.cli.top import Watch, render, watch
 
-    console = out()
+    console = Console(highlight=False, soft_wrap=True)
     with _client(context) as client:
         if once or not console.is_terminal:
             console.print(render(Watch(client).look()))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.cli.exits import CANCELLED
+from assayd.cli.origin import Origin
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
 from assayd.ports.validator import STDIN, FileOptions
@@ -32,8 +33,8 @@ class Request:
     options: Sequence[str]
 
 
-def build_submission(request: Request) -> dict[str, object]:
-    """Build the submission that the command line means.
+def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
+    """Build the submission that the command line means, and tell which files it is from.
 
     Raises: RequestError, naming the option or file at fault.
     """
@@ -45,9 +46,12 @@ def build_submission(request: Request) -> dict[str, object]:
         input=_read_input(request.input),
         extra=dict(_pair(text, "--option") for text in request.options),
     )
+    read = read_files(request.files)
     submission: dict[str, object] = {
         "kind": request.kind,
-        "payload": dict(validator.from_files(read_files(request.files), options)),
+        "payload": dict(
+            validator.from_files({name: content for name, (_, content) in read.items()}, options)
+        ),
     }
     if request.policy is not None:
         submission["policy"] = request.policy
@@ -55,7 +59,11 @@ def build_submission(request: Request) -> dict[str, object]:
         submission["overrides"] = read_settings(request.settings)
     if request.labels:
         submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
-    return submission
+    origin = Origin(
+        paths={name: str(path) for name, (path, _) in read.items()},
+        texts={name: content for name, (_, content) in read.items()},
+    )
+    return submission, origin
 
 
 def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
@@ -77,14 +85,16 @@ def run(client: PlainClient, submission: Mapping[str, object], *, show_progress:
     return attempt
 
 
-def read_files(paths: Sequence[Path]) -> dict[str, bytes]:
+def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     """Read files by their names; a folder stands for all files in it, `-` for standard input."""
-    files: dict[str, bytes] = {}
+    files: dict[str, tuple[Path, bytes]] = {}
+    total = 0
     for name, path in _walk(paths):
         if name in files:
             raise RequestError("file.twice", f"two files are called {name}")
-        files[name] = _read(path)
-        if sum(map(len, files.values())) > MAX_FILES_BYTES:
+        files[name] = (path, _read(path))
+        total += len(files[name][1])
+        if total > MAX_FILES_BYTES:
             raise RequestError(
                 "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
             )
@@ -92,7 +102,7 @@ def read_files(paths: Sequence[Path]) -> dict[str, bytes]:
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, object]:
-    """Read ``resources.timeout_s=5`` and the like as one nested object."""
+    """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
     overrides: dict[str, object] = {}
     for text in settings:
         dotted, value = _pair(text, "--set")
@@ -145,6 +155,8 @@ def _read_value(text: str) -> object:
     try:
         value: object = json.loads(text)
     except ValueError:
+        if "," in text:
+            return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
         return text
     return value
 

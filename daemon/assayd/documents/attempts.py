@@ -76,6 +76,10 @@ class AttemptDocument(BaseDocument):
         description="How a replay differs from what it repeats; null for others, and when that is gone."
     )
     bundle: str | None = Field(description="Where its files are, below the artifact root.")
+    bundle_path: str | None = Field(
+        default=None,
+        description="That folder on the daemon's machine, which its user can read; null in lists.",
+    )
     artifacts: list[ArtifactDocument] = Field(description="Its files.")
     error: FailureDocument | None = Field(description="The internal error, with verdict `error`.")
 
@@ -99,6 +103,7 @@ def attempt_document(
     report: ReportDocument | None = None,
     execution: ExecutionDocument | None = None,
     replay_diff: ReplayDiffDocument | None = None,
+    bundle_path: str | None = None,
 ) -> AttemptDocument:
     """Return the document of an attempt.
 
@@ -107,6 +112,7 @@ def attempt_document(
         report: the report of its bundle, where there is one.
         execution: what its container did, where there was one.
         replay_diff: how a replay differs from what it repeats.
+        bundle_path: the folder of its bundle.
     """
     times = attempt.timings_s
     return AttemptDocument.from_value(
@@ -123,6 +129,7 @@ def attempt_document(
         report=report,
         execution=execution,
         replay_diff=replay_diff,
+        bundle_path=bundle_path,
         artifacts=[artifact_document(artifact) for artifact in attempt.artifacts],
         error=failure_document(attempt.error),
     )
@@ -134,12 +141,13 @@ def attempt_body(
     report: bytes = b"null",
     execution: bytes = b"null",
     replay_diff: Mapping[str, object] | None = None,
+    bundle_path: str | None = None,
 ) -> bytes:
     """Return an attempt as JSON text, with documents that are JSON text already: they may be large."""
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
     members = (
         b'"%b":%b' % (key.encode(), written.get(key) or compact(value))
-        for key, value in vars(attempt_document(attempt)).items()
+        for key, value in vars(attempt_document(attempt, bundle_path=bundle_path)).items()
     )
     return b"{" + b",".join(members) + b"}"
 

@@ -17,7 +17,7 @@ from assayd.model.report import Verdict
 VOLATILE: Mapping[str, frozenset[str]] = {
     "report": frozenset({"attempt_id", "validated_at"}),
     "report.stages": frozenset({"duration_ms"}),
-    "report.runtime_results.cases": frozenset({"stdout", "stderr", "duration_ms"}),
+    "report.runtime_results.cases": frozenset({"stdout", "stderr", "duration_ms", "result_text"}),
     "execution": frozenset(
         {
             "cause_evidence",

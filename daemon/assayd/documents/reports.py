@@ -10,6 +10,7 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
 from assayd.documents.import_violations import ImportViolationDocument, list_violations
+from assayd.documents.strict_json import canonical, compact
 from assayd.model.finding import Finding, FixHint, Layer, Severity
 from assayd.model.policy import NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus
@@ -17,6 +18,8 @@ from assayd.model.run import Cause, Limits
 from assayd.model.submission import JsonValue
 
 SCHEMA_VERSION = 1
+RESULT_TEXT_BYTES = 4096
+"""A longer text of a result is left out: the result itself stands beside it."""
 
 
 class FindingDocument(BaseDocument):
@@ -80,6 +83,11 @@ class CaseDocument(BaseDocument):
     status: CaseStatus = Field(description="How it ended.")
     cause: Cause | None = Field(description="Why it ended; null when it never started.")
     result: Any = Field(description="The value it gave, as JSON.")
+    result_text: str | None = Field(
+        default=None,
+        description="The value as JSON text, its fields in the order that the code gave them; "
+        "null where that is sorted, or for a text over 4 KiB.",
+    )
     error_type: str | None = Field(description="Type of the exception.")
     message: str | None = Field(description="What went wrong.")
     traceback: str | None = Field(description="Frames of the submitted code only.")
@@ -194,5 +202,21 @@ def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
         failed=count[CaseStatus.FAILED],
         errored=count[CaseStatus.ERROR],
         skipped=count[CaseStatus.SKIPPED],
-        cases=[CaseDocument.from_value(case, duration_ms=milliseconds(case.duration_s)) for case in cases],
+        cases=[_case(case) for case in cases],
     )
+
+
+def _case(case: Case) -> CaseDocument:
+    return CaseDocument.from_value(
+        case, duration_ms=milliseconds(case.duration_s), result_text=_in_order(case.result)
+    )
+
+
+def _in_order(result: JsonValue) -> str | None:
+    """Return a result as text where sorting its fields, which the canonical form does, changes it."""
+    if not isinstance(result, dict | list):
+        return None
+    text = compact(result)
+    if len(text) > RESULT_TEXT_BYTES or text == canonical(result):
+        return None
+    return text.decode()

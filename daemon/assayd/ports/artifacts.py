@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from assayd.model.attempt import Artifact, Attempt
@@ -73,6 +74,10 @@ class ArtifactStore(Protocol):
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle durably."""
+        ...
+
+    def path(self, location: str) -> Path:
+        """Return the folder of a bundle."""
         ...
 
     async def read(self, location: str, name: str) -> bytes:

@@ -127,6 +127,10 @@ class Service(Protocol):
         """Return one file of the bundle. Raises: StoreError ``artifact.missing``."""
         ...
 
+    def bundle_path(self, attempt: Attempt) -> str | None:
+        """Return the folder of an attempt's bundle on this machine; None without a bundle."""
+        ...
+
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
         ...

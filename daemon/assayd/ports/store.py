@@ -41,6 +41,7 @@ class Event:
 class Query:
     """Which attempts a listing wants; None = any. `uid` limits it to a peer's own."""
 
+    id_prefix: str | None = None
     state: State | None = None
     verdict: Verdict | None = None
     kind: str | None = None
@@ -62,6 +63,7 @@ class Query:
         return (
             all(value is None or getattr(attempt, name) == value for name, value in wanted.items())
             and all(attempt.labels.get(name) == value for name, value in self.labels)
+            and attempt.id.startswith(self.id_prefix or "")
             and (self.since is None or attempt.created_at >= self.since)
             and (self.uid is None or attempt.peer.uid == self.uid)
         )

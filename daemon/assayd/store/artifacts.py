@@ -55,6 +55,10 @@ class FileArtifactStore:
         """
         return await asyncio.to_thread(self._write, bundle)
 
+    def path(self, location: str) -> Path:
+        """Return the folder of a bundle, whether it is there or not."""
+        return self._root.absolute().joinpath(*_location(location))
+
     async def read(self, location: str, name: str) -> bytes:
         """Return one file of a bundle. Raises: StoreError ``artifact.missing``."""
         within, file = _location(location), folders.parts(name)

@@ -50,6 +50,9 @@ def _limit(query: Query) -> int:
 
 def _conditions(query: Query) -> list[Condition]:
     conditions = [_has_label(name, value) for name, value in query.labels]
+    if query.id_prefix is not None:
+        # A range, which the primary key finds; "a" is beyond every letter of a ULID.
+        conditions += [attempts.c.id >= query.id_prefix, attempts.c.id < query.id_prefix + "a"]
     if query.state is not None:
         finished = verdicts.c.attempt_id.is_not(None)
         conditions.append(finished if query.state is State.FINISHED else ~finished)

@@ -85,6 +85,7 @@ class FakeService:
         self.submissions: dict[str, Submission] = {}
         self.keys: dict[tuple[int, str], str] = {}
         self.unready = ""
+        self.artifacts_root = "/nowhere"
         self.refusal: Exception | None = None
         self.files = {"stdout.log": b"no client\n", "files/0.bin": b"\x00\x01"}
         self.scripted: list[tuple[str, dict[str, object]]] = [
@@ -177,7 +178,11 @@ class FakeService:
 
     async def list(self, query: Query) -> Page:
         self.queries.append(query)
-        found = [a for a in self.attempts.values() if query.uid in {None, a.peer.uid}]
+        found = [
+            a
+            for a in self.attempts.values()
+            if query.uid in {None, a.peer.uid} and a.id.startswith(query.id_prefix or "")
+        ]
         newest = tuple(sorted(found, key=lambda a: a.created_at, reverse=True))
         begin = int(query.cursor or 0)
         end = begin + query.limit
@@ -194,6 +199,9 @@ class FakeService:
 
     async def artifact(self, attempt: Attempt, name: str) -> bytes:
         return self.files[name]
+
+    def bundle_path(self, attempt: Attempt) -> str | None:
+        return None if attempt.bundle is None else f"{self.artifacts_root}/{attempt.bundle}"
 
     async def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         for content in self.files.values():

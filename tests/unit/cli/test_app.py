@@ -6,12 +6,12 @@ import sys
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from assayd.api import Access
 from assayd.cli import main
 from assayd.cli.artifacts import safe_name
 from assayd.cli.listing import print_table
+from assayd.cli.screen import Screen
 from assayd.client import PlainClient
 from assayd.errors import StoreError
 from support.daemons.fake_service import FakeService
@@ -157,7 +157,7 @@ def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) 
 
 def test_what_is_copied_from_a_table_is_never_cut(capsys) -> None:
     name = "validation_20260301T120000.000000Z.json"
-    print_table(Console(force_terminal=True, width=60), ("name", "sha256"), [[name, "0" * 64]])
+    print_table(Screen(sys.stdout, width=60), ("name", "sha256"), [[name, "0" * 64]])
     assert name in capsys.readouterr().out
 
 

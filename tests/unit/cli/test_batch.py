@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,6 +67,7 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
         "",
         "Lines that cannot be submitted",
         "       1 malformed: line 5",
+        "           line 5: Expecting property name enclosed in double quotes at line 1, column 2",
     ]
     assert shown.err == ""
 
@@ -91,6 +93,9 @@ def test_files_have_every_result_in_input_order(assay, write, tmp_path: Path) ->
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "1")
     assert [[child.tag for child in case] for case in suite] == [[], ["failure"], ["error"], []]
     assert suite[1][0].get("type") == "small.bad"
+    assert [case.get("name") for case in suite] == [
+        f"line {each['line']}" + (f": {each['attempt_id']}" if each["attempt_id"] else "") for each in results
+    ]
 
     (run,) = json.loads(sarif.read_text())["runs"]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["small.bad", "line.not_submitted"]
@@ -234,3 +239,39 @@ def test_gc_tells_what_it_did(served: Served, capsys) -> None:
     assert capsys.readouterr().out == "0 attempts and 0 stray bundles would be removed, 0.0 MiB\n"
     assert main(["--socket", str(served.path), "gc", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dry_run"] is False
+
+
+def test_batch_is_read_from_standard_input(assay, write, monkeypatch, capsys) -> None:
+    with write("one", "bad").open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        assert assay("run", "-", "--name", "piped") == 1
+    assert "piped  finished, 2 of 2 done" in capsys.readouterr().out
+
+
+def test_items_with_labels_are_named_by_them(assay, write, tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    labelled = json.dumps({**submission("one"), "labels": {"platform": "x", "category": "weather"}})
+    assert assay("run", write(labelled), "--junit", junit) == 0
+    assert ET.parse(junit).getroot()[0].get("name") == "line 1: category=weather platform=x"
+
+
+def test_first_reasons_of_lines_that_cannot_be_submitted_are_told(assay, write, capsys) -> None:
+    wrong = json.dumps({**submission("one"), "labels": {"category": "Not Allowed"}})
+    assay("run", write(*[wrong] * 5, "{"))
+    shown = capsys.readouterr().out
+    assert "       5 invalid: lines 1, 2, 3, 4, 5\n           line 1: labels.category: " in shown
+    assert "line 3: labels.category" in shown
+    assert "line 4: labels.category" not in shown
+
+
+def test_batch_is_found_by_the_beginning_of_its_id_and_as_the_last(
+    assay, write, served: Served, capsys
+) -> None:
+    assay("run", write("found"), "--name", "findable")
+    with PlainClient(str(served.path)) as client:
+        batch_id = client.batch("findable")["id"]
+    capsys.readouterr()
+    for said in ("findable", "last", batch_id, batch_id[:22].lower()):
+        assert assay("status", said) == 0
+        assert capsys.readouterr().out.startswith("findable ")
+    assert assay("resume", "last", write("found", "more")) == 0

@@ -25,3 +25,19 @@ def test_stages_and_the_running_path_are_shown() -> None:
 
 def test_an_event_that_it_does_not_know_changes_nothing() -> None:
     assert shown(("something", {"state": "x"})) == shown()
+
+
+def test_what_the_code_prints_is_shown_while_it_runs() -> None:
+    assert shown(
+        ("state", {"state": "running"}),
+        ("stdout", {"text": "one\ntw"}),
+        ("stderr", {"text": "o\x1b[2J\n"}),
+    ) == ["▸ running", "  │ one", "  │ two\\x1b[2J"]
+
+
+def test_of_much_that_is_printed_the_end_is_shown() -> None:
+    lines = shown(
+        ("stdout", {"text": "".join(f"{n}\n" for n in range(100))}), ("stdout", {"text": "x" * 5000})
+    )
+    assert lines[1:-1] == [f"  │ {n}" for n in range(93, 100)]
+    assert len(lines[-1]) == 4 + 1000

@@ -5,17 +5,17 @@ import json
 import os
 
 import pytest
-from rich.console import Console
 
+from assayd.cli.origin import UNKNOWN, Origin
 from assayd.cli.report import MAX_CASES, MAX_FINDINGS, duration, render
+from assayd.cli.screen import Screen
 from support.daemons.fake_service import GOLDEN
 
 
-def page(attempt) -> str:
-    console = Console(file=io.StringIO(), width=100, record=True, highlight=False, soft_wrap=True)
-    for line in render(attempt):
-        console.print(line)
-    return console.export_text()
+def page(attempt, origin: Origin = UNKNOWN, **screen) -> str:
+    file = io.StringIO()
+    Screen(file, **screen).lines(render(attempt, origin))
+    return file.getvalue()
 
 
 def golden(name: str):
@@ -58,7 +58,7 @@ def test_of_several_files_the_one_at_fault_is_named() -> None:
     attempt["report"]["findings"][0]["file"] = "adapter.py"
     attempt["report"]["runtime_results"]["cases"][0]["file"] = "adapter.py"
     shown = page(attempt)
-    assert "  in adapter.py\n  12 │     quarter" in shown
+    assert "  --> adapter.py:12\n  12 │     quarter" in shown
     assert "'Q1' (adapter.py line 12)" in shown
 
 
@@ -76,3 +76,60 @@ def test_cases_with_the_same_last_name_are_told_apart() -> None:
 )
 def test_durations_are_written_for_people(ms: float, text: str) -> None:
     assert duration(ms) == text
+
+
+def test_what_the_code_printed_stands_below_the_findings() -> None:
+    attempt = golden("failed_at_run")
+    attempt["execution"] |= {"stdout": "first\nsecond\n", "stderr": "\x1b[2Jcareful\n"}
+    shown = page(attempt)
+    assert "\nPrinted (stdout)\n  first\n  second\n" in shown
+    assert "\nPrinted (stderr)\n  \\x1b[2Jcareful\n" in shown
+    assert shown.index("Preview") < shown.index("Printed (stdout)") < shown.index("Cause: ")
+
+
+def test_of_long_output_the_end_is_shown_with_how_to_see_the_rest() -> None:
+    attempt = golden("validated")
+    attempt["execution"]["stdout"] = "".join(f"line {n}\n" for n in range(100)) + "x" * 2000
+    shown = page(attempt)
+    assert "line 80\n" not in shown
+    assert "line 81\n" in shown
+    assert f"… 81 lines before; all: assay logs {attempt['id']} --stream stdout" in shown
+    assert "x" * 500 + "…\n" in shown
+
+
+def test_fields_of_a_result_keep_the_order_of_the_code() -> None:
+    attempt = golden("validated")
+    attempt["report"]["runtime_results"]["cases"][0] |= {
+        "result": {"a": 1, "b": 2},
+        "result_text": '{"b":2,"a":1}',
+    }
+    assert "→ {b: 2, a: 1}\n" in page(attempt)
+
+
+def test_finding_names_the_file_and_line_of_the_command_line() -> None:
+    attempt = golden("failed_at_run")
+    attempt["report"]["findings"][0] |= {"line": 2, "snippet": "y = int(x)"}
+    shown = page(attempt, Origin(paths={"x.py": "src/x.py"}, texts={"x.py": b"x = 1\ny = int(x)\n"}))
+    assert "\n  --> src/x.py:2\n" in shown
+
+
+@pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])
+@pytest.mark.parametrize("width", [80, 40])
+def test_report_fits_the_terminal_but_for_what_is_copied(name: str, width: int) -> None:
+    rows = page(golden(name), width=width).splitlines()
+    assert [row for row in rows if len(row) > width and not row.startswith("Bundle: ")] == []
+
+
+def test_report_is_all_ascii_where_the_locale_is() -> None:
+    shown = page(golden("failed_at_run"), ascii_only=True)
+    assert shown.isascii()
+    assert "|- sandbox    x 12.0ms" in shown
+    assert "`- quality    - skipped" in shown
+
+
+def test_bundle_is_a_folder_that_the_reader_has(tmp_path) -> None:
+    attempt = golden("validated")
+    attempt["bundle_path"] = str(tmp_path)
+    assert f"Bundle: {tmp_path}\n" in page(attempt)
+    attempt["bundle_path"] = str(tmp_path / "nothing")
+    assert f"Bundle: assay artifacts {attempt['id']} --extract DIR\n" in page(attempt)

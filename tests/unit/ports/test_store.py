@@ -32,6 +32,7 @@ ATTEMPT = Attempt(
         Query(state=State.RUNNING, kind="extractor", batch_id="nightly", uid=1000),
         Query(labels=(("platform", "a"), ("category", "b"))),
         Query(since=CREATED),
+        Query(id_prefix="01JTC8"),
     ],
 )
 def test_attempt_that_has_all_that_is_asked_for_is_wanted(query: Query) -> None:
@@ -49,6 +50,7 @@ def test_attempt_that_has_all_that_is_asked_for_is_wanted(query: Query) -> None:
         Query(labels=(("owner", "a"),)),
         Query(since=CREATED + timedelta(microseconds=1)),
         Query(uid=1001),
+        Query(id_prefix="01JTC9"),
     ],
 )
 def test_attempt_that_lacks_one_thing_is_not(query: Query) -> None:

@@ -52,6 +52,7 @@ async def test_bundle_lies_where_its_labels_say_with_a_manifest_of_every_file(
 ) -> None:
     written = await store.write(bundle())
     assert written.location == LOCATION
+    assert store.path(LOCATION) == root / LOCATION
     assert files_below(root / LOCATION) == [
         "files/data/out.csv",
         "manifest.json",

@@ -216,6 +216,9 @@ async def test_listing_is_narrowed_by_every_part_of_the_query(jobs: DatabaseJobS
     assert await numbers(state=State.FINISHED) == [4]
     assert await numbers(state=State.QUEUED) == [3, 2, 1]
     assert await numbers(since=make.attempt(3).created_at) == [4, 3]
+    assert await numbers(id_prefix=make.attempt(3).id) == [3]
+    assert await numbers(id_prefix=make.attempt(3).id[:20]) == [4, 3, 2, 1]
+    assert await numbers(id_prefix="Z") == []
 
 
 async def test_removable_attempts_are_the_finished_ones_that_are_old_enough(

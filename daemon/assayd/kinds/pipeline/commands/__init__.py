@@ -39,23 +39,26 @@ def list_pipelines(
 @pipeline_app.command("show")
 def show(
     context: typer.Context,
-    pipeline_id: Annotated[str, typer.Argument(metavar="ID", help="The pipeline.")],
+    pipeline_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The pipeline: its id, the beginning of it, or `last`.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Show a pipeline: its steps, and what each attempt came to, step by step."""
+    from assayd.cli.ids import record_id
     from assayd.cli.terminal import out, plain, print_json
 
     with PlainClient(context.find_root().obj) as client:
-        pipeline = client.records("pipelines", pipeline_id)
+        pipeline = client.records("pipelines", record_id(client, "pipelines", "pipeline", pipeline_id))
     if as_json:
         print_json(pipeline)
         return
     console = out()
-    console.print(f"{pipeline['id']}  {pipeline['status']}", markup=False, highlight=False)
+    console.print(f"{pipeline['id']}  {pipeline['status']}")
     for step in pipeline["steps"]:
-        console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})", markup=False)
+        console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})")
     for attempt in pipeline["attempts"]:
-        console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}", markup=False)
+        console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}")
         print_table_of_steps(attempt["steps"])
 
 
@@ -69,16 +72,19 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 @pipeline_app.command("commit")
 def commit(
     context: typer.Context,
-    attempt_id: Annotated[str, typer.Argument(metavar="ID", help="A validated attempt.")],
+    attempt_id: Annotated[
+        str, typer.Argument(metavar="ID", help="A validated attempt: its id, the beginning of it, or `last`.")
+    ],
     database: Database,
     directory: Directory = None,
     dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
+    from assayd.cli.ids import attempt_id as find_attempt
     from assayd.kinds.pipeline.commands.commit import apply, foretell, read_result
 
     with PlainClient(context.find_root().obj) as client:
-        result = read_result(client, attempt_id)
+        result = read_result(client, find_attempt(client, attempt_id))
     for line in (foretell if dry_run else apply)(result, database, directory):
         print(line)
 

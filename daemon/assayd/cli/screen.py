@@ -1,0 +1,210 @@
+"""Lines with styles, and the screen that they go to: wrapped, coloured, in ASCII where the locale says so.
+
+Nothing here imports a library: every command that shows something begins with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+LEAST_WIDTH = 20
+WIDTH_WHEN_PIPED = 100
+
+_SGR = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36",
+}  # fmt: skip
+# What each mark becomes where only ASCII can be shown: no two marks of a column are the same.
+_IN_ASCII = str.maketrans(
+    {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
+    | {"├": "|", "└": "`", "─": "-"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of text with styles.
+
+    Attributes:
+        parts: texts with their styles, e.g. ``bold red``; empty for none.
+        hang: how far the lines after the first begin when it is wrapped; None for one that never is.
+    """
+
+    parts: tuple[tuple[str, str], ...]
+    hang: int | None = 0
+
+    @property
+    def plain(self) -> str:
+        """Return the text alone."""
+        return "".join(text for text, _ in self.parts)
+
+    def __add__(self, other: Line) -> Line:
+        return Line(parts=(*self.parts, *other.parts), hang=self.hang)
+
+
+def line(*parts: str | tuple[str, str], hang: int | None = 0) -> Line:
+    """Return a line of texts, each alone or with its style."""
+    return Line(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
+
+
+class Screen:
+    """Where lines are printed.
+
+    Args:
+        file: where to.
+        width: columns that lines are wrapped to; None leaves them whole.
+        colour: whether styles are shown.
+        ascii_only: whether only ASCII can be shown.
+    """
+
+    def __init__(
+        self, file: TextIO, *, width: int | None = None, colour: bool = False, ascii_only: bool = False
+    ) -> None:
+        self._file = file
+        self.width = width
+        self._colour = colour
+        self._ascii_only = ascii_only
+
+    @property
+    def is_terminal(self) -> bool:
+        """Return whether lines are wrapped for a person."""
+        return self.width is not None
+
+    def print(self, printed: Line | str = "") -> None:
+        """Print a line; newlines in it begin further ones."""
+        shown = self._plainer(line(printed) if isinstance(printed, str) else printed)
+        for row in _rows(shown, self.width):
+            self._file.write(self._written(row) + "\n")
+
+    def lines(self, printed: Iterable[Line]) -> None:
+        """Print lines."""
+        for each in printed:
+            self.print(each)
+
+    def redraw(self, printed: Iterable[Line], over: int) -> int:
+        """Print lines, each cut to one row, in the place of the last `over` rows; return how many."""
+        width = (self.width or WIDTH_WHEN_PIPED) - 1
+        rows = [next(_rows(self._plainer(line(*each.parts)), width)) for each in printed]
+        up = f"\x1b[{over}A" if over else ""
+        self._file.write(up + "\x1b[J" + "".join(self._written(row) + "\n" for row in rows))
+        self._file.flush()
+        return len(rows)
+
+    def _plainer(self, shown: Line) -> Line:
+        if not self._ascii_only:
+            return shown
+        parts = ((in_ascii(text), style) for text, style in shown.parts)
+        return Line(parts=tuple(parts), hang=shown.hang)
+
+    def _written(self, row: Line) -> str:
+        if not self._colour:
+            return row.plain
+        return "".join(_styled(text, style) for text, style in row.parts)
+
+
+def out() -> Screen:
+    """Return the screen for results."""
+    return _screen(sys.stdout)
+
+
+def err() -> Screen:
+    """Return the screen for progress and remarks."""
+    return _screen(sys.stderr)
+
+
+def in_ascii(text: str) -> str:
+    """Return text as a terminal without other letters can show it."""
+    return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def shows_letters(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
+    """Return whether more than ASCII can be shown: the locale is none that says otherwise."""
+    said = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
+    # Python writes UTF-8 in the locale C; a terminal that was told LC_ALL=C need not read it.
+    return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the rows of a text that is wrapped to a width."""
+    return [row.plain.rstrip() for row in _rows(line(text), width)]
+
+
+def _screen(file: TextIO) -> Screen:
+    terminal = file.isatty()
+    colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = max(shutil.get_terminal_size().columns, LEAST_WIDTH) if terminal else None
+    return Screen(file, width=width, colour=colour, ascii_only=not shows_letters(encoding=file.encoding))
+
+
+def _styled(text: str, style: str) -> str:
+    codes = ";".join(_SGR[name] for name in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _rows(shown: Line, width: int | None) -> Iterator[Line]:
+    """Cut a line at its newlines and, where it may be wrapped, to the width."""
+    letters = [(letter, style) for text, style in shown.parts for letter in text]
+    while True:
+        end = next((place for place, (letter, _) in enumerate(letters) if letter == "\n"), None)
+        row = letters if end is None else letters[:end]
+        if width is None or shown.hang is None:
+            yield _joined(row)
+        else:
+            yield from _wrapped(row, width, min(shown.hang, width // 2))
+        if end is None:
+            return
+        letters = letters[end + 1 :]
+
+
+def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[Line]:
+    room, indent = width, ""
+    while True:
+        cut = _cut(letters, room)
+        if cut is None:
+            yield line(indent) + _joined(letters)
+            return
+        yield line(indent) + _joined(letters[:cut])
+        letters = letters[cut:]
+        while letters and letters[0][0] == " ":
+            letters = letters[1:]
+        room, indent = width - hang, " " * hang
+
+
+def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
+    """Return where to cut for so many columns: after a space where there is one in the latter half."""
+    taken, space = 0, 0
+    for place, (letter, _) in enumerate(letters):
+        taken += _cells_of(letter)
+        if taken > room:
+            if letter == " ":
+                return place
+            return space if space > place // 2 else max(place, 1)
+        if letter == " ":
+            space = place + 1
+    return None
+
+
+def _joined(letters: list[tuple[str, str]]) -> Line:
+    parts: list[tuple[str, str]] = []
+    for letter, style in letters:
+        if parts and parts[-1][1] == style:
+            parts[-1] = (parts[-1][0] + letter, style)
+        else:
+            parts.append((letter, style))
+    return Line(parts=tuple(parts))

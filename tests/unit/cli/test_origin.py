@@ -1,0 +1,49 @@
+"""Findings at the lines of the files that were named."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.cli.origin import UNKNOWN, Origin
+
+PLAIN = b"import re\n\ndef extract(path):\n    return {}\n"
+ANSWER = b"Here it is:\n\n```python\n" + PLAIN + b"```\n"
+
+
+def finding(line: int | None = 4, snippet: str | None = "    return {}", file: str | None = None) -> dict:
+    return {"file": file, "line": line, "snippet": snippet}
+
+
+def origin(text: bytes) -> Origin:
+    return Origin(paths={"x.py": "src/x.py"}, texts={"x.py": text})
+
+
+def test_place_is_file_and_line() -> None:
+    assert origin(PLAIN).place(finding()) == ("src/x.py:4", 4)
+
+
+def test_line_of_an_answer_with_words_around_the_code_is_that_of_the_file() -> None:
+    assert origin(ANSWER).place(finding()) == ("src/x.py:7", 7)
+
+
+def test_line_that_cannot_be_told_apart_is_not_named() -> None:
+    twice = b"# words\nreturn {}\nreturn {}\n"
+    assert origin(twice).place(finding(line=1)) == ("src/x.py", 1)
+
+
+def test_finding_without_a_line_has_the_file_alone() -> None:
+    assert origin(PLAIN).place(finding(line=None, snippet=None)) == ("src/x.py", None)
+
+
+@pytest.mark.parametrize("file", ["a/adapter.py", "adapter.py", "adapter"])
+def test_of_several_files_the_one_that_is_meant_is_named(file: str) -> None:
+    several = Origin(
+        paths={"a/adapter.py": "m/a/adapter.py", "t.py": "m/t.py"}, texts={"a/adapter.py": PLAIN, "t.py": b""}
+    )
+    assert several.place(finding(file=file)) == ("m/a/adapter.py:4", 4)
+    assert several.place(finding()) == (None, 4)
+
+
+def test_files_that_are_not_at_hand_are_named_as_the_report_has_them() -> None:
+    assert UNKNOWN.place(finding(file="adapter.py")) == ("adapter.py:4", 4)
+    assert UNKNOWN.place(finding()) == (None, 4)

@@ -1,0 +1,69 @@
+"""Tables, which fit the terminal."""
+
+from __future__ import annotations
+
+import io
+
+from assayd.cli.listing import ARTIFACT_HEADS, ATTEMPT_HEADS, artifact_row, attempt_row
+from assayd.cli.screen import Screen
+from assayd.cli.table import print_table
+
+ATTEMPT = {
+    "id": "01M7YHKFHWZP7YKVWXC96QNKT7",
+    "kind": "extractor",
+    "verdict": "validated",
+    "state": "finished",
+    "created_at": "2026-11-21T07:54:45.180747Z",
+    "timings_ms": {"total": 12345.0},
+    "labels": {"category": "weather", "platform": "open_meteo", "run": "nightly-2026-11-21"},
+}
+ARTIFACT = {
+    "name": "validation_20261121T075445.180747Z.json",
+    "bytes": 123456,
+    "media_type": "text/plain; charset=utf-8",
+    "sha256": "0123456789abcdef" * 4,
+}
+
+
+def table(heads, rows, width: int | None) -> list[str]:
+    file = io.StringIO()
+    print_table(Screen(file, width=width), heads, rows)
+    return file.getvalue().splitlines()
+
+
+def test_attempts_fit_eighty_columns_with_all_of_their_labels() -> None:
+    shown = table(ATTEMPT_HEADS, [attempt_row(ATTEMPT, "2026-11-22")] * 2, 80)
+    assert max(map(len, shown)) <= 80
+    assert shown[1].split() == [
+        "01M7YHKFHWZP7YKVWXC96QNKT7",
+        "extractor",
+        "validated",
+        "2026-11-21",
+        "12.35s",
+    ]
+    assert shown[2] == "  category=weather platform=open_meteo run=nightly-2026-11-21"
+
+
+def test_attempt_of_today_is_shown_with_its_time() -> None:
+    assert attempt_row(ATTEMPT, "2026-11-21")[3] == "07:54:45Z"
+    assert attempt_row(ATTEMPT)[3] == "2026-11-21T07:54:45Z"
+
+
+def test_artifacts_fit_eighty_columns_and_keep_their_names() -> None:
+    shown = table(ARTIFACT_HEADS, [artifact_row(ARTIFACT, whole=False)], 80)
+    assert max(map(len, shown)) <= 80
+    assert shown[1].split() == [ARTIFACT["name"], "123456", "text/plain", "0123456789"]
+
+
+def test_long_cells_are_wrapped_within_their_columns() -> None:
+    shown = table(("check", "seen", "remedy"), [["engine", "it " * 30, "do this " * 10]], 60)
+    assert max(map(len, shown)) <= 60
+    assert " ".join(" ".join(shown).split()).count("it") == 30
+
+
+def test_first_column_is_whole_even_where_it_is_wider_than_the_screen() -> None:
+    assert table(("id", "x"), [["0" * 40, "y"]], 20)[1].startswith("0" * 40)
+
+
+def test_piped_rows_are_separated_by_tabs() -> None:
+    assert table(("a", "b"), [["1\n", "2\t"]], None) == ["1 \t2 "]
