@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from assayd import memory
 from assayd.aio import Deadline, task_group
 from assayd.attempts.attempt_run import (
     WAITING_S,
@@ -256,9 +257,15 @@ class Scheduler:
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
         """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
-        if order.read_bytes <= LARGE_BYTES:
-            return nullcontext()
-        return self._large.hold(*order.attempt.flow, order.attempt.id)
+        return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
+
+    @asynccontextmanager
+    async def _hold_large(self, order: Order) -> AsyncIterator[None]:
+        async with self._large.hold(*order.attempt.flow, order.attempt.id):
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(memory.trim)
 
     async def _read(self, job: Job, order: Order) -> None:
         document = order.document

@@ -12,7 +12,7 @@ from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
 class ExtractorPayload(BaseModel):
     """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     code: str
     sample_paths: Annotated[

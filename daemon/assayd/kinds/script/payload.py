@@ -26,7 +26,7 @@ class ScriptPayload(BaseModel):
     `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
     code: str | None = None
     files: Mapping[str, FileContent] = Field(default_factory=dict)

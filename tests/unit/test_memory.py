@@ -1,0 +1,41 @@
+"""What threads have used for something large is the system's again afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import threading
+from pathlib import Path
+from assayd import memory
+
+def resident():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+def use():
+    texts = [b"x" * 2000 for _ in range(20_000)]
+    met.wait()
+    texts.clear()
+
+memory.settle()
+before = resident()
+met = threading.Barrier(5)
+threads = [threading.Thread(target=use) for _ in range(4)]
+for thread in threads:
+    thread.start()
+met.wait()
+held = resident()
+for thread in threads:
+    thread.join()
+memory.trim()
+print(held - before, resident() - before)
+"""
+
+
+def test_memory_that_threads_have_used_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    held, left = map(int, done.stdout.split())
+    assert held > 150_000
+    assert left < 20_000
