@@ -135,19 +135,23 @@ class ReadinessSupervisor:
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:
-            return _row("walls", Health.FAIL, trouble.message)
+            return _row("isolation", Health.FAIL, trouble.message)
         if leaks:
             return _row(
-                "walls", Health.FAIL, "; ".join(leaks), "do not serve from this host; see the threat model"
+                "isolation",
+                Health.FAIL,
+                "; ".join(leaks),
+                "do not serve from this host; see the threat model",
             )
-        return _row("walls", Health.OK, "every probe of the isolation check was held")
+        return _row("isolation", Health.OK, "every probe of the isolation check was held")
 
     async def _examine_engine(self) -> HealthRow:
         try:
             info = await self._engine.info()
         except EngineError as trouble:
             return _row("engine", Health.FAIL, trouble.message, "start the container engine")
-        detail = f"{info.name} {info.version}, {info.runtime}, cgroup v{info.cgroup_version}, {info.kernel}"
+        made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
+        detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
         if info.warnings:
             weight = Health.FAIL if self._refuse_vulnerable else Health.WARN
             return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")

@@ -19,7 +19,11 @@ from support.engines.sandboxes import sandbox_on
 
 
 @pytest.fixture(
-    params=[pytest.param("docker", marks=pytest.mark.engine), pytest.param("oci", marks=needs_oci)]
+    params=[
+        pytest.param("docker", marks=pytest.mark.engine),
+        pytest.param("oci", marks=needs_oci),
+        pytest.param("oci-templates", marks=needs_oci),
+    ]
 )
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     engine = made_engine(request, request.param)
@@ -36,11 +40,14 @@ async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
 
 
 @needs_oci
-async def test_the_canary_is_silent_where_runc_stands_in_for_crun():
-    engine = OciEngine(images=IMAGES, run=RUN, runtimes=[each for each in CANDIDATES if each[0] == "runc"])
+@pytest.mark.parametrize("templates", [False, True], ids=["plain", "templates"])
+async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: bool):
+    runc = [each for each in CANDIDATES if each[0] == "runc"]
+    engine = OciEngine(images=IMAGES, run=RUN, runtimes=runc, templates=templates)
     async with sandbox_on(engine) as sandbox:
         assert await canary.check_isolation(sandbox) == []
         assert (await engine.info()).runtime.endswith("/runc")
+    assert engine.templates == ("on" if templates else "off")
     await engine.close()
 
 
@@ -49,7 +56,7 @@ async def test_the_canary_is_silent_where_runc_stands_in_for_crun():
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
     sandbox.seccomp = "unconfined"
     complaints = await canary.check_isolation(sandbox)
-    assert complaints == ["walls: seccomp: ['0', '2'] instead of ['2', '2']"]
+    assert complaints == ["isolation: seccomp: ['0', '2'] instead of ['2', '2']"]
 
 
 @pytest.mark.parametrize("sandbox", [pytest.param("oci", marks=needs_oci)], indirect=True)

@@ -122,7 +122,7 @@ def large_values() -> Iterator[object]:
     yield {1: numbers, 2: "keys that are no texts"}
 
 
-@pytest.mark.parametrize("value", large_values(), ids=range(6))
+@pytest.mark.parametrize("value", list(large_values()), ids=range(6))
 def test_what_is_written_in_pieces_is_what_is_written_at_once(value: object) -> None:
     whole = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     assert canonical(value) == whole.encode()

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.oci.config import Place
-from assayd.engines.oci.inspection import Seen, differences, read_mounts
+from assayd.engines.oci.config import HostShare
+from assayd.engines.oci.inspection import Seen, differences, read_mounts, shared_with
 from assayd.ports.engine import ContainerSpec
 
 NO_CAPABILITIES = "".join(f"Cap{name}:\t{'0' * 16}\n" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
@@ -47,6 +47,7 @@ GOOD = Seen(
     uid_map=MAP,
     gid_map=MAP,
     routes="Iface\tDestination\tGateway\n",
+    namespaces={"net": "net:[2]", "user": "user:[3]"},
     shared_namespaces=(),
     outside=(),
     root_is_image=True,
@@ -54,7 +55,61 @@ GOOD = Seen(
 )
 
 
-def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: Place) -> None:
+CLONE_MAP = "     10001 1879048193          1\n"
+CLONE = replace(GOOD, status=STATUS + "Seccomp_filters:\t2\n", uid_map=CLONE_MAP, gid_map=CLONE_MAP)
+
+
+@pytest.fixture
+def clones_place(place: HostShare) -> HostShare:
+    return replace(place, first_uid=1879048193, clone_uid=5)
+
+
+def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones_place: HostShare) -> None:
+    assert differences(CLONE, spec, clones_place) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (replace(CLONE, uid_map=MAP), "uid_map maps other ids"),
+        (replace(CLONE, gid_map="10001 1879048192 1\n"), "gid_map maps other ids"),
+        (replace(CLONE, status=STATUS + "Seccomp_filters:\t1\n"), "it has 1 filters of system calls"),
+    ],
+    ids=["user", "group", "filter"],
+)
+def test_clone_without_a_wall_of_its_own_is_a_difference(
+    spec: ContainerSpec, clones_place: HostShare, seen: Seen, said: str
+) -> None:
+    [found] = differences(seen, spec, clones_place)
+    assert found.startswith(said)
+
+
+def test_namespace_of_the_template_or_of_another_child_is_a_difference() -> None:
+    others = {"the template": {"net": "net:[1]", "user": "user:[3]"}, "A": {"net": "net:[2]"}}
+    assert shared_with(GOOD, others) == [
+        "namespace user is also that of the template",
+        "namespace net is also that of A",
+    ]
+    assert shared_with(GOOD, {"the template": {"net": "net:[1]", "user": "user:[1]"}}) == []
+
+
+TEMPLATES_STATUS = STATUS.replace("1879048193", "1879048192").replace("0000000000000000", "00000000002011c0")
+
+
+def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: HostShare) -> None:
+    mapping = "0 1879048192 128\n"
+    held = TEMPLATES_STATUS
+    for name in ("CapInh", "CapAmb"):
+        held = held.replace(f"{name}:\t00000000002011c0", f"{name}:\t0000000000000000")
+    seen = replace(GOOD, status=held, uid_map=mapping, gid_map=mapping, outside=())
+    own = replace(place, children=127)
+    found = [each for each in differences(seen, spec, own) if "mounted" not in each]
+    more = replace(seen, status=held.replace("CapEff:\t00000000002011c0", "CapEff:\t00000000002011c1"))
+    assert found == []
+    assert [each for each in differences(more, spec, own) if each.startswith("CapEff")]
+
+
+def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: HostShare) -> None:
     assert differences(GOOD, spec, place) == []
 
 
@@ -71,7 +126,7 @@ def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, pl
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_wall_that_is_not_the_containers_own_is_a_difference(
-    spec: ContainerSpec, place: Place, seen: Seen, said: str
+    spec: ContainerSpec, place: HostShare, seen: Seen, said: str
 ) -> None:
     [difference] = differences(seen, spec, place)
     assert difference.startswith(said)
@@ -91,7 +146,7 @@ def test_wall_that_is_not_the_containers_own_is_a_difference(
     ],
 )
 def test_right_that_a_process_has_is_a_difference(
-    spec: ContainerSpec, place: Place, line: str, instead: str, said: str
+    spec: ContainerSpec, place: HostShare, line: str, instead: str, said: str
 ) -> None:
     assert line in STATUS
     [difference] = differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
@@ -99,7 +154,7 @@ def test_right_that_a_process_has_is_a_difference(
 
 
 @pytest.mark.parametrize("name", ["file size", "core file size", "open files", "msgqueue size"])
-def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place, name: str) -> None:
+def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostShare, name: str) -> None:
     lines = [
         line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"
         for line in LIMITS.split("\n")
@@ -129,14 +184,16 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place
     ],
 )
 def test_mount_that_is_another_is_a_difference(
-    spec: ContainerSpec, place: Place, part: str, instead: str, said: str
+    spec: ContainerSpec, place: HostShare, part: str, instead: str, said: str
 ) -> None:
     assert part in MOUNTS
     found = differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
     assert [each for each in found if each.startswith(said)], found
 
 
-def test_file_that_is_hidden_behind_the_null_device_may_be_written(spec: ContainerSpec, place: Place) -> None:
+def test_file_that_is_hidden_behind_the_null_device_may_be_written(
+    spec: ContainerSpec, place: HostShare
+) -> None:
     hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
     assert hidden != MOUNTS
     assert differences(replace(GOOD, mountinfo=hidden), spec, place) == []

@@ -118,7 +118,7 @@ def apply(
     *,
     name: str | None = None,
 ) -> list[str]:
-    """Apply a result; give a line for each thing that was done.
+    """Apply a result; return a line for each thing that was done.
 
     Args:
         result: from `read_result`.
