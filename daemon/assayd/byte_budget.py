@@ -77,7 +77,7 @@ class ByteBudget:
             try:
                 yield
             finally:
-                await asyncio.to_thread(memory.trim)
+                await asyncio.to_thread(memory.give_back)
 
 
 class Growing:

@@ -7,6 +7,7 @@ in different threads, the daemon held several times what it used. Elsewhere than
 from __future__ import annotations
 
 import ctypes
+import gc
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 _MAPPED_FROM_BYTES = 2**20
@@ -22,7 +23,11 @@ def settle() -> None:
         _LIBC.mallopt(_ARENA_MAX, _ARENAS)
 
 
-def trim() -> None:
-    """Give what is free back to the system; takes some milliseconds, and lets other threads run meanwhile."""
+def give_back() -> None:
+    """Collect what nothing refers to any more, and give what is free back to the system.
+
+    What came with a task is often part of a cycle, which the collector would find much later.
+    """
+    gc.collect()
     if hasattr(_LIBC, "malloc_trim"):
         _LIBC.malloc_trim(0)

@@ -15,21 +15,23 @@ def resident():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 def use():
-    texts = [b"x" * 2000 for _ in range(20_000)]
+    texts = [bytes([number % 256]) * 2000 for number in range(20_000)]
     met.wait()
+    seen.wait()
     texts.clear()
 
 memory.settle()
 before = resident()
-met = threading.Barrier(5)
+met, seen = threading.Barrier(5), threading.Barrier(5)
 threads = [threading.Thread(target=use) for _ in range(4)]
 for thread in threads:
     thread.start()
 met.wait()
 held = resident()
+seen.wait()
 for thread in threads:
     thread.join()
-memory.trim()
+memory.give_back()
 print(held - before, resident() - before)
 """
 

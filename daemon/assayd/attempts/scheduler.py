@@ -252,8 +252,11 @@ class Scheduler:
             with suppress(TimeoutError):  # cancelled: it ends at its first step, and needs no slot for that
                 async with job.deadline.scope():
                     await held.enter_async_context(self._large_slot(order))
-            await self._read(job, order)
-            return await self._run_to_verdict(job)
+            try:
+                await self._read(job, order)
+                return await self._run_to_verdict(job)
+            finally:
+                job.read = None  # before the slot is given to the next one
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
         """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
@@ -265,7 +268,7 @@ class Scheduler:
             try:
                 yield
             finally:
-                await asyncio.to_thread(memory.trim)
+                await asyncio.to_thread(memory.give_back)
 
     async def _read(self, job: Job, order: Order) -> None:
         document = order.document
