@@ -59,10 +59,14 @@ def slips(text: str, reached: Collection[int] | None, chance: random.Random) -> 
         found = [
             s
             for s in _MAKERS[kind](text, tree)
-            if reached is None or kind in STATIC or _is_run(s, set(reached))
+            if kind in STATIC or (reached is None and kind not in _WHEN_RUN) or _is_run(s, set(reached or ()))
         ]
         if found:
             yield chance.choice(found)
+
+
+_WHEN_RUN = frozenset({"attribute", "key", "return"})
+"""Slips that only a run tells of: none are made where nobody knows what runs."""
 
 
 def _is_run(slip: Slip, reached: set[int]) -> bool:

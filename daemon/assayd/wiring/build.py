@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from assayd import __version__
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
@@ -31,13 +32,14 @@ from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.llm import Provider
 from assayd.ports.repairs import RepairStore
+from assayd.ports.service import DaemonFacts
 from assayd.ports.validator import Validator
 from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
 from assayd.repairs.chain import repair_attachments
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.repairs.requests import RecordedRequests
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
@@ -86,7 +88,7 @@ class PartOverrides:
 class Assembly:
     """The parts of a daemon. `shared` holds those that most of the others use."""
 
-    origin: Origin
+    origin: ContainerOrigin
     limits: DaemonLimits
     shared: AdmissionDependencies
     hub: EventHub
@@ -114,7 +116,7 @@ class _Basics:
     batch_store: BatchStore
     repair_store: RepairStore
     requests: RecordedRequests
-    origin: Origin
+    origin: ContainerOrigin
     copied_from: str | None
     metrics: Metrics
     hub: EventHub
@@ -194,7 +196,7 @@ async def _basics(
         ids=ids,
     )
     identity = identify(settings.state_dir, ids)
-    origin = Origin(daemon_id=identity.daemon_id, generation=ids.new())
+    origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     repair_store = DatabaseRepairStore(jobs.access)
     return _Basics(
         settings=settings,
@@ -256,6 +258,12 @@ def _build_service(
             metrics=basics.metrics,
             caps=basics.limits.attempt,
             copied_from=basics.copied_from,
+            facts=DaemonFacts(
+                daemon_id=basics.origin.daemon_id,
+                version=__version__,
+                state_dir=str(basics.settings.state_dir.absolute()),
+                database_in_state=basics.settings.database_url is None,
+            ),
         )
     )
 

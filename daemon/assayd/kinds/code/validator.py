@@ -46,6 +46,7 @@ from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.mentioned import mentioned
 from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
 
@@ -113,7 +114,10 @@ class Code:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
+        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires.
+
+        Raises: RequestError ``request.options``.
+        """
         code = only_text(files, what="a code node")
         if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
             message = "a code node takes --input, and --option of timeout_s and requires"
@@ -161,6 +165,7 @@ class Code:
             network=policy.network,
             imports=policy.imports,
             preload=_PRELOAD,
+            needed=mentioned(_PRELOAD, payload.code),
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:

@@ -21,7 +21,7 @@ from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
-from assayd.kinds.pipeline.errors import Program as Writer
+from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
@@ -80,6 +80,8 @@ _REMINDERS = (
     "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
 )
 
+_PRELOAD = ("csv", "sqlite3")
+
 
 _MORE_STEPS = (
     'Where another step has to change, or one is missing, answer with "steps" in the place of '
@@ -119,6 +121,8 @@ class Pipeline:
 
         ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
         or go to data/.
+
+        Raises: RequestError ``request.options``.
         """
         if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
             raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
@@ -144,7 +148,8 @@ class Pipeline:
             folders=FOLDERS,
             files={path: content_of(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
-            preload=("csv", "sqlite3"),
+            preload=_PRELOAD,
+            needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
             collect=COLLECTED,
             changed_only=True,
             stop_on_failure=True,

@@ -108,7 +108,10 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
     last = at if inside.strip() else _last_indented(lines, at)
     if last is None or (last == at and not _plain(masked_line(line), inside)):
         return None
-    lines[last] = _appended(lines[last], closer)
+    if last != at and not lines[last + 1].strip():
+        lines[last + 1] = " " * _indent(line) + closer  # an empty line is left where it stood alone
+    else:
+        lines[last] = _appended(lines[last], closer)
     changed = "\n".join(lines)
     return edit_between(text, changed) if _compiles(changed, text) else None
 

@@ -1,4 +1,4 @@
-r"""Says what is wrong with a text that the compiler refuses, and what to do about it.
+r"""Explains what is wrong with a text that the compiler refuses, and what to do about it.
 
 Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
 
@@ -79,12 +79,14 @@ def explain(error: SyntaxError, text: str) -> Finding:
     line, column = _place(error, text)
     row, groups = _match(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
-    edit = certain_edit(error, text, row.proposals) if line else None
-    told = _left_out(error, text, row.rule) if edit is None else None
+    told = _left_out(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
+    edit = certain_edit(error, text, row.proposals) if line and (told is None or told[1] is None) else None
+    if told is None and edit is None:
+        told = _left_out(error, text, row.rule)
     if told is None and edit is None and row.rule in _SPELLING:
         told = spelling(error, text)
     if told is not None:
-        suggestion, edit = told[0] or suggestion, told[1]
+        suggestion, edit = told[0] or suggestion, told[1] or edit
     return Finding(
         rule=row.rule,
         category=CATEGORY,

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from assayd.findings.source_text import line_of
 from assayd.model.finding import Edit
-from assayd.static.sql.statements import Statement
-from assayd.static.sql.tokens import Token
+from assayd.static.sql.statements import SqlStatement
+from assayd.static.sql.tokens import SqlToken
 
 Reads = Callable[[str], bool]
 """Tells whether a whole text can be read."""
 _MOST_TRIED = 12
 
 
-def closed(content: str, statement: Statement, reads: Reads) -> Edit | None:
+def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
     """Return the edit that closes a bracket at the end of a line; None unless exactly one line would do."""
     opened = unclosed(statement)
     if opened is None:
@@ -34,9 +34,9 @@ def closed(content: str, statement: Statement, reads: Reads) -> Edit | None:
     return _only([(content, token.end, ")") for token in places], reads)
 
 
-def unclosed(statement: Statement) -> Token | None:
+def unclosed(statement: SqlStatement) -> SqlToken | None:
     """Return the innermost bracket that is open at the end of a statement; None when all are closed."""
-    open_: list[Token] = []
+    open_: list[SqlToken] = []
     for token in statement.tokens:
         if token.says("("):
             open_.append(token)
@@ -80,4 +80,8 @@ def _only(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
         return None
     [(content, place, changed)] = good
     line = line_of(content, place)
+    lines = changed.split("\n")
+    if sign == ")" and content[place:].startswith("\n\n") and not lines[line].strip():
+        # An empty line is left where it stood alone.
+        return Edit(start_line=line + 1, end_line=line + 1, replacement=sign)
     return Edit(start_line=line, end_line=line, replacement=changed.split("\n")[line - 1])

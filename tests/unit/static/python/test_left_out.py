@@ -24,6 +24,7 @@ from assayd.static.python.source import parse
         ("def f(x):\n    return g(h(x)  # why\n", "def f(x):\n    return g(h(x))  # why\n"),
         ("x = [\n    1,\n    2\nfor y in x:\n    pass\n", "x = [\n    1,\n    2]\nfor y in x:\n    pass\n"),
         ("x = foo(bar(1\ny = 1\n", "x = foo(bar(1))\ny = 1\n"),
+        ("x = [\n    1,\n    2,\n\ny = 1\n", "x = [\n    1,\n    2,\n]\ny = 1\n"),
         ("print('a, b', '#'\n", "print('a, b', '#')\n"),
     ],
 )

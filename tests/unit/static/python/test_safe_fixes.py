@@ -20,7 +20,7 @@ MENDED = [
     ("x = f'{', '.join(a)}'\n", "x = f'{\", \".join(a)}'\n"),
     ("x = int(s\ny = 1\n", "x = int(s)\ny = 1\n"),
     ("n = sum(o['t'] for o in orders\nm = 2\n", "n = sum(o['t'] for o in orders)\nm = 2\n"),
-    ('X = {\n  "a": 1,\n  "b": 2,\n\ndef f(): pass\n', 'X = {\n  "a": 1,\n  "b": 2,}\n\ndef f(): pass\n'),
+    ('X = {\n  "a": 1,\n  "b": 2,\n\ndef f(): pass\n', 'X = {\n  "a": 1,\n  "b": 2,\n}\ndef f(): pass\n'),
     ("x = [1, 2)\n", "x = [1, 2]\n"),
     ("x = [f(s]\n", "x = [f(s)]\n"),
     ("x = int(s))\n", "x = int(s)\n"),

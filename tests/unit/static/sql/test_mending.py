@@ -27,6 +27,10 @@ POLICY = SqlPolicy()
         ("SELECT count(*\nFROM t", "SELECT count(*)\nFROM t"),
         ("SELECT a FROM t WHERE b IN (1, 2\nORDER BY a", "SELECT a FROM t WHERE b IN (1, 2)\nORDER BY a"),
         ("SELECT a FROM t WHERE b = 'x\nORDER BY a", "SELECT a FROM t WHERE b = 'x'\nORDER BY a"),
+        (
+            "SELECT a FROM t WHERE b IN (\n  1, 2\n\nORDER BY a",
+            "SELECT a FROM t WHERE b IN (\n  1, 2\n)\nORDER BY a",
+        ),
         ("ALTER TALBE t ADD COLUMN x", "ALTER TABLE t ADD COLUMN x"),
     ],
 )
