@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from assayd.api.peer import Access, Caller
+from assayd.api.peer import Caller, SocketAccess
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
@@ -47,7 +47,7 @@ class Call:
     repairs: Repairs
     generations: Generations
     library: Library
-    access: Access
+    access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget
     caller: Caller

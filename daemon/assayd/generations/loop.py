@@ -29,7 +29,7 @@ from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.generatable import Proposal
 from assayd.ports.generations import GenerationStore
-from assayd.ports.llm import Provider, ProviderStep, Request
+from assayd.ports.llm import FixRequest, Provider, ProviderStep
 from assayd.ports.repairable import Passage
 from assayd.ports.repairs import Attempts
 from assayd.ports.validator import Validator
@@ -163,7 +163,7 @@ class GenerationCourse:
             earlier=[_as_earlier(draft) for draft in generation.drafts if draft.problem is not None],
             revision=await self._revision(),
         )
-        request = Request(
+        request = FixRequest(
             system=prompt.system,
             user=prompt.user,
             passage=Passage(name="", language=generation.kind, text=""),

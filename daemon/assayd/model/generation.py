@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -61,7 +61,7 @@ class Draft:
     repair_id: str | None = None
     verdict: Verdict | None = None
     cause: str | None = None
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

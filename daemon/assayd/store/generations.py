@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 
 from assayd.model.generation import Draft, Generation, GenerationOutcome, Grant
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.llm import ProviderStep
@@ -160,7 +160,7 @@ def _read_draft(found: dict[str, Any]) -> Draft:
         repair_id=found["repair_id"],
         verdict=None if found["verdict"] is None else Verdict(found["verdict"]),
         cause=found["cause"],
-        usage=Usage(
+        usage=ReplyCost(
             input_tokens=found["input_tokens"],
             output_tokens=found["output_tokens"],
             took_s=found["took_s"],

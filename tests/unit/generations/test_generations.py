@@ -29,7 +29,7 @@ from assayd.model.submission import Peer
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.generations import GenerationRequest, GenerationView
-from assayd.ports.llm import Reply, Request
+from assayd.ports.llm import FixRequest, Reply
 from assayd.ports.repairs import Document, Subject
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
@@ -106,10 +106,10 @@ class Scripted:
 
     def __init__(self, answers: Iterable[str | Reply | Exception]) -> None:
         self._answers = iter(answers)
-        self.asked: list[Request] = []
+        self.asked: list[FixRequest] = []
         self.waits = asyncio.Event()
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         self.asked.append(request)
         answer = next(self._answers, None)
         if answer is None:

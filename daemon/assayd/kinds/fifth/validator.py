@@ -89,7 +89,10 @@ class Fifth:
         use_tables(folders)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: the first file is the program, the others are what it may load."""
+        """Build a payload: the first file is the program, the others are what it may load.
+
+        Raises: RequestError ``request.files``, ``request.options``.
+        """
         if not files:
             raise RequestError("request.files", "a Fifth program is at least one file", field="files")
         if options.input is not None or options.sample_paths:

@@ -21,7 +21,7 @@ from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
-from assayd.kinds.pipeline.errors import Program as Writer
+from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
@@ -119,6 +119,8 @@ class Pipeline:
 
         ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
         or go to data/.
+
+        Raises: RequestError ``request.options``.
         """
         if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
             raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")

@@ -98,7 +98,10 @@ class Script:
         return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``."""
+        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``.
+
+        Raises: RequestError ``request.options``.
+        """
         if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
             known = ", ".join(sorted(_OPTIONS))
             raise RequestError("request.options", f"a script takes files and --option of {known}")
