@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sqlite3
 import sys
@@ -156,7 +155,7 @@ def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: 
     assert refused.value.code == "library.not_validated"
 
 
-def test_words_and_a_database_come_to_pipeline_steps_that_were_validated(
+def test_words_and_a_database_come_to_an_approved_pipeline_that_is_committed(
     play: Play, client: PlainClient, tmp_path: Path
 ) -> None:
     database = tmp_path / "sales.db"
@@ -185,10 +184,14 @@ def test_words_and_a_database_come_to_pipeline_steps_that_were_validated(
     assert (tmp_path / "steps" / "01_total.sql").read_text() == good
     generation = json.loads(done.stdout)
     result = client.artifact(generation["attempt_id"], "files/database.sqlite")
-    (tmp_path / "result.db").write_bytes(result)
-    with closing(sqlite3.connect(tmp_path / "result.db")) as connection:
+    assert result.startswith(b"SQLite format 3")
+
+    approved = play.daemon.assay("library", "approve", generation["attempt_id"], "totals")
+    assert approved.stdout == "Approved: totals@1\n"
+    done = play.daemon.assay("pipeline", "commit", "totals@1", "--database", database)
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT * FROM totals").fetchall() == [("north", 15.0)]
-    assert base64.b64encode(database.read_bytes())
 
 
 def test_events_tell_state_attempts_stages_and_the_end(play: Play, client: PlainClient) -> None:
