@@ -19,7 +19,7 @@ from assayd.documents.generations import (
     LibraryEntryDocument,
     LibraryPageDocument,
 )
-from assayd.documents.operations import ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
 from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument, StepDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -120,6 +120,10 @@ EXAMINATION: Responses = {
     200: _json(ExaminationDocument, "What was found"),
     403: _json(ErrorDocument, "For operators, until one of them has asked"),
     429: _json(ErrorDocument, "Somebody is being told already; see Retry-After"),
+}
+DAEMON: Responses = {
+    200: _json(DaemonDocument, "The daemon"),
+    403: _json(ErrorDocument, "For operators"),
 }
 ALIVE: Responses = {200: _json(StatusDocument, "The daemon answers")}
 READY: Responses = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         LibraryEntryDocument,
         LibraryPageDocument,
     )
-    from assayd.documents.operations import ExaminationDocument, GarbageDocument
+    from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
@@ -33,7 +33,7 @@ _HOMES = {
         "LibraryEntryDocument",
         "LibraryPageDocument",
     ),
-    "operations": ("ExaminationDocument", "GarbageDocument"),
+    "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -45,6 +45,7 @@ __all__ = [
     "BatchDocument",
     "BatchPageDocument",
     "BatchResultDocument",
+    "DaemonDocument",
     "ExaminationDocument",
     "GarbageDocument",
     "ItemPageDocument",
