@@ -19,7 +19,7 @@ from assayd.engines.oci import OciEngine
 from assayd.ids import Ulids
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
-from support.engines.oci import IMAGES, PYTHON, RUN, derive, needs_oci, oci_engine
+from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
 
 pytestmark = needs_oci
 
@@ -92,11 +92,6 @@ def template_of(engine: OciEngine, ref: ContainerRef) -> str:
     template = engine._templates.of(ref.engine_id)
     assert template is not None
     return template.container.record.name
-
-
-def traces(name: str) -> list[Path]:
-    groups = Path("/sys/fs/cgroup").glob(f"**/assayd-{name}")
-    return [path for path in (RUN / "containers" / name, *groups) if path.exists()]
 
 
 async def test_containers_of_an_image_are_cloned_from_one_template_which_ends_with_the_engine(
@@ -181,7 +176,7 @@ async def test_template_does_not_outlive_a_change_of_its_image(engine: OciEngine
 async def test_image_that_a_template_cannot_hold_is_started_by_the_runtime(
     engine: OciEngine, store: Path
 ) -> None:
-    derive(NAME, ["/usr/bin/python3.11", "/nowhere.py"], store)
+    derive(NAME, ["/usr/bin/python3.11", "/nowhere"], store)
     ref = await engine.create(await spec(engine, ULIDS.new()))
     assert engine._templates.of(ref.engine_id) is None
     assert engine.templates.startswith("on: assayd-test/waits: templates hold Python programs")

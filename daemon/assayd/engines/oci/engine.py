@@ -89,6 +89,11 @@ class OciEngine:
         held = "off" if self._templates.closed else "on"
         return f"{held}: {self._templates.reason}" if self._templates.reason else held
 
+    @property
+    def clones(self) -> bool:
+        """Whether containers are cloned from templates."""
+        return not self._templates.closed
+
     async def give_up_templates(self, reason: str) -> None:
         """Let the runtime start every container from here on."""
         await self._templates.close(reason)

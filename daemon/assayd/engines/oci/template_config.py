@@ -48,6 +48,7 @@ _PIDS = 32
 _BASE_BYTES = 64 * 1024
 _HIDDEN = ("nosuid", "noexec", "nodev")
 _OF_TEMPLATES = ("/proc", "/dev", "/sys")
+_FILES = (".py", ".pyc")
 _HELD = ("bounding", "effective", "permitted")
 _CALLS: tuple[Document, ...] = (
     {
@@ -85,13 +86,15 @@ _START = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What an image starts, where that is Python: a package whose `__main__` has `main`, or source text.
+    """What an image starts, where that is Python: a package or a file with a function `main`, or source text.
 
-    `interpreter` starts Python as the image does.
+    `interpreter` starts Python as the image does. Package and file are loaded under another name than
+    ``__main__``, so that they do not start by themselves.
     """
 
     interpreter: Sequence[str]
     module: str = ""
+    file: str = ""
     code: str = ""
     rest: Sequence[str] = ()
 
@@ -108,6 +111,13 @@ def read_program(arguments: Sequence[str]) -> Program:
                 return Program(interpreter=kept, module=value, rest=rest)
             if argument == "-c":
                 return Program(interpreter=kept, code=value, rest=rest)
+            if not argument.startswith("-"):
+                break
+        number = next((n for n, each in enumerate(arguments) if n and not each.startswith("-")), 0)
+        if number and arguments[number].endswith(_FILES):
+            return Program(
+                interpreter=arguments[:number], file=arguments[number], rest=arguments[number + 1 :]
+            )
     message = "templates hold Python programs, and this image starts another"
     raise EngineError("engine.template", message)
 
@@ -159,8 +169,9 @@ def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
     program = read_program(place.arguments)
     return {
         "module": program.module,
+        "file": program.file,
         "code": program.code,
-        "argv": [program.module or "-c", *program.rest],
+        "argv": [program.module or program.file or "-c", *program.rest],
         "preload": list(spec.preload),
         "filter": base64.b64encode(instructions).decode(),
         "sysctls": dict(SYSCTLS),

@@ -84,19 +84,20 @@ def test_source_is_the_standard_librarys_and_fits_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "module", "code"),
+    ("arguments", "found"),
     [
-        (RUNNER, "assayd_guest", ""),
-        (("/usr/bin/python3.11", "-I", "-S", "-c", "print(1)"), "", "print(1)"),
-        (("/usr/bin/python3.11", "-m", "a", "-c"), "a", ""),
+        (RUNNER, ("assayd_guest", "", "")),
+        (("/usr/bin/python3.11", "-I", "-S", "-c", "print(1)"), ("", "", "print(1)")),
+        (("/usr/bin/python3.11", "-m", "a", "-c"), ("a", "", "")),
+        (("/usr/bin/python3.11", "-I", "/usr/lib/runner.pyc", "-c", "x"), ("", "/usr/lib/runner.pyc", "")),
     ],
 )
-def test_program_of_an_image_is_read(arguments: tuple[str, ...], module: str, code: str) -> None:
+def test_program_of_an_image_is_read(arguments: tuple[str, ...], found: tuple[str, str, str]) -> None:
     program = read_program(arguments)
-    assert (program.module, program.code) == (module, code)
+    assert (program.module, program.file, program.code) == found
 
 
-@pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "run.py")])
+@pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "/run")])
 def test_image_that_starts_another_program_has_no_template(arguments: tuple[str, ...]) -> None:
     with pytest.raises(EngineError) as caught:
         read_program(arguments)
