@@ -71,6 +71,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(metavar="F.json", help="What it has to give for what, as a JSON array.")
+    ] = None,
+    intent: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What was asked for, in words.")
+    ] = None,
     repair: Annotated[
         str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
@@ -82,15 +88,15 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
     from assayd.cli.origin import UNKNOWN
     from assayd.cli.repair import follow_repairs
-    from assayd.cli.validate import Request, build_submission, run
+    from assayd.cli.validate import ValidateRequest, build_submission, run
 
     form = "yaml" if as_yaml else form
     print_form = None if form is None else form_of(kind, form)
     submission, origin = build_submission(
-        Request(
+        ValidateRequest(
             kind=kind,
             files=files or (),
             input=input_file,
@@ -99,6 +105,8 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             settings=setting or (),
             labels=label or (),
             options=option or (),
+            cases=cases,
+            intent=intent,
         )
     )
     if repair is not None:
@@ -109,7 +117,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             attempt = follow_repairs(client, attempt, show=not (as_json or form))
             origin = UNKNOWN  # it is another text by now
         if print_form is not None:
-            print_form(Shown(client=client, attempt=attempt, as_json=as_json))
+            print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
     if print_form is None:
         _print_attempt(attempt, as_json=as_json, origin=origin)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
@@ -154,13 +162,13 @@ def show(
 ) -> None:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
     from assayd.cli.ids import attempt_id as find_attempt
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
 
     form = "steps" if steps else form
     with _client(context) as client:
         attempt = client.attempt(find_attempt(client, attempt_id))
         if form is not None:
-            form_of(attempt["kind"], form)(Shown(client=client, attempt=attempt, as_json=as_json))
+            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return
         _print_attempt(attempt, as_json=as_json)
         if not as_json:

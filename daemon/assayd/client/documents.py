@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     )
     from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
     from assayd.documents.operations import ExaminationDocument, GarbageDocument
-    from assayd.documents.repairs import RepairDocument, RepairPageDocument
+    from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
     "operations": ("ExaminationDocument", "GarbageDocument"),
-    "repairs": ("RepairDocument", "RepairPageDocument"),
+    "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -41,6 +41,7 @@ __all__ = [
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",
+    "StepDocument",
 ]
 
 

@@ -175,18 +175,19 @@ def _load(plan: Json) -> Callable[[], None] | None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
-    program: Callable[[], None] | None = None
+    names: Json = {}
     if plan["module"]:
-        program = importlib.import_module(f"{plan['module']}.__main__").main
+        names = vars(importlib.import_module(f"{plan['module']}.__main__"))
     elif plan["file"]:
-        program = runpy.run_path(plan["file"], run_name="template")["main"]
+        names = runpy.run_path(plan["file"], run_name="template")
+    names.get("warm", list)()
     kept = dict(os.environ)
     os.environ.clear()
     for name in plan["preload"]:
         with suppress(Exception):
             importlib.import_module(name)
     os.environ.update(kept)
-    return program
+    return names.get("main")
 
 
 def _prepare_root() -> None:

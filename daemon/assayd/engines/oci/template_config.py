@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import Place, configuration, mounts, rlimits
+from assayd.engines.oci.config import HostShare, configuration, mounts, rlimits
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 from assayd.ports.isolation import (
@@ -88,8 +88,9 @@ _START = (
 class Program:
     """What an image starts, where that is Python: a package or a file with a function `main`, or source text.
 
-    `interpreter` starts Python as the image does. Package and file are loaded under another name than
-    ``__main__``, so that they do not start by themselves.
+    Package and file are loaded under another name than ``__main__``, so that they do not start by themselves;
+    a function `warm`, if there is one, loads what they need in any case. `interpreter` starts Python as the
+    image does.
     """
 
     interpreter: Sequence[str]
@@ -139,7 +140,7 @@ def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSp
     )
 
 
-def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration of a template.
 
     Raises: EngineError ``engine.seccomp``, ``engine.template``.
@@ -164,7 +165,7 @@ def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, objec
     return {**usual, "mounts": [*kept, base]}
 
 
-def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
+def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
     """Return all that a template is told before its first child: constants, and what to load."""
     program = read_program(place.arguments)
     return {
@@ -182,7 +183,7 @@ def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
     }
 
 
-def clone_request(spec: ContainerSpec, place: Place, name: str) -> Document:
+def clone_request(spec: ContainerSpec, place: HostShare, name: str) -> Document:
     """Return what a template is told of one child."""
     return {
         "id": name,
