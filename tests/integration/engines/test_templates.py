@@ -122,6 +122,21 @@ async def test_containers_share_no_namespace_user_or_control_group(engine: OciEn
         await engine.remove(ref)
 
 
+async def test_many_containers_that_come_and_go_are_never_taken_for_each_other(engine: OciEngine) -> None:
+    places = asyncio.Semaphore(4)
+
+    async def one() -> bytes:
+        async with places:
+            ref, said = await begun(engine)
+            await engine.remove(ref)
+            return said
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one()) for _ in range(40)]
+    assert {task.result() for task in tasks} == {b"one"}
+    assert engine.templates == "on"
+
+
 async def test_child_holds_no_descriptor_but_its_streams(engine: OciEngine) -> None:
     ref, _ = await begun(engine)
     held = {int(path.name) for path in Path(f"/proc/{pid_of(engine, ref)}/fd").iterdir()}

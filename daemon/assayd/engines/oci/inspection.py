@@ -69,7 +69,7 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
     Raises: OSError when the process is gone, or not ours to look at.
     """
     process = Path(f"/proc/{pid}")
-    namespaces = {name: _namespace(process, name) for name in _NAMESPACES}
+    namespaces = namespaces_of(pid)
     return Seen(
         **{
             name: (process / path).read_text(encoding="ascii", errors="replace")
@@ -91,6 +91,11 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
         root_is_image=os.path.samestat((process / "root").stat(), image.stat()),
         masked=tuple(path for path in MASKED_PATHS if _shown(path)),
     )
+
+
+def namespaces_of(pid: int) -> dict[str, str]:
+    """Return the namespaces that a process is in. Raises: OSError when it is gone."""
+    return {name: _namespace(Path(f"/proc/{pid}"), name) for name in _NAMESPACES}
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
