@@ -25,7 +25,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
-from assayd.ports.service import Health, HealthRow, Swept
+from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
@@ -60,6 +60,7 @@ class ServiceDependencies:
     metrics: Metrics
     caps: Limits
     copied_from: str | None = None
+    facts: DaemonFacts
 
 
 SAMPLES_RUN = 2
@@ -226,6 +227,10 @@ class DaemonService:
         policies = self._shared.policies
         return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
+    def facts(self) -> DaemonFacts:
+        """Return who this daemon is and where its state lies."""
+        return self._deps.facts
+
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         metrics = self._deps.metrics
@@ -253,7 +258,10 @@ class DaemonService:
         if former is None:
             return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
         detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
-        remedy = "if that daemon is gone for good, remove its containers by hand"
+        remedy = (
+            "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
+            "good, remove its containers by hand"
+        )
         return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 
     def _static_misses(self) -> HealthRow:

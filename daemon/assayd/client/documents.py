@@ -14,14 +14,14 @@ if TYPE_CHECKING:
         ItemPageDocument,
     )
     from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
-    from assayd.documents.operations import ExaminationDocument, GarbageDocument
+    from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
-    "operations": ("ExaminationDocument", "GarbageDocument"),
+    "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -33,6 +33,7 @@ __all__ = [
     "BatchDocument",
     "BatchPageDocument",
     "BatchResultDocument",
+    "DaemonDocument",
     "ExaminationDocument",
     "GarbageDocument",
     "ItemPageDocument",

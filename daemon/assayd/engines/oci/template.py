@@ -25,9 +25,9 @@ import fcntl
 import gc
 import importlib
 import json
+import marshal
 import os
 import resource
-import runpy
 import select
 import signal
 import socket
@@ -53,6 +53,7 @@ _SECCOMP_FILTER, _AMBIENT_CLEAR_ALL, _CAPABILITY_VERSION = 2, 4, 0x20080522
 _MOST_CAPABILITIES = 64
 _JOIN_SESSION_KEYRING = 1
 _INSTRUCTION_BYTES = 8
+_COMPILED_HEAD_BYTES = 16
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _CALLS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "keyctl": 250},
@@ -156,7 +157,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     """Load what the plan names, make what children's roots have in common, and serve."""
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
-    program = _load(plan)
+    program = _load(plan["file"], plan["preload"])
     _prepare_root()
     gc.collect()
     gc.disable()
@@ -167,23 +168,19 @@ def main(control: socket.socket) -> Callable[[], None]:
     return Template(control, plan, program).serve()
 
 
-def _load(plan: Json) -> Callable[[], None] | None:
-    """Import the runner, and what it would be asked to import; return its `main`, if it has one.
-
-    What cannot be imported is reported by the runner, which tries again.
-    """
+def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
+    """Load the runner and what it would be asked to import; it reports what fails. Return what starts it."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
-    names: Json = {}
-    if plan["module"]:
-        names = vars(importlib.import_module(f"{plan['module']}.__main__"))
-    elif plan["file"]:
-        names = runpy.run_path(plan["file"], run_name="template")
-    names.get("warm", list)()
+    names: dict[str, Any] = {"__name__": "guest"}
+    if file:
+        with open(file, "rb") as compiled:  # noqa: PTH123 - this program is to stay small
+            exec(marshal.loads(compiled.read()[_COMPILED_HEAD_BYTES:]), names)  # noqa: S102, S302 - the image's own
+        names["prepare"]()
     kept = dict(os.environ)
     os.environ.clear()
-    for name in plan["preload"]:
+    for name in preload:
         with suppress(Exception):
             importlib.import_module(name)
     os.environ.update(kept)
@@ -331,11 +328,11 @@ def _forget_template(arguments: Sequence[str]) -> None:
     """Leave what a program finds at its start: its arguments, and a main module that holds nothing."""
     sys.modules["__main__"] = type(sys)("__main__")
     sys.argv[:] = arguments
-    gc.enable()
 
 
 def _source(text: str) -> Callable[[], None]:
     code = compile(text, "<string>", "exec")
+    gc.enable()
     return lambda: exec(code, vars(sys.modules["__main__"]))  # noqa: S102 - the image's own program
 
 
