@@ -30,10 +30,11 @@ LEFT_BY_A_DAEMON = """
 import asyncio, os, sys
 from assayd.engines.oci import OciEngine
 from integration.engines import test_templates as tests
+from support.engines.oci import RUN
 from pathlib import Path
 
 async def main():
-    engine = OciEngine(images=Path(sys.argv[1]), run=tests.RUN, templates=True)
+    engine = OciEngine(images=Path(sys.argv[1]), run=RUN, templates=True)
     ref = await engine.create(await tests.spec(engine, sys.argv[2]))
     await (await engine.start(ref)).read()
     own = engine._templates.of(ref.engine_id).container
