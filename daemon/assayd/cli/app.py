@@ -305,24 +305,33 @@ def show_policy(context: typer.Context, name: str, as_json: Json = False) -> Non
 
 @policy_app.command("check")
 def check_policy(
+    context: typer.Context,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="A profile, as TOML; else all that are in use.")
     ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="By the settings and profiles of this machine, without a daemon.")
+    ] = False,
 ) -> None:
-    """Check a profile, or all of them, without the daemon: problems with lines, else what is allowed."""
+    """Check a profile, or all of them: problems with lines, else what is clamped and allowed."""
     from assayd.cli.exits import FAILED
-    from assayd.cli.policies import allowances, check
+    from assayd.cli.policy_check import check, check_here, remarks
+    from assayd.cli.terminal import plain
     from assayd.tomlfile import FileError
 
     try:
-        policies = check(file)
+        if local:
+            policies = check_here(file)
+        else:
+            with _client(context) as client:
+                policies = check(client, file)
     except FileError as error:
-        print(error, file=sys.stderr)
+        print(plain(str(error)), file=sys.stderr)
         raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: fine")
     for policy in policies:
-        for line in allowances(policy):
-            print(line)
+        for remark in remarks(policy):
+            print(plain(remark))
 
 
 @policy_app.command("explain")

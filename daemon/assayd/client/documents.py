@@ -13,14 +13,19 @@ if TYPE_CHECKING:
         BatchResultDocument,
         ItemPageDocument,
     )
-    from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+    from assayd.documents.discovery import (
+        KindDocument,
+        KindListDocument,
+        PolicyCheckDocument,
+        PolicyListDocument,
+    )
     from assayd.documents.operations import ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
-    "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
+    "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "operations": ("ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument"),
 }
@@ -38,6 +43,7 @@ __all__ = [
     "ItemPageDocument",
     "KindDocument",
     "KindListDocument",
+    "PolicyCheckDocument",
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",

@@ -200,6 +200,17 @@ def policy(name: str) -> Ask[dict[str, Any]]:
     return _get(lambda: dict[str, Any], "policies", name)
 
 
+def check_policy(name: str, content: bytes) -> Ask[documents.PolicyCheckDocument]:
+    """Check the text of a profile, as TOML, among those that the daemon has; for operators."""
+    return Ask(
+        method="POST",
+        path=path("policies", name, "check"),
+        reads=lambda: documents.PolicyCheckDocument,
+        content=(content,),
+        headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
+
+
 def kinds() -> Ask[documents.KindListDocument]:
     """Return all kinds."""
     return _get(lambda: documents.KindListDocument, "kinds")

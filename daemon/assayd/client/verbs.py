@@ -128,6 +128,7 @@ class Verbs:
     accept_fallback = Answer(requests.accept_fallback)
     policies = Answer(requests.policies)
     policy = Answer(requests.policy)
+    check_policy = Answer(requests.check_policy)
     kinds = Answer(requests.kinds)
     kind = Answer(requests.kind)
     records = Answer(requests.records)

@@ -124,3 +124,9 @@ def test_settings_are_read_as_json_where_they_are() -> None:
 def test_a_setting_below_a_value_is_refused() -> None:
     with pytest.raises(RequestError, match="has a value already"):
         read_settings(["a=1", "a.b=2"])
+
+
+def test_settings_with_commas_are_lists() -> None:
+    assert read_settings(["a.b=x,y", "a.c=443, 80", "a.d=x,", 'a.e=["x,y"]']) == {
+        "a": {"b": ["x", "y"], "c": [443, 80], "d": ["x"], "e": ["x,y"]}
+    }
