@@ -13,7 +13,7 @@ from assayd.cli.exits import CANCELLED
 from assayd.cli.origin import Origin
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
-from assayd.ports.validator import STDIN, FileOptions
+from assayd.ports.command_line import STDIN, FileOptions
 
 WAIT_S = 600.0
 MAX_FILES_BYTES = 16 * 2**20

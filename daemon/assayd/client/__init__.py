@@ -5,14 +5,14 @@
         print(attempt.verdict)
 
 Answers are documents of the contract, with a type for every field. `PlainClient` gives them as JSON objects
-instead. Importing this imports neither the HTTP library, which comes with the first client, nor pydantic,
+instead, and imports neither the HTTP library, which comes with the first client of the others, nor pydantic,
 which comes with the first typed answer.
 """
 
 from assayd.client.address import SYSTEM_SOCKET, SocketChoice, find_socket
 from assayd.client.answers import Document, StreamEvent
 from assayd.client.asynchronous import AsyncClient
-from assayd.client.blocking import Client, PlainClient
+from assayd.client.blocking import Client
 from assayd.client.errors import (
     ClientError,
     Conflict,
@@ -22,6 +22,7 @@ from assayd.client.errors import (
     QueueFull,
     Refused,
 )
+from assayd.client.plain import PlainClient
 
 __all__ = [
     "SYSTEM_SOCKET",

@@ -80,8 +80,7 @@ class AsyncClient(Verbs):
         try:
             async with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
-                    await response.aread()
-                    refuse(response)
+                    refuse(response.status_code, response.headers, await response.aread())
                 yield response.aiter_bytes()
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
@@ -97,7 +96,8 @@ class AsyncClient(Verbs):
             response = await self._http.request(**arguments)
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
-        refuse(response)
+        if response.is_error:
+            refuse(response.status_code, response.headers, response.content)
         return response
 
 

@@ -37,16 +37,30 @@ class Ask(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
 
+    @property
+    def timeout_s(self) -> float:
+        """Return how long the answer may take."""
+        return self.wait_s + PATIENCE_S
+
+    def body(self) -> Any:
+        """Return the body: bytes, or what gives them piece by piece."""
+        if self.content is not None:
+            return self.content
+        return b"" if self.document is None else json.dumps(self.document, allow_nan=False).encode()
+
+    def all_headers(self) -> dict[str, str]:
+        """Return the headers, with what the body is."""
+        return {"Content-Type": "application/json", **self.headers}
+
     def arguments(self) -> dict[str, Any]:
         """Return the request as the HTTP library wants it."""
-        document = None if self.document is None else json.dumps(self.document, allow_nan=False).encode()
         return {
             "method": self.method,
             "url": self.path,
             "params": list(self.query),
-            "content": document if self.content is None else self.content,
-            "headers": {"Content-Type": "application/json", **self.headers},
-            "timeout": self.wait_s + PATIENCE_S,
+            "content": self.body() or None,
+            "headers": self.all_headers(),
+            "timeout": self.timeout_s,
         }
 
 

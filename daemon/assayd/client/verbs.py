@@ -12,7 +12,8 @@ from assayd.client.requests import Ask
 
 if TYPE_CHECKING:
     from assayd.client.asynchronous import AsyncClient
-    from assayd.client.blocking import Client, PlainClient
+    from assayd.client.blocking import Client
+    from assayd.client.plain import PlainClient
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
-from assayd.kinds.code.command_line import command_line
+from assayd.kinds.code.from_files import from_files
 from assayd.kinds.code.inputs import awaited, check_inputs
 from assayd.kinds.code.judging import UNIT, judge_unit, stage_of
 from assayd.kinds.code.payload import CodePayload, PreparedCode
@@ -43,7 +43,6 @@ from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.python.source import PythonSource
-from assayd.static.submitted_file import only_text
 
 FILENAME = "node.py"
 _TIMEOUT = "payload.timeout_s"
@@ -105,11 +104,7 @@ class Code:
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
         """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
-        code = only_text(files, what="a code node")
-        if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
-            message = "a code node takes --input, and --option of timeout_s and requires"
-            raise RequestError("request.options", message)
-        return {"code": code, "inputs": dict(options.input or {}), **_extra(options.extra)}
+        return from_files(files, options)
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Take the payload's own timeout for a unit's.
@@ -213,18 +208,6 @@ def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
 
 def _parsed(payload: CodePayload) -> PythonSource:
     return python_source.parse(model_answer.clean(payload.code).text)
-
-
-def _extra(options: Mapping[str, str]) -> dict[str, object]:
-    extra: dict[str, object] = {}
-    if "requires" in options:
-        extra["requires"] = [name.strip() for name in options["requires"].split(",")]
-    if "timeout_s" in options:
-        try:
-            extra["timeout_s"] = float(options["timeout_s"])
-        except ValueError:
-            raise RequestError("request.options", "--option timeout_s is not a number") from None
-    return extra
 
 
 def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
