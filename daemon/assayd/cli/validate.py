@@ -38,9 +38,9 @@ def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
 
     Raises: RequestError, naming the option or file at fault.
     """
-    from assayd.cli.kinds import find_kind
+    from assayd.cli.kinds import from_files_of
 
-    validator = find_kind(request.kind)
+    from_files = from_files_of(request.kind)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths),
         input=_read_input(request.input),
@@ -49,9 +49,7 @@ def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
     read = read_files(request.files)
     submission: dict[str, object] = {
         "kind": request.kind,
-        "payload": dict(
-            validator.from_files({name: content for name, (_, content) in read.items()}, options)
-        ),
+        "payload": dict(from_files({name: content for name, (_, content) in read.items()}, options)),
     }
     if request.policy is not None:
         submission["policy"] = request.policy
