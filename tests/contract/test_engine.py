@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assayd.engines.docker import DockerEngine
+from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.ids import Ulids
 from assayd.package_data import share
@@ -48,7 +49,7 @@ def daemon_id() -> str:
 
 
 DOCKER = pytest.param("docker", marks=pytest.mark.engine)
-OCI = pytest.param("oci", marks=needs_oci)
+OCI = [pytest.param(kind, marks=needs_oci) for kind in ("oci", "oci-templates")]
 PODMAN = pytest.param("podman", marks=pytest.mark.system)
 
 
@@ -56,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Hold every engine to every test, but for Podman those that are declared to be otherwise there."""
     if "engine" in metafunc.fixturenames:
         podman = [] if metafunc.function.__name__ in podman_service.DIFFERENCES else [PODMAN]
-        metafunc.parametrize("engine", ["fake", DOCKER, OCI, *podman], indirect=True)
+        metafunc.parametrize("engine", ["fake", DOCKER, *OCI, *podman], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -85,11 +86,15 @@ async def engine(request: pytest.FixtureRequest, daemon_id: str) -> AsyncIterato
         made = DockerEngine(base_url=None)
     elif request.param == "oci":
         made = oci_engine(request.getfixturevalue("scripted_store"))
+    elif request.param == "oci-templates":
+        made = oci_engine(request.getfixturevalue("scripted_store"), templates=True)
     elif request.param == "podman":
         made = podman_service.PodmanEngine(request.getfixturevalue("podman"))
     else:
         made = FakeEngine(play, images=[FAKE_IMAGE])
     yield made
+    if isinstance(made, OciEngine):
+        assert made.templates == ("on" if request.param == "oci-templates" else "off")
     for owned in await made.list_owned(daemon_id):
         await made.remove(ContainerRef(engine_id=owned.engine_id, ulid=""))
     await made.close()

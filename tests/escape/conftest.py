@@ -27,7 +27,11 @@ Ends = Mapping[str, asyncio.Future[RunResult]]
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=[pytest.param("docker", marks=pytest.mark.engine), pytest.param("oci", marks=needs_oci)],
+    params=[
+        pytest.param("docker", marks=pytest.mark.engine),
+        pytest.param("oci", marks=needs_oci),
+        pytest.param("oci-templates", marks=needs_oci),
+    ],
 )
 async def ends(request: pytest.FixtureRequest) -> AsyncIterator[Ends]:
     """Start every program that was selected; give, by name, what will come of it."""

@@ -26,6 +26,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assayd.analysis.messages import (
     ANSWER,
+    BRIEFED,
     DESCRIBED,
     EXHAUSTED,
     FAILED,
@@ -34,6 +35,7 @@ from assayd.analysis.messages import (
     POLICY,
     TAKEN,
     Answer,
+    Briefed,
     Described,
     Failed,
     Patched,
@@ -181,6 +183,18 @@ class Analyst:
             validator.kind, flow, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)
         )
 
+    async def brief(
+        self, validator: Validator, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+    ) -> Briefed:
+        """Return what a model is told before it writes a submission. Raises: as `describe`."""
+        body = json.dumps(context).encode()
+
+        async def ask(worker: _Worker) -> Briefed:
+            _send_policy(worker, policy)
+            return await _ask(worker, "brief", validator.kind, body, BRIEFED, policy=policy.digest)
+
+        return await self._have(validator.kind, flow, ask)
+
     async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Have a worker do something, in turn. Raises: as `_work`."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
@@ -241,12 +255,17 @@ class Analyst:
 async def _check(
     worker: _Worker, validator: Validator, payload: BaseModel, policy: ExecutionPolicy
 ) -> Answer:
+    _send_policy(worker, policy)
+    body = payload.model_dump_json().encode()
+    return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
+
+
+def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
+    """Send a policy that the worker does not have yet."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
         remember(worker.policies, policy.digest, None)
-    body = payload.model_dump_json().encode()
-    return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
 
 
 async def _ask(

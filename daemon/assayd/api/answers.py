@@ -11,7 +11,7 @@ from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageD
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.errors import ErrorDocument
 from assayd.documents.operations import ExaminationDocument, GarbageDocument, StatusDocument
-from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument
+from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument, StepDocument
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
@@ -128,6 +128,7 @@ METRICS: Responses = {
 }
 
 REPAIR: Responses = {200: _json(RepairDocument, "The repair")}
+STEP: Responses = {200: _json(StepDocument, "Prompt and answer")}
 REPAIR_STARTED: Responses = {
     202: {**_json(RepairDocument, "It is under way"), **_LOCATED},
     409: _json(ErrorDocument, "The attempt did not fail, or a repair of it is under way"),

@@ -36,6 +36,8 @@ STATUS: Mapping[str, int] = {
     "repair.provider_unknown": 422,
     "repair.not_failed": 409,
     "repair.running": 409,
+    "repair.budget_spent": 409,
+    "repair.hint_unread": 422,
     "repair.finished": 409,
     "repair.no_fallback": 409,
     "queue.full": 429,

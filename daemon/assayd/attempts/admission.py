@@ -155,6 +155,7 @@ class Admission:
             parent_id=submission.parent_id,
             attempt_number=parent.attempt_number + 1 if parent is not None else 1,
             replay_of=origin.replay_of,
+            intent=submission.intent,
             labels=submission.labels,
         )
         key = origin.idempotency_key

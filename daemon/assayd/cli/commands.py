@@ -27,6 +27,8 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     settings: Sequence[str],
     labels: Sequence[str],
     options: Sequence[str],
+    cases: Path | None,
+    intent: str | None,
     repair: str | None,
     as_json: bool,
     form: str | None,
@@ -49,6 +51,8 @@ def validate(  # noqa: PLR0913  (one parameter per option)
             settings=settings,
             labels=labels,
             options=options,
+            cases=cases,
+            intent=intent,
         )
     )
     if repair is not None:

@@ -22,6 +22,7 @@ MARKS = {
 }
 MAX_FINDINGS = 20
 MAX_CASES = 10
+INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
 """Of what the code printed, the last lines; `assay logs` has it all."""
 MAX_OUTPUT_CHARS = 500
@@ -32,6 +33,8 @@ def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[Line]:
     """Return the lines that show a finished attempt."""
     report = attempt["report"]
     yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
+    if attempt.get("intent"):
+        yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
     yield verdict_line(attempt)

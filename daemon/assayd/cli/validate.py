@@ -31,6 +31,8 @@ class Request:
     settings: Sequence[str]
     labels: Sequence[str]
     options: Sequence[str]
+    cases: Path | None = None
+    intent: str | None = None
 
 
 def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
@@ -41,16 +43,21 @@ def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
     from assayd.cli.kinds import from_files_of
 
     from_files = from_files_of(request.kind)
+    cases = read_cases(request.cases)
     options = FileOptions(
-        sample_paths=tuple(request.sample_paths),
+        sample_paths=tuple(request.sample_paths) or paths_of(cases),
         input=_read_input(request.input),
         extra=dict(_pair(text, "--option") for text in request.options),
     )
     read = read_files(request.files)
+    texts = {name: content for name, (_, content) in read.items()}
+    payload = dict(from_files(texts, options))
     submission: dict[str, object] = {
         "kind": request.kind,
-        "payload": dict(from_files({name: content for name, (_, content) in read.items()}, options)),
+        "payload": {**payload, "cases": cases} if cases else payload,
     }
+    if request.intent is not None:
+        submission["intent"] = read_words(request.intent)
     if request.policy is not None:
         submission["policy"] = request.policy
     if request.settings:
@@ -99,6 +106,33 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     return files
 
 
+def read_words(text: str) -> str:
+    """Return what an option says in words: its own text, or that of the file behind ``@``."""
+    if not text.startswith("@"):
+        return text
+    path = Path(text[1:])
+    try:
+        return _read(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError("file.unreadable", f"{path}: it is not text in UTF-8") from error
+
+
+def read_cases(path: Path | None) -> list[object]:
+    """Return the cases of a file, a JSON array; none where no file is named."""
+    if path is None:
+        return []
+    found = _read_json(path)
+    if not isinstance(found, list) or not found:
+        raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
+    return list(found)
+
+
+def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
+    """Return the paths that cases name, each once."""
+    paths = (case.get("path") for case in cases if isinstance(case, dict))
+    return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
+
+
 def read_settings(settings: Sequence[str]) -> dict[str, object]:
     """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
     overrides: dict[str, object] = {}
@@ -137,16 +171,20 @@ def _read(path: Path) -> bytes:
 def _read_input(path: Path | None) -> Mapping[str, object] | None:
     if path is None:
         return None
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{path}: the input is not a JSON object")
+    return {**value}
+
+
+def _read_json(path: Path) -> object:
     from assayd.documents import read_json
 
     content = _read(path)
     try:
-        value = read_json(content)
+        return read_json(content)
     except RequestError as error:
         raise RequestError(error.code, f"{path}: {error.message}") from error
-    if not isinstance(value, dict):
-        raise RequestError("malformed", f"{path}: the input is not a JSON object")
-    return {**value}
 
 
 def _read_value(text: str) -> object:

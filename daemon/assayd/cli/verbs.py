@@ -118,6 +118,16 @@ VALIDATE = Verb(
             name="options", option="--option", metavar="K=V", many=True, help="An option of the kind itself."
         ),
         Parameter(
+            name="cases",
+            option="--cases",
+            metavar="F.json",
+            type="path",
+            help="What it has to give for what, as a JSON array.",
+        ),
+        Parameter(
+            name="intent", option="--intent", metavar="TEXT|@FILE", help="What was asked for, in words."
+        ),
+        Parameter(
             name="repair",
             option="--repair",
             metavar="PROVIDER",

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
         PolicyListDocument,
     )
     from assayd.documents.operations import ExaminationDocument, GarbageDocument
-    from assayd.documents.repairs import RepairDocument, RepairPageDocument
+    from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "operations": ("ExaminationDocument", "GarbageDocument"),
-    "repairs": ("RepairDocument", "RepairPageDocument"),
+    "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -47,6 +47,7 @@ __all__ = [
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",
+    "StepDocument",
 ]
 
 

@@ -189,6 +189,11 @@ def repair_state(repair_id: str) -> Ask[documents.RepairDocument]:
     return _get(lambda: documents.RepairDocument, "repairs", repair_id)
 
 
+def repair_step(repair_id: str, number: int) -> Ask[documents.StepDocument]:
+    """Return the prompt of one fix and the answer to it."""
+    return _get(lambda: documents.StepDocument, "repairs", repair_id, "steps", str(number))
+
+
 def repair_events(repair_id: str) -> Ask[StreamEvent]:
     """Follow a repair to its end; each event has the whole repair."""
     return Ask(method="GET", path=path("repairs", repair_id, "events"))

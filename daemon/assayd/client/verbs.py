@@ -124,6 +124,7 @@ class Verbs:
     repairs_of = Answer(requests.repairs_of)
     repairs = Answer(requests.repairs)
     repair_state = Answer(requests.repair_state)
+    repair_step = Answer(requests.repair_step)
     repair_events = Events(requests.repair_events)
     cancel_repair = Answer(requests.cancel_repair)
     accept_fallback = Answer(requests.accept_fallback)

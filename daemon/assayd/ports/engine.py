@@ -23,6 +23,7 @@ class ContainerSpec:
 
     `memory_bytes` (= memory + swap) and `pids` are totals, runner and image baseline included.
     `work_*` bound the one writable tmpfs at `/sandbox`. `labels` are daemon, generation, container, key.
+    `preload` names the modules that the runner will be asked for; an engine may have them loaded already.
     """
 
     image: str
@@ -35,6 +36,7 @@ class ContainerSpec:
     open_files: int
     seccomp: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """Which engine this is and what it can enforce."""
+    """Which engine this is and what it can enforce. `mode`: how it makes containers, given a choice."""
 
     name: str
     version: str
@@ -83,6 +85,7 @@ class EngineInfo:
     kernel: str
     cgroup_version: int
     warnings: tuple[str, ...] = ()
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.repair import Repair
+from assayd.ports.llm import ProviderStep
 
 Document = Mapping[str, object]
 
@@ -25,14 +26,16 @@ class Subject:
 class RepairRequest:
     """How somebody wants an attempt repaired.
 
-    `code` is a person's, for the first fix; `fresh` goes back to what was submitted first.
+    `code` is a person's, for the first fix; `fresh` goes back to what was submitted first. Without a
+    provider it is `rules`, or with a hint the only one that reads it. `uid` is the user who asks.
     """
 
-    provider: str = "rules"
+    provider: str | None = None
     max_attempts: int | None = None
     hint: str | None = None
     code: str | None = None
     fresh: bool = False
+    uid: int | None = None
 
 
 class Attempts(Protocol):
@@ -87,6 +90,14 @@ class RepairStore(Protocol):
         """Return every repair without an outcome, oldest first."""
         ...
 
+    async def save_step(self, repair_id: str, step: ProviderStep) -> None:
+        """Record an answer whole, durably; one that is there already stays."""
+        ...
+
+    async def step(self, repair_id: str, number: int) -> ProviderStep | None:
+        """Look an answer up."""
+        ...
+
 
 class Repairs(Protocol):
     """The repairs of a daemon, as its API sees them; whose they are, the API checks."""
@@ -95,7 +106,7 @@ class Repairs(Protocol):
         """Begin a repair of a finished attempt.
 
         Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.unsupported``,
-        ``repair.provider_unknown``.
+        ``repair.provider_unknown``, ``repair.hint_unread``, ``repair.budget_spent``.
         """
         ...
 
@@ -113,6 +124,10 @@ class Repairs(Protocol):
 
     async def diffs(self, repair: Repair) -> Sequence[str | None]:
         """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
+        ...
+
+    async def step(self, repair: Repair, number: int) -> ProviderStep | None:
+        """Return the prompt and the answer that a fix came of; None for one that a person gave."""
         ...
 
     async def cancel(self, repair: Repair) -> None:

@@ -149,4 +149,5 @@ def container_spec(key: PoolKey, origin: Origin, ulid: str) -> ContainerSpec:
             LABEL_CONTAINER: ulid,
             LABEL_POOL_KEY: key.digest,
         },
+        preload=key.preload,
     )

@@ -147,7 +147,8 @@ class ReadinessSupervisor:
             info = await self._engine.info()
         except EngineError as trouble:
             return _row("engine", Health.FAIL, trouble.message, "start the container engine")
-        detail = f"{info.name} {info.version}, {info.runtime}, cgroup v{info.cgroup_version}, {info.kernel}"
+        made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
+        detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
         if info.warnings:
             weight = Health.FAIL if self._refuse_vulnerable else Health.WARN
             return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")

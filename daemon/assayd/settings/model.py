@@ -61,6 +61,10 @@ class EngineSettings(_Section):
         description="Unpacked images (oci); unset: below the state directory. Daemons may share it.",
         examples=["/var/lib/assayd/images"],
     )
+    templates: Literal["on", "off"] = Field(
+        "off",
+        description="Clone containers from a warm one per kind (oci), where that holds; else start each.",
+    )
     run_dir: Path = Field(
         Path("/run/assayd-oci"),
         description="What lives no longer than containers do (oci); one for the host.",

@@ -50,6 +50,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "labels": _dump(dict(attempt.labels)),
         "idempotency_key": key,
         "replay_of": attempt.replay_of,
+        "intent": attempt.intent,
     }
 
 
@@ -128,6 +129,7 @@ def read_attempt(row: RowMapping) -> Attempt:
         state=State.FINISHED if finished else unfinished_state,
         batch_id=row["batch_id"],
         parent_id=row["parent_id"],
+        intent=row["intent"],
         replay_of=row["replay_of"],
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],

@@ -58,6 +58,7 @@ attempts = Table(
     Column("labels", Text, nullable=False),
     Column("idempotency_key", String(255)),
     Column("replay_of", String(26)),
+    Column("intent", Text),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),
@@ -129,6 +130,8 @@ repairs = Table(
     Column("outcome", String(32)),
     Column("detail", Text),
     Column("fallback", Text),
+    Column("granted_by", BigInteger),
+    Column("generation_id", String(26)),
     Index(None, "attempt_id"),
     Index("ix_repairs_uid", "uid", "started_at", "id"),
 )
@@ -154,8 +157,23 @@ repair_fixes = Table(
     Column("input_tokens", BigInteger),
     Column("output_tokens", BigInteger),
     Column("took_s", Float, nullable=False),
+    Column("form", String(16), nullable=False, server_default="code"),
 )
 """One row per fix: what failed, why it was changed how, and what came of it."""
+
+repair_steps = Table(
+    "repair_steps",
+    metadata,
+    Column("repair_id", String(26), ForeignKey("repairs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("provider", String(64), nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+)
+"""Answers of providers as they came, with what they were asked by; `reply` is what was read, as JSON."""
 
 events = Table(
     "events",

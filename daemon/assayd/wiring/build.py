@@ -213,6 +213,7 @@ async def _basics(
             clock=clock,
             ids=ids,
             timeout=timedelta(seconds=settings.repair.timeout_s),
+            max_attempts=settings.repair.max_attempts,
         ),
         origin=origin,
         copied_from=identity.copied_from,

@@ -57,6 +57,7 @@ def _oci(settings: Settings) -> OciEngine:
         run=wanted.run_dir,
         threads=wanted.threads,
         timeout_s=wanted.timeout_s,
+        templates=wanted.templates == "on",
     )
 
 

@@ -19,7 +19,11 @@ from support.engines.sandboxes import sandbox_on
 
 
 @pytest.fixture(
-    params=[pytest.param("docker", marks=pytest.mark.engine), pytest.param("oci", marks=needs_oci)]
+    params=[
+        pytest.param("docker", marks=pytest.mark.engine),
+        pytest.param("oci", marks=needs_oci),
+        pytest.param("oci-templates", marks=needs_oci),
+    ]
 )
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     engine = made_engine(request, request.param)
@@ -36,11 +40,14 @@ async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
 
 
 @needs_oci
-async def test_the_canary_is_silent_where_runc_stands_in_for_crun():
-    engine = OciEngine(images=IMAGES, run=RUN, runtimes=[each for each in CANDIDATES if each[0] == "runc"])
+@pytest.mark.parametrize("templates", [False, True], ids=["plain", "templates"])
+async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: bool):
+    runc = [each for each in CANDIDATES if each[0] == "runc"]
+    engine = OciEngine(images=IMAGES, run=RUN, runtimes=runc, templates=templates)
     async with sandbox_on(engine) as sandbox:
         assert await canary.check_isolation(sandbox) == []
         assert (await engine.info()).runtime.endswith("/runc")
+    assert engine.templates == ("on" if templates else "off")
     await engine.close()
 
 

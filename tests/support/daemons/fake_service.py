@@ -42,6 +42,7 @@ class Payload(BaseModel):
 
     code: str = Field(description="The code.")
     sample_paths: tuple[str, ...] = Field((), description="What it is tried on.")
+    cases: tuple[dict[str, object], ...] = Field((), description="What it has to give.")
 
 
 class FakeValidator:

@@ -25,15 +25,15 @@ needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
 """For others than root these tests are among those of `make test-system`."""
 
 
-def oci_engine(images: Path = IMAGES) -> OciEngine:
+def oci_engine(images: Path = IMAGES, *, templates: bool = False) -> OciEngine:
     """Return an engine as the daemon has it."""
-    return OciEngine(images=images, run=RUN)
+    return OciEngine(images=images, run=RUN, templates=templates)
 
 
 def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:
     """Return an engine of a kind, for a fixture that is parametrised with it."""
-    if kind == "oci":
-        return oci_engine()
+    if kind.startswith("oci"):
+        return oci_engine(templates=kind == "oci-templates")
     return DockerEngine(base_url=request.getfixturevalue("docker_host"))
 
 

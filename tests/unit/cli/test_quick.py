@@ -16,6 +16,7 @@ LINES = [
     "validate extractor a.py",
     "validate extractor a.py b.py --sample-path /x --sample-path=/y --json",
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
+    "validate code n.py --cases c.json --intent @words",
     "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
     "validate fifth --form yaml --policy first --policy second",
     "validate script --sample-path= x.py",

@@ -130,3 +130,25 @@ def test_settings_with_commas_are_lists() -> None:
     assert read_settings(["a.b=x,y", "a.c=443, 80", "a.d=x,", 'a.e=["x,y"]']) == {
         "a": {"b": ["x", "y"], "c": [443, 80], "d": ["x"], "e": ["x,y"]}
     }
+
+
+def test_cases_and_words_are_submitted_and_the_paths_of_cases_are_tried(
+    assay, source, service, tmp_path
+) -> None:
+    cases = [{"name": "one", "path": "/data/x.csv", "expected": {"a": 1}}]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    (tmp_path / "words.txt").write_text("take the quarter apart\n")
+    words = f"@{tmp_path / 'words.txt'}"
+    cases_file = str(tmp_path / "cases.json")
+    assert assay("validate", "extractor", source, "--cases", cases_file, "--intent", words) == 0
+    (submission,) = service.submissions.values()
+    document = json.loads(submission.document)
+    assert document["intent"] == "take the quarter apart\n"
+    assert document["payload"] == {"code": CODE, "sample_paths": ["/data/x.csv"], "cases": cases}
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "["])
+def test_file_without_cases_is_refused(validate, tmp_path, capsys, text) -> None:
+    (tmp_path / "cases.json").write_text(text)
+    assert validate("--cases", str(tmp_path / "cases.json")) == 2
+    assert "cases.json" in capsys.readouterr().err

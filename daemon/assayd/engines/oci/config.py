@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
@@ -55,6 +56,24 @@ class Place:
     cgroups: Mapping[str, str]
     machine: str
     joins: str = ""
+    clone_uid: int = 0
+    """What `first_uid`, its only one then, is in the template that it is cloned from; 0: it is not cloned."""
+    children: int = 0
+    """How many further user ids a template has for what is cloned from it; 0: it is none."""
+
+    @property
+    def program_uid(self) -> int:
+        """The user id, on the host, of its first process."""
+        return self.first_uid if self.clone_uid or self.children else self.first_uid + 1
+
+    @property
+    def ids(self) -> tuple[tuple[int, int, int], ...]:
+        """Its user namespace: id in it, id on the host, how many."""
+        if self.children:
+            return ((0, self.first_uid, 1 + self.children),)
+        if self.clone_uid:
+            return ((GUEST_UID, self.first_uid, 1),)
+        return ((0, self.first_uid, 1), (GUEST_UID, self.first_uid + 1, 1))
 
 
 def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
@@ -70,12 +89,12 @@ def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
         "mounts": mounts(spec, place.cgroups),
         "linux": {
             "namespaces": [{"type": name} for name in NAMESPACES],
-            "uidMappings": id_mappings(place.first_uid),
-            "gidMappings": id_mappings(place.first_uid),
+            "uidMappings": id_mappings(place),
+            "gidMappings": id_mappings(place),
             "sysctl": dict(SYSCTLS),
             "maskedPaths": list(MASKED_PATHS),
             "readonlyPaths": list(READONLY_PATHS),
-            "seccomp": _seccomp(spec.seccomp, place.machine),
+            "seccomp": read_profile(spec.seccomp, place.machine),
             **({"cgroupsPath": place.joins, "resources": {"devices": [_NO_DEVICES]}} if place.joins else {}),
         },
     }
@@ -101,12 +120,9 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
     return {"core": 0, "fsize": spec.work_bytes, "msgqueue": 0, "nofile": spec.open_files}
 
 
-def id_mappings(first_uid: int) -> list[dict[str, int]]:
+def id_mappings(place: Place) -> list[dict[str, int]]:
     """Map the container's root and its guest, and nobody else, to ids that nobody else has."""
-    return [
-        {"containerID": 0, "hostID": first_uid, "size": 1},
-        {"containerID": GUEST_UID, "hostID": first_uid + 1, "size": 1},
-    ]
+    return [{"containerID": inside, "hostID": outside, "size": size} for inside, outside, size in place.ids]
 
 
 def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
@@ -156,8 +172,11 @@ def _process(spec: ContainerSpec, place: Place) -> dict[str, object]:
     }
 
 
-def _seccomp(text: str, machine: str) -> dict[str, object]:
-    """Read the filter that all engines share, in the form of the container engines, for this architecture."""
+def read_profile(text: str, machine: str) -> dict[str, Any]:
+    """Read the filter that all engines share, in the form of the container engines, for this architecture.
+
+    Raises: EngineError ``engine.seccomp``.
+    """
     try:
         profile = json.loads(text)
         rules = [{key: rule[key] for key in rule if key != "comment"} for rule in profile["syscalls"]]

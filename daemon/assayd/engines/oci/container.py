@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import Place, configuration, resources, while_starting
+from assayd.engines.oci.control import Process
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.inspection import differences, observe
-from assayd.engines.oci.process import PipeStream, Process
+from assayd.engines.oci.inspection import differences, observe, shared_with
+from assayd.engines.oci.process import PipeStream
 from assayd.engines.oci.records import Record
+from assayd.engines.oci.template_config import template_configuration
 from assayd.ports.engine import ContainerSpec
 
 
@@ -29,6 +32,8 @@ class Container:
     claimed: bool = False
     process: Process | None = None
     stream: PipeStream | None = None
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    """As they were seen when what runs was compared."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -37,19 +42,35 @@ class Container:
         return self.process is not None and not self.process.ended.is_set()
 
 
+def document(spec: ContainerSpec, place: Place) -> dict[str, object]:
+    """Return the configuration that the runtime gets."""
+    return template_configuration(spec, place) if place.children else configuration(spec, place)
+
+
 def differences_made(container: Container, spec: ContainerSpec) -> list[str]:
     """List what differs between a spec and what was made, before anything runs."""
-    found = container.group.differences(while_starting(resources(spec)))
-    bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
-    if bundle != configuration(spec, container.place):
-        found.append("the runtime's configuration is another one")
+    limits = resources(spec)
+    cloned = bool(container.place.clone_uid)
+    found = container.group.differences(limits if cloned else while_starting(limits))
+    if not cloned:
+        bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
+        if bundle != document(spec, container.place):
+            found.append("the runtime's configuration is another one")
     if dict(container.record.labels) != dict(spec.labels) or container.image.digest != spec.image_digest:
         found.append("labels or image are others")
     return found
 
 
-def differences_running(process: Process, container: Container) -> list[str]:
-    """List what differs between a spec and what runs."""
+def differences_running(
+    process: Process, container: Container, beside: Mapping[str, Mapping[str, str]] | None = None
+) -> list[str]:
+    """List what differs between a spec and what runs.
+
+    Args:
+        process: its first process.
+        container: what it is to be.
+        beside: namespaces of which it must have none: its template's, and those of others of that.
+    """
     try:
         seen = observe(process.pid, container.place, container.image.root)
     except OSError:
@@ -57,7 +78,9 @@ def differences_running(process: Process, container: Container) -> list[str]:
     # What was read was this process's if it lives now, as its number is its own until it has been waited for.
     if process.ended.is_set():
         return ["its first process has ended"]
+    container.namespaces = seen.namespaces
     return [
         *differences(seen, container.spec, container.place),
+        *shared_with(seen, beside or {}),
         *container.group.differences(resources(container.spec)),
     ]

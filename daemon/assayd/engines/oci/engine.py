@@ -6,34 +6,21 @@ started, and ends at once. What blocks is done in threads of our own.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import platform
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
-
-import structlog
 
 from assayd.aio import finish
-from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import Place, configuration, resources, while_starting
 from assayd.engines.oci.container import Container, differences_made, differences_running
-from assayd.engines.oci.host import Host, find_host
-from assayd.engines.oci.images import ImageStore, StoredImage
-from assayd.engines.oci.process import (
-    Launch,
-    LauncherFailed,
-    LauncherProcess,
-    PipeStream,
-    make_pipes,
-)
-from assayd.engines.oci.ranges import Ranges
-from assayd.engines.oci.records import Record, Records
+from assayd.engines.oci.images import ImageStore
+from assayd.engines.oci.making import ContainerMaker, Ids, group_of
+from assayd.engines.oci.process import PipeStream, make_pipes
+from assayd.engines.oci.records import Record
 from assayd.engines.oci.runtime import CANDIDATES
+from assayd.engines.oci.templates import Templates
+from assayd.engines.oci.threads import Threads
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -47,12 +34,7 @@ from assayd.ports.engine import (
     OwnedContainer,
 )
 
-log = structlog.get_logger()
-
-T = TypeVar("T")
-
 _TRANSFER_TIMEOUT_S = 600.0
-_LOG_BYTES = 2000
 
 
 class OciEngine:
@@ -64,6 +46,7 @@ class OciEngine:
         threads: how many blocking steps may be under way at once.
         timeout_s: bound of every step but those that move whole images.
         runtimes: names and paths of runtimes, of which the first that is there is taken.
+        templates: whether containers are cloned from templates, where they can be.
     """
 
     def __init__(
@@ -74,25 +57,22 @@ class OciEngine:
         threads: int = 8,
         timeout_s: float = 20.0,
         runtimes: Sequence[tuple[str, str]] = CANDIDATES,
+        templates: bool = False,
     ) -> None:
-        self._runtimes = runtimes
         self._images = ImageStore(images)
-        self._run = run
-        self._records = Records(run / "containers")
-        self._ranges = Ranges(run / "ids")
-        self._timeout_s = timeout_s
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="assayd-oci")
+        self._threads = Threads(threads, timeout_s)
+        self._maker = ContainerMaker(images=self._images, run=run, threads=self._threads, runtimes=runtimes)
+        self._records = self._maker.records
         self._containers: dict[str, Container] = {}
-        self._host: Host | None = None
-        self._launcher: LauncherProcess | None = None
-        self._opening = asyncio.Lock()
+        self._templates = Templates(self._maker, self._threads)
+        self._templates.closed = not templates
 
     async def info(self) -> EngineInfo:
         """Return which runtime there is, and what it and this host can enforce.
 
         Raises: EngineError, naming what is missing.
         """
-        host = await self._known_host()
+        host = await self._maker.known_host()
         return EngineInfo(
             name="oci",
             version=host.runtime.version,
@@ -100,7 +80,18 @@ class OciEngine:
             kernel=platform.release(),
             cgroup_version=host.hierarchy.version,
             warnings=host.warnings,
+            mode=f"templates {self.templates}",
         )
+
+    @property
+    def templates(self) -> str:
+        """Tell whether containers are cloned from templates: "on", "off", and what keeps some from it."""
+        held = "off" if self._templates.closed else "on"
+        return f"{held}: {self._templates.reason}" if self._templates.reason else held
+
+    async def give_up_templates(self, reason: str) -> None:
+        """Let the runtime start every container from here on."""
+        await self._templates.close(reason)
 
     def capabilities(self) -> Capabilities:
         """Return how this engine behaves."""
@@ -115,49 +106,44 @@ class OciEngine:
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         """Make everything that a container needs; it does not run yet."""
-        host = await self._known_host()
-        image = await self._in_thread(self._images.get, spec.image_digest)
+        host = await self._maker.known_host()
+        image = await self._threads.run(self._images.get, spec.image_digest)
         name = spec.labels[LABEL_CONTAINER]
         if name in self._containers:
             raise EngineError("engine.name_taken", f"there is a container {name} already")
-        container = self._plan(spec, image, host, name)
+        claimed = await self._templates.claim(spec, image)
+        if name in self._containers:
+            raise EngineError("engine.name_taken", f"there is a container {name} already")
+        ids = claimed[1] if claimed is not None else Ids(first_uid=self._maker.ranges.take())
+        container = self._maker.plan(spec, image, host, ids)
         self._containers[name] = container
+        if claimed is not None:
+            self._templates.hold(claimed[0], container)
         try:
-            await finish(self._in_thread(self._make, container), timeout_s=self._timeout_s)
+            await finish(self._threads.run(self._maker.make, container), timeout_s=self._threads.timeout_s)
         except BaseException:
-            await finish(self._in_thread(self._discard, container), timeout_s=self._timeout_s)
+            await finish(self._discard(container), timeout_s=self._threads.timeout_s)
             raise
         return ContainerRef(engine_id=name, ulid=name)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare what was made with what was asked; what runs is compared before its first word counts."""
         container = self._container(ref)
-        found = await self._in_thread(differences_made, container, spec)
+        found = await self._threads.run(differences_made, container, spec)
         if found:
             raise _mismatch(found)
 
     async def start(self, ref: ContainerRef) -> PipeStream:
         """Start the runtime with pipes of ours; nothing that the runner says is lost."""
         container = self._container(ref)
-        host = await self._known_host()
-        launcher = await self._ready_launcher(host)
         ends, theirs = make_pipes()
         container.stream = PipeStream(partial(self._inspect, container))
         try:
             await container.stream.connect(ends)
-            launch = Launch(
-                name=ref.engine_id,
-                arguments=host.runtime.arguments(container.folder, ref.engine_id),
-                join=container.group.members() if host.runtime.leaves_cgroups else (),
-                pid_file=container.folder / "pid",
-            )
-            async with asyncio.timeout(self._timeout_s):
-                container.process = await launcher.launch(launch, theirs)
-            await self._in_thread(container.group.limit_pids, container.spec.pids)
-        except LauncherFailed as problem:
-            raise self._refused(container, problem) from problem
-        except TimeoutError as problem:
-            raise _timed_out() from problem
+            if container.place.clone_uid:
+                await self._templates.clone(container, theirs)
+            else:
+                await self._maker.launch(container, theirs)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -168,134 +154,74 @@ class OciEngine:
         container = self._containers.get(ref.engine_id)
         if container is not None:
             await self._end(container)
-        elif (record := await self._in_thread(self._records.read, ref.engine_id)) is not None:
-            await self._in_thread(_group_of(record).kill)
+        elif (record := await self._threads.run(self._records.read, ref.engine_id)) is not None:
+            await self._threads.run(group_of(record).kill)
 
     async def remove(self, ref: ContainerRef) -> None:
         """End the container and remove all that was made for it; when this returns it is gone."""
         container = self._containers.get(ref.engine_id)
         if container is None:
-            await self._remove_stranger(ref)
+            await self._maker.remove_stranger(ref.engine_id)
             return
         async with container.changing:
             if self._containers.get(ref.engine_id) is not container:
                 return
             await self._end(container)
-            await self._in_thread(self._discard, container)
-            if self._launcher is not None:
-                self._launcher.forget(ref.engine_id)
+            await self._discard(container)
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
         """Return how a container ended; nothing of one that never ran or still runs."""
         container = self._container(ref)
         if container.process is None or container.running:
             return EndFacts(running=container.running, exit_code=None, oom_killed=None)
-        kills = await self._in_thread(container.group.oom_kills)
+        kills = await self._threads.run(container.group.oom_kills)
         return EndFacts(running=False, exit_code=container.process.exit_code, oom_killed=kills > 0)
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
         """List every container that carries our daemon's label, running or not."""
-        records = await self._in_thread(lambda: list(self._records.all()))
+        records = await self._threads.run(lambda: list(self._records.all()))
         return [
             OwnedContainer(engine_id=record.name, labels=record.labels, running=await self._runs(record))
             for record in records
-            if record.labels.get(LABEL_DAEMON) == daemon_id
+            if record.labels.get(LABEL_DAEMON) == daemon_id and record.name not in self._templates.names
         ]
 
     async def image(self, name: str) -> ImageFacts:
         """Look an image up by name or digest; its files are verified the first time."""
-        return await self._in_thread(self._images.find, name, timeout_s=_TRANSFER_TIMEOUT_S)
+        return await self._threads.run(self._images.find, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def load_image(self, archive: Path) -> ImageFacts:
         """Unpack an image archive as `imaging` packs it."""
-        return await self._in_thread(self._images.load, archive, timeout_s=_TRANSFER_TIMEOUT_S)
+        return await self._threads.run(self._images.load, archive, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def export_image(self, name: str, target: Path) -> None:
         """Write the image's root filesystem as a tar file."""
-        await self._in_thread(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)
+        await self._threads.run(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
         """End the launcher with every container that is left, and give back threads and locks."""
         for container in self._containers.values():
             if container.stream is not None:
                 await container.stream.close()
-        if self._launcher is not None:
-            self._launcher.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._ranges.close()
+        await self._templates.close("the engine was closed")
+        self._maker.close()
+        self._threads.close()
         self._images.close()
 
-    def _plan(self, spec: ContainerSpec, image: StoredImage, host: Host, name: str) -> Container:
-        group = host.hierarchy.group(f"assayd-{name}")
-        first_uid = self._ranges.take()
-        record = Record(
-            name=name,
-            labels=dict(spec.labels),
-            cgroup_version=group.version,
-            cgroups=group.folders,
-            other_cgroups=group.others,
-            image=image.digest,
-            first_uid=first_uid,
-        )
-        place = Place(
-            root=str(self._run / "images" / image.folder.name / image.root.name),
-            arguments=image.arguments,
-            environment=image.environment,
-            first_uid=first_uid,
-            cgroups=group.folders,
-            machine=platform.machine(),
-            joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
-        )
-        return Container(
-            spec=spec,
-            record=record,
-            group=group,
-            place=place,
-            image=image,
-            folder=self._records.folder_of(name),
-        )
-
-    def _make(self, container: Container) -> None:
-        try:
-            folder = self._records.write(container.record)
-            container.claimed = True
-            container.group.make(while_starting(resources(container.spec)))
-            bundle = json.dumps(configuration(container.spec, container.place))
-            (folder / "config.json").write_text(bundle, encoding="utf-8")
-        except OSError as problem:
-            message = f"cannot write what a container needs below {self._run}: {problem.strerror}"
-            raise EngineError("engine.run_folder", message, retryable=True) from problem
-
-    def _discard(self, container: Container) -> None:
-        """Remove all that was made for a container that has ended; nothing of another by its name."""
-        if container.claimed:
-            container.group.remove()
-            self._records.remove(container.record.name)
-        self._ranges.give_back(container.place.first_uid)
-        self._containers.pop(container.record.name, None)
-
     async def _end(self, container: Container) -> None:
-        """Kill what runs and wait until it has ended."""
-        if container.stream is not None:
-            await container.stream.close()
-        if container.process is not None:
-            container.process.kill()
-        await self._in_thread(container.group.kill)
-        if container.process is not None:
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    await container.process.ended.wait()
-            except TimeoutError as problem:
-                raise _timed_out() from problem
+        try:
+            await self._maker.end(container)
+        except EngineError:
+            self._templates.distrust(container)
+            raise
 
-    async def _remove_stranger(self, ref: ContainerRef) -> None:
-        """Remove what another engine, or this one in an earlier generation, has left."""
-        record = await self._in_thread(self._records.read, ref.engine_id)
-        if record is not None:
-            group = _group_of(record)
-            await self._in_thread(group.kill)
-            await self._in_thread(group.remove)
-            await self._in_thread(self._records.remove, ref.engine_id)
+    async def _discard(self, container: Container) -> None:
+        await self._maker.discard(container)
+        if container.place.clone_uid:
+            await self._templates.release(container)
+        else:
+            self._maker.ranges.give_back(container.place.first_uid)
+        self._containers.pop(container.record.name, None)
 
     async def _inspect(self, container: Container) -> None:
         """Compare what runs with what was asked.
@@ -305,13 +231,17 @@ class OciEngine:
         process = container.process
         if process is None:
             raise _mismatch(["it spoke before it was started"])
-        found = await self._in_thread(differences_running, process, container)
+        template = self._templates.of(container.record.name)
+        beside = template.beside(container) if template is not None else {}
+        found = await self._threads.run(differences_running, process, container, beside)
         if found:
+            self._templates.distrust(container)
             raise _mismatch(found)
+        self._templates.trust(container)
 
     async def _runs(self, record: Record) -> bool:
         container = self._containers.get(record.name)
-        return container.running if container is not None else bool(_group_of(record).pids())
+        return container.running if container is not None else bool(group_of(record).pids())
 
     def _container(self, ref: ContainerRef) -> Container:
         try:
@@ -319,66 +249,7 @@ class OciEngine:
         except KeyError:
             raise EngineError("container.missing", "the container does not exist any more") from None
 
-    async def _known_host(self) -> Host:
-        if self._host is None:
-            self._host = await self._in_thread(find_host, self._runtimes)
-            await self._in_thread(self._images.prepare)
-        return self._host
-
-    async def _ready_launcher(self, host: Host) -> LauncherProcess:
-        async with self._opening:
-            if self._launcher is None or self._launcher.gone:
-                if self._launcher is not None:
-                    self._launcher.close()
-                shown_at = self._run / "images"
-                await self._in_thread(partial(_make_shown, shown_at))
-                self._launcher = await LauncherProcess.start(
-                    images=str(self._images.roots), shown_at=str(shown_at), hugetlb=host.hugetlb
-                )
-            return self._launcher
-
-    def _refused(self, container: Container, problem: LauncherFailed) -> EngineError:
-        """Log what the runtime said, which is not for those who submit."""
-        try:
-            said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]
-        except OSError:
-            said = ""
-        log.error("runtime.failed", container=container.record.name, status=str(problem), said=said)
-        message = "the runtime could not start the container; what it said is in the daemon's log"
-        return EngineError("engine.start_failed", message, retryable=True)
-
-    async def _in_thread(
-        self, act: Callable[..., T], *arguments: object, timeout_s: float | None = None
-    ) -> T:
-        """Run blocking work in a thread of ours.
-
-        Raises: EngineError ``engine.timeout``, ``engine.closed``, and what the work raises.
-        """
-        try:
-            job = asyncio.get_running_loop().run_in_executor(self._threads, partial(act, *arguments))
-        except RuntimeError as problem:
-            raise EngineError("engine.closed", "the engine was closed") from problem
-        try:
-            async with asyncio.timeout(timeout_s or self._timeout_s):
-                return await job
-        except TimeoutError as problem:
-            raise _timed_out() from problem
-
-
-def _group_of(record: Record) -> ControlGroup:
-    return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
-
-
-def _make_shown(folder: Path) -> None:
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    for each in (folder.parent, folder):
-        each.chmod(0o711 if each is folder.parent else 0o755)
-
 
 def _mismatch(found: Sequence[str]) -> EngineError:
     message = "the container is not the one that was asked for: " + "; ".join(found)
     return EngineError("engine.mismatch", message)
-
-
-def _timed_out() -> EngineError:
-    return EngineError("engine.timeout", "the engine did not do its step in time", retryable=True)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci.config import CGROUPS, DEVICES, Place, rlimits
+from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import ContainerSpec
-from assayd.ports.isolation import GUEST_UID, MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY
+from assayd.ports.isolation import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY
 
 _NAMESPACES = ("pid", "net", "ipc", "uts", "mnt", "cgroup", "user")
 _LIMITS = {
@@ -32,7 +33,7 @@ _PAGE = 4096
 class Seen:
     """A process as the kernel shows it, in the kernel's own words.
 
-    `foreign` names the namespaces that it shares with us, `outside` the control groups that it is not in,
+    `shared_namespaces` names those that are ours as well, `outside` the control groups that it is not in,
     `masked` the paths of this host that ought to be hidden.
     """
 
@@ -42,6 +43,7 @@ class Seen:
     uid_map: str
     gid_map: str
     routes: str
+    namespaces: Mapping[str, str]
     shared_namespaces: tuple[str, ...]
     outside: tuple[str, ...]
     root_is_image: bool
@@ -64,6 +66,7 @@ def observe(pid: int, place: Place, image: Path) -> Seen:
     Raises: OSError when the process is gone, or not ours to look at.
     """
     process = Path(f"/proc/{pid}")
+    namespaces = {name: _namespace(process, name) for name in _NAMESPACES}
     return Seen(
         **{
             name: (process / path).read_text(encoding="ascii", errors="replace")
@@ -76,8 +79,9 @@ def observe(pid: int, place: Place, image: Path) -> Seen:
                 ("routes", "net/route"),
             )
         },
+        namespaces=namespaces,
         shared_namespaces=tuple(
-            name for name in _NAMESPACES if _namespace(process, name) == _namespace(Path("/proc/self"), name)
+            name for name in _NAMESPACES if namespaces[name] == _namespace(Path("/proc/self"), name)
         ),
         outside=tuple(path for path in place.cgroups.values() if str(pid) not in _members(path)),
         root_is_image=os.path.samestat((process / "root").stat(), image.stat()),
@@ -93,22 +97,33 @@ def differences(seen: Seen, spec: ContainerSpec, place: Place) -> list[str]:
         *([] if seen.root_is_image else ["the root is not the image's"]),
         *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
         *_identity(seen, place),
-        *_limits(seen, spec),
-        *_mounts(seen, spec, place),
+        *([] if place.children else _limits(seen, rlimits(spec))),
+        *(_mounts_of_template(seen) if place.children else _mounts(seen, spec, place)),
+    ]
+
+
+def shared_with(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """List the namespaces that a process has in common with others. Args: `others` are theirs, by name."""
+    return [
+        f"namespace {name} is also that of {other}"
+        for other, theirs in others.items()
+        for name, link in seen.namespaces.items()
+        if theirs.get(name) == link
     ]
 
 
 def _identity(seen: Seen, place: Place) -> Iterator[str]:
     status = dict(line.split(":\t", 1) for line in seen.status.splitlines() if ":\t" in line)
-    uid = str(place.first_uid + 1)
+    uid = str(place.program_uid)
+    held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
     wanted = {
         "Uid": [uid] * 4,
         "Gid": [uid] * 4,
         "Groups": [],
         "CapInh": ["0" * 16],
-        "CapPrm": ["0" * 16],
-        "CapEff": ["0" * 16],
-        "CapBnd": ["0" * 16],
+        "CapPrm": [held_caps],
+        "CapEff": [held_caps],
+        "CapBnd": [held_caps],
         "CapAmb": ["0" * 16],
         "NoNewPrivs": ["1"],
         "Seccomp": ["2"],
@@ -119,14 +134,17 @@ def _identity(seen: Seen, place: Place) -> Iterator[str]:
             yield f"{name} is {' '.join(held) or 'empty'}, asked for {' '.join(value) or 'none'}"
     if status.get("NSpid", "").split()[-1:] != ["1"]:
         yield "it is not the first process of its namespace"
-    mapping = [["0", str(place.first_uid), "1"], [str(GUEST_UID), uid, "1"]]
+    # The template's own, which allows more, and on top of it that of every container.
+    if place.clone_uid and status.get("Seccomp_filters", "2").strip() != "2":
+        yield f"it has {status['Seccomp_filters'].strip()} filters of system calls, asked for 2"
+    mapping = [[str(number) for number in line] for line in place.ids]
     for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
         if [line.split() for line in text.splitlines()] != mapping:
             yield f"{name} maps other ids than were asked for"
 
 
-def _limits(seen: Seen, spec: ContainerSpec) -> Iterator[str]:
-    for name, wanted in rlimits(spec).items():
+def _limits(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
+    for name, wanted in limits.items():
         title = _LIMITS[name]
         line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
         held = line.removeprefix(title).split()[:2]
@@ -153,10 +171,29 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: Place) -> Iterator[str]:
             yield from _unlike(path, held[path], kind, options)
 
 
+def _mounts_of_template(seen: Seen) -> Iterator[str]:
+    """Judge the mounts of a template, which below its own place makes those of its children."""
+    held = read_mounts(seen.mountinfo)
+    known = {
+        "/",
+        "/proc",
+        "/sys",
+        "/dev",
+        *MASKED_PATHS,
+        *READONLY_PATHS,
+        *(f"/dev/{name}" for name in DEVICES),
+    }
+    for path in sorted(held.keys() - known):
+        if not f"{path}/".startswith(f"{WORK_DIRECTORY}/"):
+            yield f"{path} is mounted and was not asked for"
+    if "/" not in held or "ro" not in held["/"].options:
+        yield "/ can be written"
+
+
 def _wanted_mounts(spec: ContainerSpec, place: Place) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return kind and options of the mounts that may not be anything else."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
-    uid = str(place.first_uid + 1)
+    uid = str(place.program_uid)
     work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
     return {
         "/proc": ("proc", {}),

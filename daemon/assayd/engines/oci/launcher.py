@@ -140,7 +140,12 @@ class Launcher:
             self._say({"id": name, "pid": pid})
             return
         # A child that we have not waited for: the number is its own until then.
-        descriptor = os.pidfd_open(pid)
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:  # the runtime has waited for it, which none of those that we start does
+            del self._running[pid]
+            self._say({"id": name, "failed": _code(status)})
+            return
         try:
             self._say({"id": name, "pid": pid}, descriptor)
         finally:

@@ -1,21 +1,20 @@
-"""The daemon's end of a container's process: its streams as plain pipes, its start and its end."""
+"""The daemon's end of a container's process: its streams as plain pipes, and its start by the launcher."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from assayd.engines.oci import launcher
+from assayd.engines.oci.control import Control, Process
 from assayd.errors import EngineError
 
 _READ_BYTES = 256 * 1024
@@ -151,37 +150,6 @@ class _Complaints(asyncio.Protocol):
         self.kept = (self.kept + data)[-_DIAGNOSTICS_BYTES:]
 
 
-class Process:
-    """A container's first process, as the launcher told of it; ``exit_code`` is None until it has ended.
-
-    Where the launcher died first, nobody knows how a process ended, and the code stays None.
-    """
-
-    def __init__(self, pid: int, descriptor: int | None) -> None:
-        self.pid = pid
-        self.exit_code: int | None = None
-        self.ended = asyncio.Event()
-        self._descriptor = descriptor
-
-    def kill(self) -> None:
-        """Kill it, and with it, as it is the first of its namespace, every process of the container."""
-        if self._descriptor is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-
-    def end(self, code: int | None) -> None:
-        """Take note of its end."""
-        self.exit_code = code
-        self.ended.set()
-        self.close()
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """What the launcher is told of one container."""
@@ -192,22 +160,17 @@ class Launch:
     pid_file: Path
 
 
-class LauncherFailed(Exception):
-    """The runtime ended without a container; carries its exit status."""
-
-
 class LauncherProcess:
     """The launcher, as the daemon sees it. Started by `start`, ended by `close`."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        self._control = control
+        self._control = Control(control, "the launcher of containers", lambda: None)
         self._process = process
-        self._loop = asyncio.get_running_loop()
-        self._starting: dict[str, asyncio.Future[Process]] = {}
-        self._running: dict[str, Process] = {}
-        self._ready: asyncio.Future[None] = self._loop.create_future()
-        self.gone = False
-        self._loop.add_reader(control, self._take)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._control.gone
 
     @classmethod
     async def start(cls, *, images: str, shown_at: str, hugetlb: str) -> LauncherProcess:
@@ -234,7 +197,7 @@ class LauncherProcess:
         made = cls(ours, process)
         try:
             async with asyncio.timeout(_READY_WITHIN_S):
-                await made._ready
+                await made._control.ready
         except asyncio.CancelledError:
             made.close()
             raise
@@ -247,99 +210,29 @@ class LauncherProcess:
     async def launch(self, launch: Launch, streams: Sequence[int]) -> Process:
         """Start a container and wait until its first process is there.
 
-        Raises: LauncherFailed; EngineError ``engine.launcher`` when the launcher died.
+        Raises: StartFailed; EngineError ``engine.launcher`` when the launcher died.
         """
-        waiting: asyncio.Future[Process] = self._loop.create_future()
-        self._starting[launch.name] = waiting
         request = {
             "id": launch.name,
             "argv": list(launch.arguments),
             "join": list(launch.join),
             "pidfile": str(launch.pid_file),
         }
-        try:
-            socket.send_fds(self._control, [json.dumps(request).encode()], list(streams))
-            return await waiting
-        except OSError as problem:
-            raise _no_launcher() from problem
-        finally:
-            self._starting.pop(launch.name, None)
+        return await self._control.start(launch.name, request, streams)
 
     def forget(self, name: str) -> None:
         """Forget a container that is gone."""
-        process = self._running.pop(name, None)
-        if process is not None:
-            process.close()
+        self._control.forget(name)
 
     def close(self) -> None:
         """End the launcher, and with it every container that it still has."""
-        if not self.gone:
-            self._lose()
+        self._control.lose()
         try:
             self._process.wait(_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             # What it could not end, the reaper finds.
             self._process.kill()
             self._process.wait()
-
-    def _take(self) -> None:
-        """Take what the launcher says."""
-        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, launcher.MESSAGE_BYTES, 1, flags)
-        except BlockingIOError:
-            return
-        except OSError:
-            data, descriptors = b"", []
-        if data:
-            self._hear(json.loads(data), descriptors[0] if descriptors else None)
-        else:
-            self._lose()
-
-    def _hear(self, reply: Mapping[str, object], descriptor: int | None) -> None:
-        name = str(reply["id"])
-        waiting = self._starting.get(name)
-        if not name:
-            self._say_ready(reply)
-        elif "code" in reply:
-            if (process := self._running.pop(name, None)) is not None:
-                process.end(int(str(reply["code"])))
-        elif "failed" in reply:
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(LauncherFailed(str(reply["failed"])))
-        else:
-            process = Process(int(str(reply["pid"])), descriptor)
-            self._running[name] = process
-            if waiting is None or waiting.done():
-                process.kill()  # nobody waits for it any more
-            else:
-                waiting.set_result(process)
-
-    def _say_ready(self, reply: Mapping[str, object]) -> None:
-        if self._ready.done():
-            return
-        if "failed" in reply:
-            self._ready.set_exception(EngineError("engine.launcher", str(reply["failed"])))
-        else:
-            self._ready.set_result(None)
-
-    def _lose(self) -> None:
-        self.gone = True
-        self._loop.remove_reader(self._control)
-        self._control.close()
-        if not self._ready.done():
-            self._ready.set_exception(_no_launcher())
-        for waiting in self._starting.values():
-            if not waiting.done():
-                waiting.set_exception(_no_launcher())
-        for process in self._running.values():
-            process.kill()
-            process.end(None)
-        self._running.clear()
-
-
-def _no_launcher() -> EngineError:
-    return EngineError("engine.launcher", "the launcher of containers has died", retryable=True)
 
 
 def _broken() -> EngineError:

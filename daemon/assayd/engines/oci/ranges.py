@@ -1,5 +1,6 @@
 """User ids that nobody else on this host has: a block per engine, held by a lock, and two ids per container.
 
+A template has one for itself and one for each of its children.
 What the kernel counts by user (pending signals, locked memory, watches) is then counted for one container.
 """
 
@@ -18,7 +19,7 @@ Source: systemd.io/UIDS-GIDS: 1879048192 to 2147483647 is used by nothing.
 """
 BLOCKS = 4096
 PER_BLOCK = 4096
-_PER_CONTAINER = 2
+PER_CONTAINER = 2
 
 
 class Ranges:
@@ -30,26 +31,30 @@ class Ranges:
         self._blocks = blocks
         self._lock: int | None = None
         self._base = 0
-        self._used: set[int] = set()
+        self._used: dict[int, int] = {}
 
-    def take(self) -> int:
-        """Return the first of two ids that nobody has.
+    def take(self, count: int = PER_CONTAINER) -> int:
+        """Return the first of so many ids that nobody has, one after the other.
 
         Raises: EngineError ``engine.no_ids``.
         """
         if self._lock is None:
             self._take_block()
-        for first in range(self._base, self._base + PER_BLOCK, _PER_CONTAINER):
-            if first not in self._used:
-                self._used.add(first)
-                return first
+        first = self._base
+        for taken in sorted(self._used):
+            if taken - first >= count:
+                break
+            first = taken + self._used[taken]
+        if first + count <= self._base + PER_BLOCK:
+            self._used[first] = count
+            return first
         raise EngineError(
             "engine.no_ids", f"all {PER_BLOCK} user ids for containers are in use", retryable=True
         )
 
     def give_back(self, first: int) -> None:
         """Take ids back whose container is gone; those of another engine are left alone."""
-        self._used.discard(first)
+        self._used.pop(first, None)
 
     def close(self) -> None:
         """Release the block."""

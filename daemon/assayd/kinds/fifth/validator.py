@@ -14,12 +14,14 @@ from types import MappingProxyType
 
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
+from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.exec_unit import judge_exec
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
-from assayd.kinds.fifth import advice
+from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
 from assayd.kinds.fifth.from_files import from_files
+from assayd.kinds.fifth.generating import FifthContext
 from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.payload import (
     FifthPayload,
@@ -31,6 +33,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement, Rating
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 
@@ -54,6 +57,8 @@ class Fifth:
     image: str = "forth"
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[FifthContext] = FifthContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
@@ -156,6 +161,19 @@ class Fifth:
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
         return without_layout(program_of(payload.code).lower(), "\\ ")
+
+    def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = ("Write Fifth: words between blanks, a stack comment in every definition.",)
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: FifthContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and what another try should be told."""

@@ -18,12 +18,14 @@ from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
+from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.errors import Program as Writer
 from assayd.kinds.pipeline.from_files import from_files
+from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step
-from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts
+from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
@@ -31,6 +33,7 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS, shorten
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
@@ -78,6 +81,12 @@ _REMINDERS = (
 )
 
 
+_MORE_STEPS = (
+    'Where another step has to change, or one is missing, answer with "steps" in the place of '
+    '"patched_code": all steps in order, each {name, type, content}.'
+)
+
+
 class Pipeline:
     """The kind `pipeline`."""
 
@@ -93,6 +102,8 @@ class Pipeline:
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[PipelineContext] = PipelineContext
+    forms: frozenset[str] = frozenset({"steps"})
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
@@ -163,7 +174,7 @@ class Pipeline:
         return context_of(
             Passage(name=str(step.number), language=step.program.value, text=step.content),
             report,
-            instructions=_REMINDERS,
+            instructions=(*_REMINDERS, _MORE_STEPS),
             runtime_stages=self.runtime_stages,
             surroundings=tuple(around(payload, step)),
             about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
@@ -179,6 +190,18 @@ class Pipeline:
     def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
         return b"\n;\n".join(normal(step) for step in step_texts(payload))
+
+    def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        return generating.brief(context, _REMINDERS, tables_of(context.database))
+
+    def base(self, context: PipelineContext) -> Mapping[str, object]:
+        """Return the payload without the steps."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the steps that were proposed."""
+        return generating.answered(base, proposal)
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

@@ -86,7 +86,7 @@ class ApiProvider:
             took_s=round(usage.took_s, 3),
         )
         _check(found, account)
-        return Reply(code=found.code, reason=found.reason, usage=usage)
+        return found.reply(usage)
 
 
 def _check(found: Found, account: Account) -> None:

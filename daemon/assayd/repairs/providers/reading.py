@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from assayd.aio import finish
 from assayd.errors import ProviderError
 from assayd.model.repair import Usage
+from assayd.ports.llm import Reply
 from assayd.repairs.providers.answer import Answer, Ending
 from assayd.repairs.reply import read_reply
 
@@ -43,8 +44,22 @@ class Found(BaseModel):
     input_tokens: int | None = None
     output_tokens: int | None = None
     code: str = ""
+    files: dict[str, str] = {}
+    steps: tuple[dict[str, object], ...] = ()
     reason: str = ""
+    text: str = ""
     problem: str | None = None
+
+    def reply(self, usage: Usage | None = None) -> Reply:
+        """Return what a complete answer proposes."""
+        return Reply(
+            code=self.code,
+            files=self.files,
+            steps=self.steps,
+            reason=self.reason,
+            usage=usage or self.usage,
+            text=self.text,
+        )
 
     @property
     def usage(self) -> Usage:
@@ -109,7 +124,8 @@ def found_in(form: str, content: bytes) -> Found:
         if answer.ending is not Ending.COMPLETE:
             return found
         patch = read_reply(answer.text)
-        return found.model_copy(update={"code": patch.code, "reason": patch.reason})
+        read = {"code": patch.code, "files": dict(patch.files), "steps": patch.steps, "reason": patch.reason}
+        return found.model_copy(update={**read, "text": answer.text})
     except ProviderError as problem:
         return Found(problem=f"{problem.code}: {problem.message}")
     except (ValueError, RecursionError, MemoryError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.oci.config import Place
-from assayd.engines.oci.inspection import Seen, differences, read_mounts
+from assayd.engines.oci.inspection import Seen, differences, read_mounts, shared_with
 from assayd.ports.engine import ContainerSpec
 
 NO_CAPABILITIES = "".join(f"Cap{name}:\t{'0' * 16}\n" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
@@ -47,11 +47,66 @@ GOOD = Seen(
     uid_map=MAP,
     gid_map=MAP,
     routes="Iface\tDestination\tGateway\n",
+    namespaces={"net": "net:[2]", "user": "user:[3]"},
     shared_namespaces=(),
     outside=(),
     root_is_image=True,
     masked=("/proc/interrupts", "/sys/firmware"),
 )
+
+
+CLONE_MAP = "     10001 1879048193          1\n"
+CLONE = replace(GOOD, status=STATUS + "Seccomp_filters:\t2\n", uid_map=CLONE_MAP, gid_map=CLONE_MAP)
+
+
+@pytest.fixture
+def clones_place(place: Place) -> Place:
+    return replace(place, first_uid=1879048193, clone_uid=5)
+
+
+def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones_place: Place) -> None:
+    assert differences(CLONE, spec, clones_place) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (replace(CLONE, uid_map=MAP), "uid_map maps other ids"),
+        (replace(CLONE, gid_map="10001 1879048192 1\n"), "gid_map maps other ids"),
+        (replace(CLONE, status=STATUS + "Seccomp_filters:\t1\n"), "it has 1 filters of system calls"),
+    ],
+    ids=["user", "group", "filter"],
+)
+def test_clone_without_a_wall_of_its_own_is_a_difference(
+    spec: ContainerSpec, clones_place: Place, seen: Seen, said: str
+) -> None:
+    [found] = differences(seen, spec, clones_place)
+    assert found.startswith(said)
+
+
+def test_namespace_of_the_template_or_of_another_child_is_a_difference() -> None:
+    others = {"the template": {"net": "net:[1]", "user": "user:[3]"}, "A": {"net": "net:[2]"}}
+    assert shared_with(GOOD, others) == [
+        "namespace user is also that of the template",
+        "namespace net is also that of A",
+    ]
+    assert shared_with(GOOD, {"the template": {"net": "net:[1]", "user": "user:[1]"}}) == []
+
+
+TEMPLATES_STATUS = STATUS.replace("1879048193", "1879048192").replace("0000000000000000", "00000000002011c0")
+
+
+def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: Place) -> None:
+    mapping = "0 1879048192 128\n"
+    held = TEMPLATES_STATUS
+    for name in ("CapInh", "CapAmb"):
+        held = held.replace(f"{name}:\t00000000002011c0", f"{name}:\t0000000000000000")
+    seen = replace(GOOD, status=held, uid_map=mapping, gid_map=mapping, outside=())
+    own = replace(place, children=127)
+    found = [each for each in differences(seen, spec, own) if "mounted" not in each]
+    more = replace(seen, status=held.replace("CapEff:\t00000000002011c0", "CapEff:\t00000000002011c1"))
+    assert found == []
+    assert [each for each in differences(more, spec, own) if each.startswith("CapEff")]
 
 
 def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: Place) -> None:

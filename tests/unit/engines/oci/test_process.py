@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.process import (
     Launch,
-    LauncherFailed,
     LauncherProcess,
     PipeStream,
     make_pipes,
@@ -148,10 +148,20 @@ async def launched(launcher: LauncherProcess, folder: Path, script: str):
 
 
 async def test_end_of_a_container_is_told_with_its_code(launcher: LauncherProcess, tmp_path: Path) -> None:
-    process = await launched(launcher, tmp_path, detached("exit 7"))
+    # It lives for as long as its input is open; a shell that is still there would wait for it in our place.
+    process = await launched(launcher, tmp_path, "exec 3<&0; " + detached("cat <&3; exit 7"))
     async with asyncio.timeout(10):
         await process.ended.wait()
     assert process.exit_code == 7
+
+
+async def test_container_that_its_runtime_has_waited_for_has_failed(
+    launcher: LauncherProcess, tmp_path: Path
+) -> None:
+    with pytest.raises(StartFailed):
+        await launched(launcher, tmp_path, detached("exit 7") + "; wait")
+    process = await launched(launcher, tmp_path, "exec 3<&0; " + detached("cat <&3"))
+    assert process.pid
 
 
 async def test_killed_container_ends_with_the_signal(launcher: LauncherProcess, tmp_path: Path) -> None:
@@ -163,7 +173,7 @@ async def test_killed_container_ends_with_the_signal(launcher: LauncherProcess, 
 
 
 async def test_runtime_that_fails_is_told(launcher: LauncherProcess, tmp_path: Path) -> None:
-    with pytest.raises(LauncherFailed, match="3"):
+    with pytest.raises(StartFailed, match="3"):
         await launched(launcher, tmp_path, "exit 3")
 
 
@@ -177,7 +187,7 @@ async def test_container_does_not_start_where_its_control_group_is_gone(
         pid_file=tmp_path / "pid",
     )
     ends, theirs = make_pipes()
-    with pytest.raises(LauncherFailed):
+    with pytest.raises(StartFailed):
         await launcher.launch(launch, theirs)
     close(*theirs)
     ends.close()

@@ -19,6 +19,15 @@ def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Pat
     ranges.close()
 
 
+def test_template_has_ids_one_after_the_other_and_leaves_gaps_to_containers(tmp_path: Path) -> None:
+    ranges = Ranges(tmp_path)
+    taken = [ranges.take(), ranges.take(128), ranges.take(), ranges.take(128)]
+    assert taken == [FIRST_UID + number for number in (0, 2, 130, 132)]
+    ranges.give_back(taken[1])
+    assert [ranges.take(), ranges.take(127), ranges.take(126)] == [FIRST_UID + n for n in (2, 260, 4)]
+    ranges.close()
+
+
 def test_two_engines_have_blocks_of_their_own(tmp_path: Path) -> None:
     one, other = Ranges(tmp_path), Ranges(tmp_path)
     assert abs(one.take() - other.take()) >= PER_BLOCK

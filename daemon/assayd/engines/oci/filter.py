@@ -1,0 +1,129 @@
+"""The filter of system calls as the kernel's instructions: made of the shared profile by libseccomp.
+
+A runtime does the same for its containers. Children of a template get it from us, and the profile stays the
+one source for all.
+
+Source: seccomp_export_bpf(3), seccomp_rule_add(3); Open Container Initiative, runtime specification, seccomp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from assayd.engines.oci.config import read_profile
+from assayd.errors import EngineError
+
+_LIBRARY = "libseccomp.so.2"
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ACTIONS = {"SCMP_ACT_ALLOW": _ALLOW, "SCMP_ACT_ERRNO": _ERRNO}
+_OPERATORS = {
+    name: number for number, name in enumerate(("NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"), start=1)
+}
+_INSTRUCTION_BYTES = 8
+_UNKNOWN_CALL = -1
+_MOST_BYTES = 4096 * _INSTRUCTION_BYTES
+
+
+class _Compared(ctypes.Structure):
+    """``struct scmp_arg_cmp``."""
+
+    _fields_ = [
+        ("argument", ctypes.c_uint),
+        ("operator", ctypes.c_int),
+        ("first", ctypes.c_uint64),
+        ("second", ctypes.c_uint64),
+    ]
+
+
+@cache
+def instructions(text: str, machine: str) -> bytes:
+    """Return the profile as instructions for this machine.
+
+    Raises: EngineError ``engine.seccomp``.
+    """
+    profile = read_profile(text, machine)
+    library = _library()
+    context = library.seccomp_init(_action(profile["defaultAction"], profile["defaultErrnoRet"]))
+    if not context:
+        raise _failed("start", -errno.ENOMEM)
+    try:
+        for rule in profile["syscalls"]:
+            _add(library, context, rule)
+        return _export(library, context)
+    finally:
+        library.seccomp_release(context)
+
+
+def _add(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
+    action = _action(rule["action"], rule.get("errnoRet", errno.EPERM))
+    compared = _compared(rule.get("args", ()))
+    for name in rule["names"]:
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        # Not a call of this machine, or of a kernel that the library knows: the default holds.
+        if number == _UNKNOWN_CALL:
+            continue
+        done = library.seccomp_rule_add_array(context, action, number, len(compared), compared)
+        if done < 0:
+            raise _failed(f"add {name}", done)
+
+
+def _compared(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_Compared]:
+    return (_Compared * len(conditions))(
+        *(
+            _Compared(
+                each["index"],
+                _OPERATORS[each["op"].removeprefix("SCMP_CMP_")],
+                each["value"],
+                each.get("valueTwo", 0),
+            )
+            for each in conditions
+        )
+    )
+
+
+def _export(library: ctypes.CDLL, context: int) -> bytes:
+    descriptor = os.memfd_create("filter", os.MFD_CLOEXEC)
+    try:
+        done = library.seccomp_export_bpf(context, descriptor)
+        if done < 0:
+            raise _failed("export", done)
+        made = os.pread(descriptor, _MOST_BYTES + 1, 0)
+    finally:
+        os.close(descriptor)
+    if not made or len(made) > _MOST_BYTES or len(made) % _INSTRUCTION_BYTES:
+        raise _failed("export", -errno.EMSGSIZE)
+    return made
+
+
+def _action(name: str, number: int) -> int:
+    return _ACTIONS[name] | (number if name == "SCMP_ACT_ERRNO" else 0)
+
+
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(_LIBRARY, use_errno=True)
+    except OSError as problem:
+        message = f"there is no {_LIBRARY}; install it (Debian: apt-get install libseccomp2)"
+        raise EngineError("engine.seccomp", message) from problem
+    library.seccomp_init.restype = ctypes.c_void_p
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    library.seccomp_release.argtypes = [ctypes.c_void_p]
+    library.seccomp_rule_add_array.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_int,
+        ctypes.c_uint,
+        ctypes.c_void_p,
+    ]
+    library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return library
+
+
+def _failed(what: str, result: int) -> EngineError:
+    reason = os.strerror(-result)
+    return EngineError("engine.seccomp", f"libseccomp could not {what} the filter of system calls: {reason}")

@@ -1,0 +1,217 @@
+"""Containers on this host, step by step: planned, made, launched by the runtime, ended, discarded.
+
+What the engine's port does with each, and what is cloned from templates, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from assayd.engines.oci.cgroup import ControlGroup
+from assayd.engines.oci.config import Place, resources, while_starting
+from assayd.engines.oci.container import Container, document
+from assayd.engines.oci.control import StartFailed
+from assayd.engines.oci.host import Host, find_host
+from assayd.engines.oci.images import ImageStore, StoredImage
+from assayd.engines.oci.process import Launch, LauncherProcess
+from assayd.engines.oci.ranges import Ranges
+from assayd.engines.oci.records import Record, Records
+from assayd.engines.oci.threads import Threads, timed_out
+from assayd.errors import EngineError
+from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec
+
+log = structlog.get_logger()
+
+_LOG_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ids:
+    """User ids of a container: see `config.Place`."""
+
+    first_uid: int
+    clone_uid: int = 0
+    children: int = 0
+
+
+class ContainerMaker:
+    """Makes and removes what a container is on this host.
+
+    Args:
+        images: the store.
+        run: folder for what is known of containers while they live; all daemons of this host share it.
+        runtimes: names and paths of runtimes, of which the first that is there is taken.
+    """
+
+    def __init__(
+        self, *, images: ImageStore, run: Path, threads: Threads, runtimes: Sequence[tuple[str, str]]
+    ) -> None:
+        self.records = Records(run / "containers")
+        self.ranges = Ranges(run / "ids")
+        self._images = images
+        self._run = run
+        self._threads = threads
+        self._runtimes = runtimes
+        self._host: Host | None = None
+        self._launcher: LauncherProcess | None = None
+        self._opening = asyncio.Lock()
+
+    async def known_host(self) -> Host:
+        """Return what this host has. Raises: EngineError, naming what is missing."""
+        if self._host is None:
+            self._host = await self._threads.run(find_host, self._runtimes)
+            await self._threads.run(self._images.prepare)
+        return self._host
+
+    def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> Container:
+        """Return a container of which nothing is there yet."""
+        name = spec.labels[LABEL_CONTAINER]
+        group = host.hierarchy.group(f"assayd-{name}")
+        record = Record(
+            name=name,
+            labels=dict(spec.labels),
+            cgroup_version=group.version,
+            cgroups=group.folders,
+            other_cgroups=group.others,
+            image=image.digest,
+            first_uid=ids.first_uid,
+        )
+        place = Place(
+            root=str(self._run / "images" / image.folder.name / image.root.name),
+            arguments=image.arguments,
+            environment=image.environment,
+            first_uid=ids.first_uid,
+            clone_uid=ids.clone_uid,
+            children=ids.children,
+            cgroups=group.folders,
+            machine=platform.machine(),
+            joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
+        )
+        folder = self.records.folder_of(name)
+        return Container(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
+
+    def make(self, container: Container) -> None:
+        """Write its record, make its control group, and its bundle where the runtime is to start it.
+
+        Raises: EngineError.
+        """
+        cloned = bool(container.place.clone_uid)
+        limits = resources(container.spec)
+        try:
+            folder = self.records.write(container.record)
+            container.claimed = True
+            container.group.make(limits if cloned else while_starting(limits))
+            if not cloned:
+                bundle = json.dumps(document(container.spec, container.place))
+                (folder / "config.json").write_text(bundle, encoding="utf-8")
+        except OSError as problem:
+            message = f"cannot write what a container needs below {self._run}: {problem.strerror}"
+            raise EngineError("engine.run_folder", message, retryable=True) from problem
+
+    async def launch(self, container: Container, streams: Sequence[int]) -> None:
+        """Let the runtime start it.
+
+        Raises: EngineError.
+        """
+        host = await self.known_host()
+        launcher = await self._ready_launcher(host)
+        name = container.record.name
+        launch = Launch(
+            name=name,
+            arguments=host.runtime.arguments(container.folder, name),
+            join=container.group.members() if host.runtime.leaves_cgroups else (),
+            pid_file=container.folder / "pid",
+        )
+        try:
+            async with asyncio.timeout(self._threads.timeout_s):
+                container.process = await launcher.launch(launch, streams)
+            await self._threads.run(container.group.limit_pids, container.spec.pids)
+        except StartFailed as problem:
+            raise _refused(container, problem) from problem
+        except TimeoutError as problem:
+            raise timed_out() from problem
+
+    async def end(self, container: Container) -> None:
+        """Kill what runs and wait until it has ended.
+
+        Raises: EngineError.
+        """
+        if container.stream is not None:
+            await container.stream.close()
+        if container.process is not None:
+            container.process.kill()
+        await self._threads.run(container.group.kill)
+        if container.process is not None:
+            try:
+                async with asyncio.timeout(self._threads.timeout_s):
+                    await container.process.ended.wait()
+            except TimeoutError as problem:
+                raise timed_out() from problem
+
+    async def discard(self, container: Container) -> None:
+        """Remove all that was made for a container that has ended; nothing of another by its name.
+
+        Raises: EngineError.
+        """
+        if container.claimed:
+            await self._threads.run(container.group.remove)
+            await self._threads.run(self.records.remove, container.record.name)
+        if self._launcher is not None:
+            self._launcher.forget(container.record.name)
+
+    async def remove_stranger(self, name: str) -> None:
+        """Remove what another engine, or this one in an earlier generation, has left."""
+        record = await self._threads.run(self.records.read, name)
+        if record is not None:
+            group = group_of(record)
+            await self._threads.run(group.kill)
+            await self._threads.run(group.remove)
+            await self._threads.run(self.records.remove, name)
+
+    def close(self) -> None:
+        """End the launcher with every container that is left, and release the user ids."""
+        if self._launcher is not None:
+            self._launcher.close()
+        self.ranges.close()
+
+    async def _ready_launcher(self, host: Host) -> LauncherProcess:
+        async with self._opening:
+            if self._launcher is None or self._launcher.gone:
+                if self._launcher is not None:
+                    self._launcher.close()
+                shown_at = self._run / "images"
+                await self._threads.run(partial(_make_shown, shown_at))
+                self._launcher = await LauncherProcess.start(
+                    images=str(self._images.roots), shown_at=str(shown_at), hugetlb=host.hugetlb
+                )
+            return self._launcher
+
+
+def group_of(record: Record) -> ControlGroup:
+    """Return the control group that a record names."""
+    return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
+
+
+def _make_shown(folder: Path) -> None:
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for each in (folder.parent, folder):
+        each.chmod(0o711 if each is folder.parent else 0o755)
+
+
+def _refused(container: Container, problem: StartFailed) -> EngineError:
+    """Log what the runtime said, which is not for those who submit."""
+    try:
+        said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]
+    except OSError:
+        said = ""
+    log.error("runtime.failed", container=container.record.name, status=str(problem), said=said)
+    message = "the runtime could not start the container; what it said is in the daemon's log"
+    return EngineError("engine.start_failed", message, retryable=True)

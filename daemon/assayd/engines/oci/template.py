@@ -1,0 +1,353 @@
+"""The template: a warm interpreter in a container of its own, from which each sandbox is cloned.
+
+It runs as the first process of that container, with the standard library of the image alone. Its source
+comes over its one socket, then all that it knows: a plan. It holds nothing that was ever submitted, reads
+nothing that a guest wrote, and can only clone and reap; when the socket ends, it ends, and the kernel ends
+its children.
+
+    daemon ──source, plan──> template ──{"id": ""}──> daemon
+           ──{"id", "uid", "groups", …} + streams, members, trees──>
+           <─{"id", "pid": 0} + pidfd ──  or  ──{"id", "failed": error number}──
+           <─{"id", "code"}, once the child has ended
+
+`_confine` reads like the list of the walls; the daemon compares what came of it with what the kernel says.
+
+Source: docs/decisions/0070; clone(2), pivot_root(2), user_namespaces(7), capabilities(7), seccomp(2).
+"""
+
+from __future__ import annotations
+
+import array
+import base64
+import ctypes
+import errno
+import fcntl
+import gc
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+MESSAGE_BYTES = 192 * 1024
+DESCRIPTORS = 16
+BASE = "/sandbox"
+"""The template's own writable place: a tmpfs of the runtime's, too small for anything but mount points."""
+
+_NEW = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x20000000, "net": 0x40000000}
+_NEW_CGROUP, _NEW_USER, _PIDFD = 0x02000000, 0x10000000, 0x00001000
+_RDONLY, _NOSUID, _NODEV, _NOEXEC = 0x1, 0x2, 0x4, 0x8
+_REMOUNT, _BIND, _REC, _PRIVATE, _DETACH = 0x20, 0x1000, 0x4000, 0x40000, 0x2
+_HIDDEN = _NOSUID | _NODEV | _NOEXEC
+_MOVE_EMPTY_PATH = 0x4
+_SET_DUMPABLE, _SET_SECCOMP, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _AMBIENT = 4, 22, 24, 38, 47
+_SECCOMP_FILTER, _AMBIENT_CLEAR_ALL, _CAPABILITY_VERSION = 2, 4, 0x20080522
+_MOST_CAPABILITIES = 64
+_JOIN_SESSION_KEYRING = 1
+_INSTRUCTION_BYTES = 8
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
+_CALLS = {
+    "x86_64": {"clone": 56, "pivot_root": 155, "keyctl": 250},
+    "aarch64": {"clone": 220, "pivot_root": 41, "keyctl": 219},
+}
+_MOVE_MOUNT = 429
+
+_libc = ctypes.PyDLL(None, use_errno=True)
+"""With the interpreter's lock held: a clone in which another thread could have it would never wake up."""
+_libc.syscall.argtypes, _libc.syscall.restype = [ctypes.c_long] * 6, ctypes.c_long
+_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+_libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
+_number = _CALLS.get(os.uname().machine, {})
+
+Json = Mapping[str, Any]
+
+
+class Template:
+    """Clones what it is told to over `control`, and tells what becomes of it."""
+
+    def __init__(self, control: socket.socket, plan: Json) -> None:
+        self._control = control
+        self._plan = plan
+        self._filter = base64.b64decode(plan["filter"])
+        self._running: dict[int, str] = {}
+
+    def serve(self) -> Callable[[], None]:
+        """Serve until the daemon has gone, and end; in a child, return what it is to run, confined."""
+        reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        waiting = select.poll()
+        for descriptor in (self._control.fileno(), reading):
+            waiting.register(descriptor, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in waiting.poll()}
+            if reading in ready:
+                os.read(reading, 4096)
+                self._reap()
+            if self._control.fileno() in ready:
+                become = self._take()
+                if become is not None:
+                    return become
+
+    def _take(self) -> Callable[[], None] | None:
+        """Take one request; in the child that comes of it, return what it is to run."""
+        data, descriptors, _, _ = socket.recv_fds(
+            self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+        if not data:
+            os._exit(0)
+        request = json.loads(data)
+        pid, pidfd = _clone()
+        if pid == 0:
+            return _child(self._control, self._plan, self._filter, request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid < 0:
+            self._say({"id": request["id"], "failed": pidfd})
+            return None
+        self._running[pid] = request["id"]
+        self._say({"id": request["id"], "pid": 0}, pidfd)
+        os.close(pidfd)
+        return None
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                code = os.waitstatus_to_exitcode(status)
+                self._say({"id": self._running.pop(pid, ""), "code": 128 - code if code < 0 else code})
+
+    def _say(self, reply: Json, *descriptors: int) -> None:
+        rights = array.array("i", descriptors)
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
+        with suppress(BrokenPipeError, ConnectionResetError):  # the daemon has gone, which the next turn sees
+            self._control.sendmsg([json.dumps(reply).encode()], passed)
+
+
+def main(control: socket.socket) -> Callable[[], None]:
+    """Load what the plan names, make what children's roots have in common, and serve."""
+    os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
+    plan = json.loads(control.recv(MESSAGE_BYTES))
+    _load(plan["module"], plan["preload"])
+    _prepare_root()
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208 - this program is to stay small
+        raise RuntimeError("a library that was loaded has started threads, which no clone would have")
+    control.send(json.dumps({"id": ""}).encode())
+    return Template(control, plan).serve()
+
+
+def _load(module: str, preload: Sequence[str]) -> None:
+    """Import the runner and what it would be asked to import; it reports what fails."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    sys.dont_write_bytecode = True
+    if module:
+        importlib.import_module(f"{module}.__main__")
+    kept = dict(os.environ)
+    os.environ.clear()
+    for name in preload:
+        with suppress(Exception):
+            importlib.import_module(name)
+    os.environ.update(kept)
+
+
+def _prepare_root() -> None:
+    """Make, below `BASE`, a root of the image with the devices, and an empty folder that hides others.
+
+    All is read-only. Each child has a copy of these mounts in its own namespace, and adds what is its own.
+    """
+    _mount("none", "/", "", _REC | _PRIVATE)
+    for name in ("root", "empty"):
+        os.mkdir(f"{BASE}/{name}", 0o755)  # noqa: PTH102 - this program is to stay small
+    os.mkdir("/dev/shm", 0o755)  # noqa: PTH102, S108
+    _mount(f"{BASE}/empty", f"{BASE}/empty", "", _BIND)
+    _mount("none", f"{BASE}/empty", "", _BIND | _REMOUNT | _RDONLY | _HIDDEN)
+    _mount("/", f"{BASE}/root", "", _BIND)
+    _mount("/dev", f"{BASE}/root/dev", "", _BIND | _REC)
+    _mount("none", f"{BASE}/root/dev", "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _NOEXEC)
+
+
+def _clone() -> tuple[int, int]:
+    """Fork into fresh namespaces; return process id and descriptor, 0 in the child, or -1 and the error."""
+    pidfd = ctypes.c_int(-1)
+    flags = sum(_NEW.values()) | _PIDFD | signal.SIGCHLD
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = _libc.syscall(_number["clone"], flags, 0, ctypes.addressof(pidfd), 0, 0)
+    problem = ctypes.get_errno()
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid, problem if pid < 0 else pidfd.value
+
+
+def _child(
+    control: socket.socket, plan: Json, system_calls: bytes, request: Json, descriptors: Sequence[int]
+) -> Callable[[], None]:
+    """Become a sandbox, and return what runs in it; a child that cannot be confined ends."""
+    try:
+        control.detach()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for target, source in enumerate(descriptors[:3]):
+            os.dup2(source, target)
+        count = len(request["groups"])
+        _confine(plan, request, descriptors[3 : 3 + count], descriptors[3 + count : 3 + 2 * count])
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        for name, value in request["limits"].items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}", 12), (value, value))
+        program = _program(plan)
+        _filter(system_calls)
+    except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
+        os.write(2, f"cannot be confined: {type(problem).__name__}: {problem}\n".encode())
+        os._exit(126)
+    return program
+
+
+def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[int]) -> None:
+    """Put up every wall but the filter of system calls, in the only order in which that works."""
+    # 1. The control groups that the daemon made, first of all: what follows is counted there. Their namespace
+    # begins where the process is.
+    os.setsid()
+    for member in members:
+        os.write(member, b"0")
+    _check(_libc.unshare(_NEW_CGROUP), "unshare")
+    # 2. A network of its own, with nothing but loopback. The host name is the template's.
+    _set_loopback_up()
+    # 3. A root of its own: the image, its own kernel file systems with what is hidden in them, its own tmpfs.
+    _enter_root(plan, request, trees)
+    # 4. A user of its own. Its user namespace comes last, as one that does not own the process namespace may
+    # mount no `/proc`: so no capability in it reaches what was made above.
+    _become_user(request["uid"], plan["guest"])
+    # 5. No capability, for good.
+    _drop_capabilities()
+    _prctl(_SET_NO_NEW_PRIVS, 1)
+
+
+def _set_loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        held = fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack("16sH22x", b"lo", 0))
+        flags = struct.unpack_from("16sH", held)[1] | _UP
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", flags))
+
+
+def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
+    root = f"{BASE}/root"
+    _mount("proc", f"{root}/proc", "proc", _HIDDEN)
+    for name, value in plan["sysctls"].items():
+        _write(f"{root}/proc/sys/{name.replace('.', '/')}", value)
+    _mount("sysfs", f"{root}/sys", "sysfs", _HIDDEN | _RDONLY)
+    for path in plan["readonly"]:
+        _mount(f"{root}{path}", f"{root}{path}", "", _BIND | _REC)
+        _mount("none", f"{root}{path}", "", _BIND | _REMOUNT | _RDONLY | _HIDDEN)
+    for path in plan["masked"]:
+        with suppress(FileNotFoundError):
+            empty = f"{BASE}/empty" if os.path.isdir(root + path) else "/dev/null"  # noqa: PTH112
+            _mount(empty, root + path, "", _BIND)
+    _show_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
+    _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - as it is called
+    owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
+    _mount("work", root + BASE, "tmpfs", _HIDDEN, f"{request['work']},{owner}")
+    os.chdir(root)
+    _check(_libc.syscall(_number["pivot_root"], *[ctypes.addressof(_HERE)] * 2, 0, 0, 0), "pivot_root")
+    _check(_libc.umount2(b".", _DETACH), "umount")
+    os.chdir("/")
+
+
+def _show_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> None:
+    """Show the child its own control groups, which the daemon gives as mounts that are read-only already."""
+    if "" not in names:
+        _mount("cgroup", target, "tmpfs", _HIDDEN, "mode=755,size=64k")
+    for name, tree in zip(names, trees, strict=True):
+        place = f"{target}/{name}".rstrip("/")
+        if name:
+            os.mkdir(place, 0o755)  # noqa: PTH102 - this program is to stay small
+        buffer = ctypes.create_string_buffer(place.encode())
+        moved = _libc.syscall(
+            _MOVE_MOUNT, tree, ctypes.addressof(_NOTHING), -100, ctypes.addressof(buffer), _MOVE_EMPTY_PATH
+        )
+        _check(moved, f"move_mount {place}")
+
+
+def _become_user(uid: int, guest: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    # Keys of the session are not to be shared; kernels without keys have none.
+    joined = _libc.syscall(_number["keyctl"], _JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+    if joined < 0 and ctypes.get_errno() != errno.ENOSYS:
+        _check(-1, "keyctl")
+    _check(_libc.unshare(_NEW_USER), "unshare user")
+    # A process that is not dumpable may not write its own maps.
+    _prctl(_SET_DUMPABLE, 1)
+    _write("/proc/self/setgroups", "deny")
+    for name in ("uid_map", "gid_map"):
+        _write(f"/proc/self/{name}", f"{guest} {uid} 1")
+
+
+def _drop_capabilities() -> None:
+    for capability in range(_MOST_CAPABILITIES):
+        if _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            if ctypes.get_errno() != errno.EINVAL or not capability:
+                _check(-1, "capabilities")
+            break
+    _prctl(_AMBIENT, _AMBIENT_CLEAR_ALL)
+    _check(_libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
+
+
+def _filter(program: bytes) -> None:
+    """Put the filter of system calls on this process for good (``struct sock_fprog``)."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    head = struct.pack("HxxxxxxQ", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(instructions))
+    buffer = ctypes.create_string_buffer(head, len(head))
+    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(buffer))
+
+
+def _program(plan: Json) -> Callable[[], None]:
+    """Return what the image starts, with a main module that holds nothing of this program's."""
+    fresh = type(sys)("__main__")
+    sys.modules["__main__"] = fresh
+    sys.argv[:] = plan["argv"]
+    gc.enable()
+    if plan["module"]:
+        found: Callable[[], None] = sys.modules[f"{plan['module']}.__main__"].main
+        return found
+    code = compile(plan["code"], "<string>", "exec")
+    return lambda: exec(code, vars(fresh))  # noqa: S102 - the image's own program
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    done = _libc.mount(source.encode(), target.encode(), kind.encode(), flags, options.encode())
+    _check(done, f"mount {target}")
+
+
+def _prctl(option: int, value: int, address: int = 0) -> None:
+    _check(_libc.prctl(option, value, address, 0, 0), f"prctl {option}")
+
+
+def _write(path: str, content: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(descriptor, content.encode("ascii"))
+    os.close(descriptor)
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+_HERE = ctypes.create_string_buffer(b".")
+_NOTHING = ctypes.create_string_buffer(b"")

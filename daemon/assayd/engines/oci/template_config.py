@@ -1,0 +1,182 @@
+"""What a template is, and what its children are told, as pure functions.
+
+A template is a container of the runtime's like every other, but for its user, five capabilities in its own
+user namespace, and the system calls by which it sets up children. It is shown no control groups, and has no
+place to write to beyond a few mount points.
+
+Source: docs/threat-model.md; docs/decisions/0070.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from assayd.engines.oci import template
+from assayd.engines.oci.config import Place, configuration, mounts, rlimits
+from assayd.errors import EngineError
+from assayd.ports.engine import ContainerSpec
+from assayd.ports.isolation import (
+    GUEST_UID,
+    MASKED_PATHS,
+    READONLY_PATHS,
+    SHM_BYTES,
+    SYSCTLS,
+    WORK_DIRECTORY,
+)
+
+Document = Mapping[str, object]
+
+CHILDREN = 127
+"""Children that a template has user ids for at a time."""
+CAPABILITIES = {
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_ADMIN": 21,
+}
+"""Of the template in its own user namespace, with their numbers.
+
+They are for the mounts, the loopback device, the users and the bounding sets of its children.
+"""
+MEMORY_BYTES = 384 * 2**20
+_PIDS = 32
+_BASE_BYTES = 64 * 1024
+_HIDDEN = ("nosuid", "noexec", "nodev")
+_OF_TEMPLATES = ("/proc", "/dev", "/sys")
+_HELD = ("bounding", "effective", "permitted")
+_CALLS: tuple[Document, ...] = (
+    {
+        "names": [
+            "capset",
+            "clone",
+            "keyctl",
+            "mount",
+            "move_mount",
+            "pivot_root",
+            "setgroups",
+            "setresgid",
+            "setresuid",
+            "umount2",
+            "unshare",
+        ],
+        "action": "SCMP_ACT_ALLOW",
+    },
+    *(
+        {
+            "names": ["ioctl"],
+            "action": "SCMP_ACT_ALLOW",
+            "args": [{"index": 1, "op": "SCMP_CMP_EQ", "value": request}],
+        }
+        for request in (0x8913, 0x8914)  # SIOCGIFFLAGS and SIOCSIFFLAGS
+    ),
+)
+"""What a template calls beyond what its children may."""
+_START = (
+    "import socket; control = socket.socket(fileno=socket.os.dup(0)); names = {'__name__': 'template'}; "
+    f"exec(compile(control.recv({template.MESSAGE_BYTES}), '<template>', 'exec'), names); "
+    "names['main'](control)()"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What an image starts, where that is Python: a package whose `__main__` has `main`, or source text.
+
+    `interpreter` starts Python as the image does.
+    """
+
+    interpreter: Sequence[str]
+    module: str = ""
+    code: str = ""
+    rest: Sequence[str] = ()
+
+
+def read_program(arguments: Sequence[str]) -> Program:
+    """Return what an image starts.
+
+    Raises: EngineError ``engine.template``, when a template cannot hold it.
+    """
+    if arguments and PurePosixPath(arguments[0]).name.startswith("python"):
+        for number, argument in enumerate(arguments[1:-1], start=1):
+            kept, value, rest = arguments[:number], arguments[number + 1], arguments[number + 2 :]
+            if argument == "-m":
+                return Program(interpreter=kept, module=value, rest=rest)
+            if argument == "-c":
+                return Program(interpreter=kept, code=value, rest=rest)
+    message = "templates hold Python programs, and this image starts another"
+    raise EngineError("engine.template", message)
+
+
+def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSpec:
+    """Return what a template for containers like this one is limited to."""
+    return ContainerSpec(
+        image=spec.image,
+        image_digest=spec.image_digest,
+        memory_bytes=MEMORY_BYTES,
+        pids=_PIDS,
+        cpus=1.0,
+        work_bytes=_BASE_BYTES,
+        work_files=64,
+        open_files=0,
+        seccomp=spec.seccomp,
+        labels=labels,
+        preload=spec.preload,
+    )
+
+
+def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+    """Return the runtime's configuration of a template.
+
+    Raises: EngineError ``engine.seccomp``, ``engine.template``.
+    """
+    usual = json.loads(json.dumps(configuration(spec, place)))
+    usual["linux"]["seccomp"]["syscalls"] += _CALLS
+    usual["process"] |= {
+        "user": {"uid": 0, "gid": 0},
+        "args": [*read_program(place.arguments).interpreter, "-c", _START],
+        "capabilities": {
+            name: list(CAPABILITIES) if name in _HELD else [] for name in usual["process"]["capabilities"]
+        },
+        "rlimits": [{"type": f"RLIMIT_{name}", "soft": 0, "hard": 0} for name in ("CORE", "MSGQUEUE")],
+    }
+    base = {
+        "destination": WORK_DIRECTORY,
+        "type": "tmpfs",
+        "source": "tmpfs",
+        "options": [*_HIDDEN, "mode=0755", f"size={_BASE_BYTES}"],
+    }
+    kept = [mount for mount in mounts(spec, {}) if mount["destination"] in _OF_TEMPLATES]
+    return {**usual, "mounts": [*kept, base]}
+
+
+def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
+    """Return all that a template is told before its first child: constants, and what to load."""
+    program = read_program(place.arguments)
+    return {
+        "module": program.module,
+        "code": program.code,
+        "argv": [program.module or "-c", *program.rest],
+        "preload": list(spec.preload),
+        "filter": base64.b64encode(instructions).decode(),
+        "sysctls": dict(SYSCTLS),
+        "masked": [path for path in MASKED_PATHS if path.startswith(("/proc/", "/sys/"))],
+        "readonly": list(READONLY_PATHS),
+        "shm": f"mode=1777,size={SHM_BYTES}",
+        "guest": GUEST_UID,
+    }
+
+
+def clone_request(spec: ContainerSpec, place: Place, name: str) -> Document:
+    """Return what a template is told of one child."""
+    return {
+        "id": name,
+        "uid": place.clone_uid,
+        "groups": list(place.cgroups),
+        "limits": rlimits(spec),
+        "work": f"size={spec.work_bytes},nr_inodes={spec.work_files}",
+    }

@@ -1,0 +1,309 @@
+"""Templates: one for each image and list of modules in use; what is cloned from them, and when they end.
+
+Which containers are cloned is decided here. A template that cannot be had is no failure of a container: the
+runtime starts it then, and why is said once. One that behaves unexpectedly is ended with all its children,
+and made anew for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from assayd.aio import finish
+from assayd.engines.oci import template as program
+from assayd.engines.oci.container import Container, differences_running
+from assayd.engines.oci.control import Control, StartFailed
+from assayd.engines.oci.filter import instructions
+from assayd.engines.oci.images import StoredImage
+from assayd.engines.oci.making import ContainerMaker, Ids
+from assayd.engines.oci.mounts import read_only_tree
+from assayd.engines.oci.process import PipeStream, make_pipes
+from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
+from assayd.engines.oci.threads import Threads, timed_out
+from assayd.errors import EngineError
+from assayd.ports.engine import (
+    LABEL_CONTAINER,
+    LABEL_DAEMON,
+    LABEL_GENERATION,
+    LABEL_POOL_KEY,
+    ContainerSpec,
+)
+
+log = structlog.get_logger()
+
+MOST_TEMPLATES = 8
+"""Alive at a time, those included that only wait for their last child."""
+_TRIES = 3
+"""How often in a row a template may fail to start, or die, before its containers are started without."""
+_DIAGNOSTICS = 500
+
+Key = tuple[str, str, tuple[str, ...], str]
+
+
+class Template:
+    """One template: its container, the socket to it, and the user ids of its children."""
+
+    def __init__(self, container: Container, control: Control) -> None:
+        self.container = container
+        self.control = control
+        self.children: dict[str, Container] = {}
+        self._free = deque(range(1, CHILDREN + 1))
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self.control.gone or not self.container.running
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more child can be had."""
+        return bool(self._free) and not self.gone
+
+    def take_ids(self) -> Ids:
+        """Return user ids for a child; what was given back last is taken last."""
+        number = self._free.popleft()
+        return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
+
+    def release(self, child: Container) -> None:
+        """Take the ids of a child that is gone back."""
+        self.children.pop(child.record.name, None)
+        self.control.forget(child.record.name)
+        self._free.append(child.place.clone_uid)
+
+    def beside(self, child: Container) -> Mapping[str, Mapping[str, str]]:
+        """Return the namespaces that this child must not be in."""
+        others = {name: each for name, each in self.children.items() if each is not child}
+        known = {name: each.namespaces for name, each in others.items() if each.namespaces}
+        return {"the template": self.container.namespaces, **known}
+
+
+class Templates:
+    """All templates of one engine."""
+
+    def __init__(self, maker: ContainerMaker, threads: Threads) -> None:
+        self._maker = maker
+        self._threads = threads
+        self._live: dict[Key, Template] = {}
+        """In the order of their last use."""
+        self._retired: list[Template] = []
+        self._of: dict[str, Template] = {}
+        self._failures: Counter[Key] = Counter()
+        self._changing = asyncio.Lock()
+        self.source = Path(program.__file__).read_bytes()
+        """The template's program."""
+        self.reason = ""
+        """Why containers are started without, where some are."""
+        self.closed = False
+        """Whether none is to be used any more."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all templates' own containers."""
+        return frozenset(each.container.record.name for each in (*self._live.values(), *self._retired))
+
+    def of(self, name: str) -> Template | None:
+        """Return the template that a container is cloned from; None for one that the runtime starts."""
+        return self._of.get(name)
+
+    async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
+        """Return a template with ids for a container of it; None where the runtime is to start it."""
+        key = (spec.image, spec.image_digest, spec.preload, spec.seccomp)
+        if self.closed or self._failures[key] >= _TRIES:
+            return None
+        async with self._changing:
+            await self._end_idle(spec)
+            template = self._live.pop(key, None)
+            if template is None:
+                template = await self._start(key, spec, image)
+            if template is None:
+                return None
+            self._live[key] = template
+        if not template.has_room:
+            return None
+        return template, template.take_ids()
+
+    def hold(self, template: Template, child: Container) -> None:
+        """Note a container that was planned with ids of a template."""
+        template.children[child.record.name] = child
+        self._of[child.record.name] = template
+
+    async def clone(self, child: Container, streams: Sequence[int]) -> None:
+        """Have a container's first process cloned.
+
+        Raises: EngineError.
+        """
+        template, name = self._of[child.record.name], child.record.name
+        request = clone_request(child.spec, child.place, name)
+        groups = await self._threads.run(_open_groups, child)
+        try:
+            async with asyncio.timeout(self._threads.timeout_s):
+                child.process = await template.control.start(name, request, [*streams, *groups])
+        except StartFailed as problem:
+            message = f"a container could not be cloned: {os.strerror(int(str(problem)))}"
+            raise EngineError("engine.start_failed", message, retryable=True) from problem
+        except TimeoutError as problem:
+            template.control.lose()
+            raise timed_out() from problem
+        finally:
+            for descriptor in groups:
+                os.close(descriptor)
+
+    def trust(self, child: Container) -> None:
+        """Note that a container was found to be what was asked for."""
+        template = self._of.get(child.record.name)
+        for key, each in self._live.items():
+            if each is template:
+                self._failures.pop(key, None)
+
+    def distrust(self, child: Container) -> None:
+        """End the template of a container, with all its children: it is not what it is to be."""
+        if (template := self._of.get(child.record.name)) is not None:
+            template.control.lose()
+
+    async def release(self, child: Container) -> None:
+        """Take back what a container had of its template; end that if it only waited for this one."""
+        template = self._of.pop(child.record.name, None)
+        if template is None:
+            return
+        template.release(child)
+        if template in self._retired and not template.children:
+            async with self._changing:
+                await self._end_retired()
+
+    async def close(self, reason: str = "") -> None:
+        """Use no template any more; those without children end now, the others with their last."""
+        self.closed, self.reason = True, reason
+        async with self._changing:
+            self._retired += self._live.values()
+            self._live.clear()
+            await self._end_retired()
+
+    async def _end_idle(self, spec: ContainerSpec) -> None:
+        """Retire those of an image that is not this one any more, and one too many; end what is retired."""
+        for key, template in list(self._live.items()):
+            if template.gone or (key[0] == spec.image and key[1] != spec.image_digest):
+                self._retired.append(self._live.pop(key))
+        while len(self._live) + len(self._retired) >= MOST_TEMPLATES and self._live:
+            idle = next((key for key, each in self._live.items() if not each.children), None)
+            if idle is None:
+                break
+            self._retired.append(self._live.pop(idle))
+            await self._end_retired()
+        await self._end_retired()
+
+    async def _end_retired(self) -> None:
+        for template in [each for each in self._retired if not each.children]:
+            template.control.lose()
+            with suppress(EngineError):  # what stays is listed, and the reaper tries again
+                await finish(self._end(template.container), timeout_s=self._threads.timeout_s)
+            self._retired.remove(template)
+
+    async def _end(self, container: Container) -> None:
+        await self._maker.end(container)
+        await self._maker.discard(container)
+        self._maker.ranges.give_back(container.place.first_uid)
+
+    async def _start(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template | None:
+        if len(self._live) + len(self._retired) >= MOST_TEMPLATES:
+            return None
+        try:
+            read_program(image.arguments)
+            return await self._started(key, spec, image)
+        except EngineError as problem:
+            self._failures[key] += _TRIES if problem.code == "engine.template" else 1
+            self.reason = f"{spec.image}: {problem.message}"
+            log.warning("template.failed", image=spec.image, code=problem.code, problem=problem.message)
+            return None
+
+    async def _started(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
+        """Start a template, tell it all that it will ever know, and compare it with what was asked for."""
+        host = await self._maker.known_host()
+        kept = {name: spec.labels[name] for name in (LABEL_DAEMON, LABEL_GENERATION) if name in spec.labels}
+        labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
+        ids = Ids(first_uid=self._maker.ranges.take(1 + CHILDREN), children=CHILDREN)
+        container = self._maker.plan(template_spec(spec, labels), image, host, ids)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control = Control(ours, "a template", partial(self._lost, key))
+        try:
+            with theirs:
+                await self._threads.run(self._maker.make, container)
+                await self._launch(container, theirs.fileno())
+            await self._tell(container, control, ours)
+        except BaseException:
+            control.lose()
+            with suppress(EngineError):  # what stays is listed, and the reaper tries again
+                await finish(self._end(container), timeout_s=self._threads.timeout_s)
+            raise
+        log.info("template.started", image=spec.image, container=container.record.name)
+        return Template(container, control)
+
+    async def _launch(self, container: Container, control: int) -> None:
+        """Let the runtime start a template, with the socket as its standard input."""
+        ends, streams = make_pipes()
+        container.stream = PipeStream(_nothing)
+        try:
+            await container.stream.connect(ends)
+            await self._maker.launch(container, [control, *streams[1:]])
+        finally:
+            for descriptor in streams:
+                os.close(descriptor)
+
+    async def _tell(self, container: Container, control: Control, ours: socket.socket) -> None:
+        place = container.place
+        system_calls = await self._threads.run(instructions, container.spec.seccomp, place.machine)
+        told = json.dumps(plan(container.spec, place, system_calls)).encode()
+        try:
+            for message in (self.source, told):
+                await asyncio.get_running_loop().sock_sendall(ours, message)
+            async with asyncio.timeout(self._threads.timeout_s):
+                await control.ready
+        except (OSError, TimeoutError, EngineError) as problem:
+            said = container.stream.diagnostics if container.stream is not None else b""
+            text = said.decode("utf-8", "replace")[-_DIAGNOSTICS:]
+            log.error("template.ended_early", container=container.record.name, said=text)
+            reason = f"the template did not start: {problem or 'too late'}"
+            raise EngineError("engine.launcher", reason, retryable=True) from problem
+        os.close(await self._threads.run(read_only_tree, container.group.members()[0].rpartition("/")[0]))
+        if container.process is None:
+            raise EngineError("engine.launcher", "the template has no process", retryable=True)
+        found = await self._threads.run(differences_running, container.process, container)
+        if found:
+            differs = "a template is not what was asked for: " + "; ".join(found)
+            raise EngineError("engine.mismatch", differs)
+
+    def _lost(self, key: Key) -> None:
+        """Note that a template has ended; one that was not to is counted, and taken out of use."""
+        template = self._live.get(key)
+        if template is not None and template.control.gone:
+            del self._live[key]
+            self._failures[key] += 1
+            self._retired.append(template)
+            log.warning("template.lost", container=template.container.record.name)
+
+
+async def _nothing() -> None:
+    """Compare nothing: a template says nothing on its standard output."""
+
+
+def _open_groups(child: Container) -> list[int]:
+    """Open what a child joins, and what it is shown of it; the caller closes them."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in child.group.members())
+        opened.extend(read_only_tree(folder) for folder in child.group.folders.values())
+    except BaseException:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened

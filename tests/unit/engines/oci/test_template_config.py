@@ -1,0 +1,122 @@
+"""What a template is: as far from the host as every container, and told nothing but constants."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from assayd.engines.oci import template
+from assayd.engines.oci.config import Place, configuration
+from assayd.engines.oci.template_config import (
+    CAPABILITIES,
+    CHILDREN,
+    clone_request,
+    plan,
+    read_program,
+    template_configuration,
+    template_spec,
+)
+from assayd.errors import EngineError
+from assayd.ports.engine import ContainerSpec
+
+RUNNER = ("/usr/bin/python3.11", "-I", "-S", "-m", "assayd_guest")
+
+
+@pytest.fixture
+def own(spec: ContainerSpec) -> ContainerSpec:
+    return template_spec(spec, {"a": "b"})
+
+
+@pytest.fixture
+def templates_place(place: Place) -> Place:
+    return replace(place, arguments=RUNNER, children=CHILDREN)
+
+
+def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls_alone(
+    own: ContainerSpec, templates_place: Place
+) -> None:
+    made = cast("dict[str, Any]", template_configuration(own, templates_place))
+    usual = cast("dict[str, Any]", configuration(own, templates_place))
+    assert {name for name in made["linux"] if made["linux"][name] != usual["linux"][name]} == {"seccomp"}
+    assert {name for name in made["process"] if made["process"][name] != usual["process"][name]} == {
+        "user",
+        "args",
+        "capabilities",
+        "rlimits",
+    }
+    assert {name for name in made if made[name] != usual[name]} == {"process", "mounts", "linux"}
+    assert made["process"]["noNewPrivileges"] is True
+
+
+def test_template_holds_five_capabilities_and_inherits_none(
+    own: ContainerSpec, templates_place: Place
+) -> None:
+    made = cast("dict[str, Any]", template_configuration(own, templates_place))
+    held = made["process"]["capabilities"]
+    assert held["effective"] == held["bounding"] == held["permitted"] == list(CAPABILITIES)
+    assert held["inheritable"] == held["ambient"] == []
+    assert made["linux"]["uidMappings"] == [{"containerID": 0, "hostID": 1879048192, "size": 128}]
+
+
+def test_template_is_shown_no_control_groups_and_may_write_mount_points_alone(
+    own: ContainerSpec, templates_place: Place
+) -> None:
+    made = cast("dict[str, Any]", template_configuration(own, templates_place))
+    assert [mount["destination"] for mount in made["mounts"]] == ["/proc", "/dev", "/sys", "/sandbox"]
+    assert "size=65536" in made["mounts"][-1]["options"]
+
+
+def test_source_is_the_standard_librarys_and_fits_a_message() -> None:
+    text = Path(template.__file__).read_text()
+    imported = {
+        name.name.partition(".")[0] if isinstance(node, ast.Import) else str(node.module).partition(".")[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    assert imported <= sys.stdlib_module_names
+    assert len(text.encode()) < template.MESSAGE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "code"),
+    [
+        (RUNNER, "assayd_guest", ""),
+        (("/usr/bin/python3.11", "-I", "-S", "-c", "print(1)"), "", "print(1)"),
+        (("/usr/bin/python3.11", "-m", "a", "-c"), "a", ""),
+    ],
+)
+def test_program_of_an_image_is_read(arguments: tuple[str, ...], module: str, code: str) -> None:
+    program = read_program(arguments)
+    assert (program.module, program.code) == (module, code)
+
+
+@pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "run.py")])
+def test_image_that_starts_another_program_has_no_template(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(EngineError) as caught:
+        read_program(arguments)
+    assert caught.value.code == "engine.template"
+
+
+def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: Place) -> None:
+    told = clone_request(spec, replace(place, clone_uid=7), "01A")
+    assert told == {
+        "id": "01A",
+        "uid": 7,
+        "groups": ["memory", "pids", "cpu"],
+        "limits": {"core": 0, "fsize": 4194304, "msgqueue": 0, "nofile": 128},
+        "work": "size=4194304,nr_inodes=64",
+    }
+
+
+def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templates_place: Place) -> None:
+    told = plan(own, templates_place, b"12345678")
+    assert told["filter"] == "MTIzNDU2Nzg="
+    assert {"/proc/keys", "/sys/firmware"} <= set(cast("list[str]", told["masked"]))
+    assert told["readonly"] == ["/proc/sys"]
+    assert (told["module"], told["guest"]) == ("assayd_guest", 10001)
