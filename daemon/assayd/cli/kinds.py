@@ -60,10 +60,9 @@ def from_files_of(kind: str) -> FromFiles:
 
     Raises: as `find_kind`.
     """
-    if kind in registry.own_kinds():
-        reference = registry.command_line(kind).from_files
-        if reference:
-            return cast("FromFiles", registry.resolve(reference))
+    reference = command_line_of(kind).from_files
+    if reference:
+        return cast("FromFiles", registry.resolve(reference))
     return find_kind(kind).from_files
 
 
