@@ -11,7 +11,7 @@ from assayd.errors import AssaydError, ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the daemon until it is told to stop; give the exit code."""
+    """Run the daemon until it is told to stop; return the exit code."""
     chosen = _parser().parse_args(arguments)
     try:
         return _run(chosen)

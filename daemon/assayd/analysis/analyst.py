@@ -1,10 +1,10 @@
-"""Keeps analysis workers warm and gives each one job at a time, users and their flows in turn.
+"""Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
 
 A user never has all of them: where there are two or more, one is reserved for a user who has none.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
 that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
-own trouble.
+internal error.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Answer,
     Briefed,
     Described,
     Failed,
     Patched,
     Patching,
+    WorkerAnswer,
     remember,
 )
 from assayd.errors import AssaydError
@@ -254,7 +254,7 @@ class Analyst:
 
 async def _check(
     worker: _Worker, validator: Validator, payload: BaseModel, policy: ExecutionPolicy
-) -> Answer:
+) -> WorkerAnswer:
     _send_policy(worker, policy)
     body = payload.model_dump_json().encode()
     return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
@@ -294,7 +294,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
         raise _broken("the answer of an analysis worker has another form") from problem
 
 
-def _prepared(validator: Validator, payload: BaseModel, answer: Answer) -> BaseModel:
+def _prepared(validator: Validator, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
     model = validator.prepared if isinstance(validator, Preparing) else validator.payload

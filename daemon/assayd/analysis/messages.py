@@ -21,7 +21,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WorkerAnswer:
     """What a worker says: how each static stage ended, and what preparing the payload changed.
 
     `prepared` holds only the fields that differ.
@@ -31,7 +31,7 @@ class Answer:
     prepared: dict[str, object] | None
 
 
-ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+ANSWER: TypeAdapter[WorkerAnswer] = TypeAdapter(WorkerAnswer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

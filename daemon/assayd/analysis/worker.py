@@ -30,12 +30,12 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Answer,
     Briefed,
     Described,
     Failed,
     Patched,
     Patching,
+    WorkerAnswer,
     remember,
 )
 from assayd.analysis.shfmt import read_shell
@@ -56,12 +56,12 @@ _READ_BYTES = 1 << 16
 _TOLD_CHARS = 500
 
 
-def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> Answer:
+def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> WorkerAnswer:
     """Run the static stages, and prepare the payload when none of them failed."""
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
-        return Answer(stages=stages, prepared=None)
-    return Answer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
+        return WorkerAnswer(stages=stages, prepared=None)
+    return WorkerAnswer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
 
 
 def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:

@@ -14,7 +14,7 @@ from assayd.api import discovery, routes
 from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
-from assayd.api.peer import Access, PeerGate, with_silence
+from assayd.api.peer import PeerGate, SocketAccess, with_silence
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
 from assayd.byte_budget import ByteBudget
@@ -45,7 +45,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     batches: Batches,
     repairs: Repairs,
     *,
-    access: Access,
+    access: SocketAccess,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from assayd.api.peer import Access, Caller
+from assayd.api.peer import Caller, SocketAccess
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
@@ -44,7 +44,7 @@ class Call:
     service: Service
     batches: Batches
     repairs: Repairs
-    access: Access
+    access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget
     caller: Caller

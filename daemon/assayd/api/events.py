@@ -73,7 +73,7 @@ async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
 
 
 async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
-    """Write how a batch gets on."""
+    """Yield a document each time that the batch has got further; closes `told` at the end."""
     async with aclosing(told):
         async for progress in told:
             yield progress_document(progress)

@@ -22,7 +22,7 @@ from assayd.documents.repairs import (
 )
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
-from assayd.ports.repairs import RepairRequest
+from assayd.ports.repairs import RepairTerms
 
 MAX_BODY_BYTES = 2**21
 
@@ -44,7 +44,7 @@ async def start_repair(request: Request, call: CallDep, attempt_id: AttemptId) -
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=MAX_BODY_BYTES)
     wanted = _read(body)
-    request_of = RepairRequest(**wanted.model_dump(), uid=call.caller.peer.uid)
+    request_of = RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid)
     repair = await call.repairs.start(attempt, request_of)
     headers = {"Location": f"/v1/repairs/{repair.id}"}
     return json_response(repair_document(repair), status=202, headers=headers)

@@ -102,7 +102,10 @@ class DaemonService:
         return await self._deps.admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
-        """Accept the submission of a finished attempt once more."""
+        """Accept the submission of a finished attempt once more.
+
+        Raises: RequestError ``attempt.unfinished``.
+        """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
         document = await self._shared.jobs.document(attempt.id)
@@ -123,7 +126,10 @@ class DaemonService:
         return await asyncio.to_thread(_compare, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt as soon as it is finished, or as it is when the time is up."""
+        """Return the attempt as soon as it is finished, or as it is when the time is up.
+
+        Raises: RequestError ``not_found``.
+        """
         finished = await self._deps.scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
@@ -149,7 +155,7 @@ class DaemonService:
         return documents
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         return self._deps.scheduler.current(attempt_id) or await self._shared.jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
@@ -161,7 +167,7 @@ class DaemonService:
         return replace(page, attempts=fresh)
 
     async def cancel(self, attempt_id: str) -> None:
-        """Ask an attempt to end."""
+        """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
         if not self._deps.scheduler.cancel(attempt_id):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
@@ -286,7 +292,7 @@ class DaemonService:
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
     async def _try(self, validator: Validator, sample: Sample, places: asyncio.Semaphore) -> Sequence[str]:
-        """Run one sample; give a sentence for each thing that is not as it must be."""
+        """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)
         limits = limits_of(policy, self._deps.caps)
         async with places:

@@ -10,11 +10,11 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.quick import SUMMARY, help_text
-from assayd.cli.verbs import GROUPS, TYPES, VERBS, Parameter, Verb
+from assayd.cli.verbs import GROUPS, TYPES, VERBS, CommandVerb, Parameter
 from assayd.kinds import registry
 
 
-class Commands(TyperGroup):
+class ProgramCommands(TyperGroup):
     """The program's commands, and after them one for each kind that has commands of its own."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -32,7 +32,11 @@ class Commands(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Commands, help=SUMMARY, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    cls=ProgramCommands,
+    help=SUMMARY,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -47,7 +51,7 @@ def start(
     context.obj = socket
 
 
-def command_of(verb: Verb) -> Callable[..., None]:
+def command_of(verb: CommandVerb) -> Callable[..., None]:
     """Return a function that typer takes for the command that a verb is."""
 
     def command(context: typer.Context, **values: Any) -> None:

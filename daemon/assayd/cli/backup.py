@@ -23,7 +23,7 @@ PARTIAL = ".partial"
 
 
 def back_up(target: Path, state_dir: Path | None) -> int:
-    """Copy the state directory (that of the settings, unless named); give how many bundles were new.
+    """Copy the state directory (that of the settings, unless named); return how many bundles were new.
 
     Raises:
         ConfigError: ``backup.database``, when the database is not a file there.

@@ -35,14 +35,14 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     as_yaml: bool,
 ) -> int:
     """Validate files and show the report."""
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
     from assayd.cli.origin import UNKNOWN
-    from assayd.cli.validate import Request, build_submission, run
+    from assayd.cli.validate import ValidateRequest, build_submission, run
 
     form = "yaml" if as_yaml else form
     print_form = None if form is None else form_of(kind, form)
     submission, origin = build_submission(
-        Request(
+        ValidateRequest(
             kind=kind,
             files=files,
             input=input_file,
@@ -66,7 +66,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
             attempt = follow_repairs(client, attempt, show=not quiet)
             origin = UNKNOWN  # it is another text by now
         if print_form is not None:
-            print_form(Shown(client=client, attempt=attempt, as_json=as_json))
+            print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
     if print_form is None:
         _print_attempt(attempt, as_json=as_json, origin=origin)
     return OF_VERDICT[attempt["verdict"]]
@@ -101,13 +101,13 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 def show(socket: str | None, *, attempt_id: str, form: str | None, steps: bool, as_json: bool) -> int:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
     from assayd.cli.ids import attempt_id as find
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
 
     form = "steps" if steps else form
     with PlainClient(socket) as client:
         attempt = client.attempt(find(client, attempt_id))
         if form is not None:
-            form_of(attempt["kind"], form)(Shown(client=client, attempt=attempt, as_json=as_json))
+            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return VALIDATED
         _print_attempt(attempt, as_json=as_json)
         if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):

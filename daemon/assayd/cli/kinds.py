@@ -23,7 +23,7 @@ KIND_HEADS = ("kind", "policy", "image", "stages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownAttempt:
     """A finished attempt that is shown in a form of its kind."""
 
     client: PlainClient
@@ -43,7 +43,7 @@ class Shown:
         return document
 
 
-Form = Callable[[Shown], None]
+Form = Callable[[ShownAttempt], None]
 """Prints an attempt; what `CommandLine.forms` refers to."""
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from assayd.cli.policy_check import network_of
 from assayd.client import Document
-from assayd.egress.decision import Ask, decide
+from assayd.egress.decision import AccessRequest, decide
 from assayd.egress.target import NoTarget, Target, read_target
 from assayd.errors import RequestError
 
@@ -20,7 +20,7 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
     """
     profile = policy["name"]
     target = _target(url, method)
-    decision = decide(network_of(policy), Ask(target=target))
+    decision = decide(network_of(policy), AccessRequest(target=target))
     if decision.allowed and not policy["enforceable"]:
         return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assayd.cli.verbs import GROUPS, TYPES, VERBS, Parameter, Verb
+from assayd.cli.verbs import GROUPS, TYPES, VERBS, CommandVerb, Parameter
 
 SUMMARY = "Validate untrusted code in throwaway containers."
 NAME_WIDTH = 12
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int | None:
     return None if verb is None or values is None else verb.call(socket, values)
 
 
-def read(verb: Verb, words: Sequence[str]) -> dict[str, Any] | None:
+def read(verb: CommandVerb, words: Sequence[str]) -> dict[str, Any] | None:
     """Return what a line says for each parameter that it names; None for one that is left to typer."""
     options = {each.option: each for each in verb.parameters if each.option}
     values: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def _socket(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     return None, arguments
 
 
-def _place(values: dict[str, Any], verb: Verb, loose: list[str]) -> bool:
+def _place(values: dict[str, Any], verb: CommandVerb, loose: list[str]) -> bool:
     """Give the words without an option to the arguments, in order; the last may take many."""
     for parameter in verb.parameters:
         if parameter.option:

@@ -232,7 +232,7 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
 
 
 def follow_repairs(client: PlainClient, attempt: Document, *, show: bool) -> Document:
-    """Wait for the repair that an attempt asked for; give the newest attempt of it."""
+    """Wait for the repair that an attempt asked for; return the newest attempt of it."""
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:

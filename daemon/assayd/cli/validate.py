@@ -20,7 +20,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ValidateRequest:
     """What the command line says."""
 
     kind: str
@@ -35,7 +35,7 @@ class Request:
     intent: str | None = None
 
 
-def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
+def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origin]:
     """Build the submission that the command line means, and tell which files it is from.
 
     Raises: RequestError, naming the option or file at fault.
@@ -72,7 +72,7 @@ def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
 
 
 def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
-    """Submit, wait, and give the finished attempt; an interrupt from the keyboard cancels it."""
+    """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
     attempt = client.submit(submission)
     try:
         if show_progress:

@@ -51,7 +51,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
+class CommandVerb:
     """One command. `run` is a function of this package, which takes the socket and the parameters."""
 
     name: str
@@ -78,7 +78,7 @@ ID = Parameter(
 )
 JSON = Parameter(name="as_json", option="--json", default=False, help="Print JSON.")
 
-VALIDATE = Verb(
+VALIDATE = CommandVerb(
     name="validate",
     help="Validate files and show the report.",
     run="commands:validate",
@@ -140,7 +140,7 @@ VALIDATE = Verb(
         Parameter(name="as_yaml", option="--yaml", default=False, help="Short for --form yaml."),
     ),
 )
-LIST = Verb(
+LIST = CommandVerb(
     name="list",
     help="List attempts, newest first.",
     run="commands:list_attempts",
@@ -166,7 +166,7 @@ LIST = Verb(
 VERBS = (
     VALIDATE,
     LIST,
-    Verb(
+    CommandVerb(
         name="show",
         help="Show an attempt and its report, and the repair that it belongs to, attempt by attempt.",
         run="commands:show",
@@ -179,7 +179,7 @@ VERBS = (
             JSON,
         ),
     ),
-    Verb(
+    CommandVerb(
         name="logs",
         help="Print what the code wrote; of an attempt that runs, as it is written.",
         run="commands:logs",
@@ -194,7 +194,7 @@ VERBS = (
             ),
         ),
     ),
-    Verb(
+    CommandVerb(
         name="events",
         help="Follow what happens to an attempt, up to its verdict; or to all attempts.",
         run="commands:events",
@@ -213,14 +213,14 @@ VERBS = (
             JSON,
         ),
     ),
-    Verb(name="cancel", help="Stop an attempt.", run="commands:cancel", parameters=(ID,)),
-    Verb(
+    CommandVerb(name="cancel", help="Stop an attempt.", run="commands:cancel", parameters=(ID,)),
+    CommandVerb(
         name="replay",
         help="Run a finished attempt's submission again, and show what differs; 1 when something does.",
         run="commands:replay",
         parameters=(ID, JSON),
     ),
-    Verb(
+    CommandVerb(
         name="artifacts",
         help="List the files of an attempt's bundle, or fetch them.",
         run="commands:artifacts",
@@ -236,13 +236,13 @@ VERBS = (
             JSON,
         ),
     ),
-    Verb(
+    CommandVerb(
         name="doctor",
         help="Examine the daemon: engine, images, limits, canary, permissions.",
         run="upkeep:doctor",
         parameters=(JSON,),
     ),
-    Verb(
+    CommandVerb(
         name="gc",
         help="Remove finished attempts and bundles that are too old or too many; for operators.",
         run="upkeep:collect_garbage",
@@ -253,7 +253,7 @@ VERBS = (
             JSON,
         ),
     ),
-    Verb(
+    CommandVerb(
         name="backup",
         help="Copy the daemon's database and bundles while it runs; as root or the daemon's user.",
         run="upkeep:backup",
@@ -274,8 +274,8 @@ VERBS = (
             ),
         ),
     ),
-    Verb(name="metrics", help="Print the daemon's metrics.", run="upkeep:metrics"),
-    Verb(
+    CommandVerb(name="metrics", help="Print the daemon's metrics.", run="upkeep:metrics"),
+    CommandVerb(
         name="top",
         help="Show what the daemon does at the moment: rates, queue, containers, running attempts.",
         run="upkeep:top",
@@ -294,13 +294,13 @@ VERBS = (
             ),
         ),
     ),
-    Verb(
+    CommandVerb(
         name="kinds",
         help="List the kinds that the daemon takes, or describe one: payload, options, stages, rules.",
         run="commands:kinds",
         parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
     ),
-    Verb(name="version", help="Print the version.", run="commands:version"),
+    CommandVerb(name="version", help="Print the version.", run="commands:version"),
 )
 
 GROUPS: Mapping[str, tuple[str, str]] = {

@@ -18,7 +18,7 @@ from assayd.client.answers import (
     refuse,
     require_socket,
 )
-from assayd.client.requests import SILENCE_S, Ask
+from assayd.client.requests import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -48,22 +48,22 @@ class Client(Verbs):
         """Close the connections."""
         self._http.close()
 
-    def send(self, ask: Ask[Any]) -> Any:
+    def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
         return read_as(ask.reads)(self._send(ask).content)
 
-    def send_for_content(self, ask: Ask[bytes]) -> bytes:
+    def send_for_content(self, ask: ClientRequest[bytes]) -> bytes:
         """Send a request and return its answer as it is."""
         return self._send(ask).content
 
-    def send_for_events(self, ask: Ask[StreamEvent]) -> Iterator[StreamEvent]:
+    def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
         with self._stream(ask, silence_s=SILENCE_S) as chunks:
             for chunk in chunks:
                 yield from reader.feed(chunk)
 
-    def send_for_lines(self, ask: Ask[Any]) -> Iterator[Any]:
+    def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
         reader = LineReader(read_as(ask.reads))
         with self._stream(ask, silence_s=ask.wait_s) as chunks:
@@ -71,7 +71,7 @@ class Client(Verbs):
                 yield from reader.feed(chunk)
 
     @contextmanager
-    def _stream(self, ask: Ask[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
+    def _stream(self, ask: ClientRequest[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
         import httpx
 
         require_socket(self.socket)
@@ -83,7 +83,7 @@ class Client(Verbs):
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
 
-    def _send(self, ask: Ask[Any]) -> httpx.Response:
+    def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
         import httpx
 
         require_socket(self.socket)

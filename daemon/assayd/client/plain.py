@@ -19,7 +19,7 @@ import h11
 
 from assayd.client.address import SocketChoice, find_socket
 from assayd.client.answers import EventReader, LineReader, StreamEvent, lost, refuse, require_socket
-from assayd.client.requests import SILENCE_S, Ask
+from assayd.client.requests import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 PIECE_BYTES = 64 * 2**10
@@ -39,23 +39,23 @@ class PlainClient(Verbs):
     ) -> None:
         """Leave nothing: every request has closed its connection."""
 
-    def send(self, ask: Ask[Any]) -> Any:
+    def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the JSON that its answer is."""
         return json.loads(self.send_for_content(ask))
 
-    def send_for_content(self, ask: Ask[Any]) -> bytes:
+    def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request and return its answer as it is."""
         with _exchange(self.socket, ask, ask.timeout_s) as pieces:
             return b"".join(pieces)
 
-    def send_for_events(self, ask: Ask[StreamEvent]) -> Iterator[StreamEvent]:
+    def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
         with _exchange(self.socket, ask, SILENCE_S) as pieces:
             for piece in pieces:
                 yield from reader.feed(piece)
 
-    def send_for_lines(self, ask: Ask[Any]) -> Iterator[Any]:
+    def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the JSON that each line of its answer is, as they come."""
         reader = LineReader(json.loads)
         with _exchange(self.socket, ask, ask.wait_s) as pieces:
@@ -64,7 +64,7 @@ class PlainClient(Verbs):
 
 
 @contextmanager
-def _exchange(place: SocketChoice, ask: Ask[Any], silence_s: float) -> Iterator[Iterator[bytes]]:
+def _exchange(place: SocketChoice, ask: ClientRequest[Any], silence_s: float) -> Iterator[Iterator[bytes]]:
     """Send a request, and give its answer in pieces.
 
     Raises: ClientError, as the answer says, or DaemonUnreachable.
@@ -91,7 +91,7 @@ class _Wire:
     connected: socket.socket
     state: h11.Connection
 
-    def send(self, ask: Ask[Any]) -> None:
+    def send(self, ask: ClientRequest[Any]) -> None:
         """Send a request. A daemon that refuses it may stop reading before its end: it has answered then."""
         query = urlencode(list(ask.query))
         headers = {"Host": "assayd", "Connection": "close", **ask.all_headers()}

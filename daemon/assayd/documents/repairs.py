@@ -143,7 +143,7 @@ def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> RepairD
 
 
 def repair_event_document(number: int, repair: Repair) -> RepairEventDocument:
-    """Return an event of a repair."""
+    """Return an event of a repair; `number` counts the events of one stream, and is its id."""
     return RepairEventDocument.model_construct(
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",

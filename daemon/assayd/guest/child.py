@@ -20,9 +20,9 @@ from typing import NoReturn
 
 from . import kernel, private
 from .policy import RuntimePolicy
-from .programs import Context, Program, Record
+from .programs import Context, Record, UnitProgram
 from .reporter import Reporter
-from .requests import Attempt, Limits
+from .requests import BeginFrame, GuestLimits
 from .seccomp import REPORT, build_filter
 
 private.isolate(globals())
@@ -78,7 +78,7 @@ def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
 
 
 def confine(
-    attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
+    attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(REPORT)
@@ -92,7 +92,9 @@ def confine(
     )
 
 
-def become(confinement: Confinement, programs: Mapping[str, Program], descriptors: Descriptors) -> NoReturn:
+def become(
+    confinement: Confinement, programs: Mapping[str, UnitProgram], descriptors: Descriptors
+) -> NoReturn:
     """Turn this fork of the runner into a unit's process, and run what it is told to. Never returns."""
     status = _BROKEN
     try:
@@ -125,7 +127,7 @@ def _read_order() -> bytearray:
     return told
 
 
-def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, Program]) -> int:
+def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitProgram]) -> int:
     end = told.index(b"\n")
     name, has_input = told[:end].decode().split()
     del told[: end + 1]
@@ -171,7 +173,7 @@ def _separate(descriptors: Descriptors) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
+def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
     """Return each rlimit with its value, which may not be above what this process has."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import private
 from .builtins_safe import opaque
-from .frames_above import Places
+from .frames_above import FrameClassifier
 from .reporter import Reporter
 
 private.isolate(globals())
@@ -25,7 +25,7 @@ _Field = dataclasses.Field
 _EVENT = "compile"
 
 
-def check_field_names(places: Places, reporter: Reporter) -> None:
+def check_field_names(places: FrameClassifier, reporter: Reporter) -> None:
     """Put a check before what makes text of fields, in this process; what it refuses is reported."""
 
     def refuse() -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from . import private
-from .frames_above import Place, Places
+from .frames_above import CallerLocation, FrameClassifier
 from .reporter import Reporter
 from .requests import ImportRules
 
@@ -55,7 +55,7 @@ _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
 class ImportGuard:
     """Holds the rules, reports every import of guest code, and refuses where the mode is `enforce`."""
 
-    def __init__(self, rules: ImportRules, places: Places, reporter: Reporter) -> None:
+    def __init__(self, rules: ImportRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
         self._places = places
         self._reporter = reporter
@@ -133,7 +133,7 @@ class ImportGuard:
             self._judge(_absolute(name, names, level), wanted, self._places.locate(frame))
         return _real_import(name, names, local_names, wanted, level)
 
-    def _judge(self, name: str, wanted: tuple[str, ...], place: Place) -> None:
+    def _judge(self, name: str, wanted: tuple[str, ...], place: CallerLocation) -> None:
         for module, allowed in self._judged(name, wanted):
             refused = self._rules.enforce and not allowed
             self._reporter.event(

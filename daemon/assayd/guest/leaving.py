@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from . import private
 from .builtins_safe import opaque
-from .frames_above import Places
+from .frames_above import FrameClassifier
 from .reporter import Reporter
 
 private.isolate(globals())
@@ -23,7 +23,7 @@ private.isolate(globals())
 _leave = os._exit
 
 
-def refuse_to_leave(places: Places, reporter: Reporter) -> None:
+def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
     """Put a refusal in the place of ``os._exit``, for this process only; the act is reported."""
     ours = getpid()
 

@@ -100,13 +100,13 @@ class Collector:
         return any(pattern.matches(path) for pattern in self._wanted)
 
     def _is_known(self, folder: int, name: str, path: str) -> bool:
-        """Return whether a regular file still has the content that it was laid with."""
-        laid = self._known.get(path)
-        if laid is None:
+        """Return whether a regular file still has the content that it was staged with."""
+        staged = self._known.get(path)
+        if staged is None:
             return False
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
-            return os.fstat(stream.fileno()).st_size == len(laid) and stream.read(len(laid)) == laid
+            return os.fstat(stream.fileno()).st_size == len(staged) and stream.read(len(staged)) == staged
 
     def _problem(self, path: str, mode: int) -> str | None:
         if not stat.S_ISREG(mode):

@@ -14,12 +14,12 @@ from . import private
 from .attributes import AttributeGuard
 from .builtins_safe import guest_builtins, opaque
 from .field_names import check_field_names
-from .frames_above import Places
+from .frames_above import FrameClassifier
 from .hook import AuditHook, HookRules
 from .importer import ImportGuard
 from .leaving import refuse_to_leave
 from .reporter import Reporter
-from .requests import Attempt
+from .requests import BeginFrame
 
 private.isolate(globals())
 
@@ -27,8 +27,8 @@ private.isolate(globals())
 class RuntimePolicy:
     """What guest code may do in this process, as far as Python can see it."""
 
-    def __init__(self, attempt: Attempt, work_path: str, reporter: Reporter) -> None:
-        self._places = Places(work_path)
+    def __init__(self, attempt: BeginFrame, work_path: str, reporter: Reporter) -> None:
+        self._places = FrameClassifier(work_path)
         self._reporter = reporter
         self._imports = ImportGuard(attempt.imports, self._places, reporter)
         rules = HookRules(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from . import kernel
 from .cgroup import Cgroup
-from .tasks import Task, read_tasks, used_s
+from .tasks import KernelTask, read_tasks, used_s
 
 _REAP_LIMIT_S = 20.0
 _REAP_TURN_S = 0.02
@@ -23,7 +23,7 @@ _DEAD = frozenset("ZX")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ReapedProcess:
     """One process that was reaped, with what it used."""
 
     pid: int
@@ -46,7 +46,7 @@ class Processes:
         if not self._is_init:
             kernel.become_subreaper()
 
-    def reap(self) -> Iterator[Ended]:
+    def reap(self) -> Iterator[ReapedProcess]:
         """Return every descendant that has ended and is ours to wait for. Never waits."""
         with contextlib.suppress(ChildProcessError):
             while (ended := _wait(os.WNOHANG)) is not None:
@@ -61,7 +61,7 @@ class Processes:
             return True
         return False
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[KernelTask]:
         """Return what the kernel tells of the tasks of all descendants."""
         return read_tasks(self._pids())
 
@@ -85,8 +85,8 @@ class Processes:
         """Return how many descendants run (stopped ones included)."""
         return 0 if self.none_left() else len(self._running())
 
-    def kill_all(self) -> Iterator[Ended]:
-        """Kill and reap until nothing is left; give what was reaped.
+    def kill_all(self) -> Iterator[ReapedProcess]:
+        """Kill and reap until nothing is left; return what was reaped.
 
         SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
         """
@@ -135,11 +135,11 @@ def _processes() -> Iterator[tuple[int, int, str]]:
             yield int(name), int(parent), state.decode()
 
 
-def _wait(options: int) -> Ended | None:
+def _wait(options: int) -> ReapedProcess | None:
     pid, status, usage = os.wait4(-1, options)
     if pid == 0:
         return None
-    return Ended(
+    return ReapedProcess(
         pid=pid,
         status=status,
         cpu_s=usage.ru_utime + usage.ru_stime,

@@ -59,7 +59,7 @@ class _Connection:
     watched: int = 0
 
 
-class Relay:
+class GuestRelay:
     """All connections of an attempt; of one unit at a time. Does nothing until it is opened."""
 
     def __init__(self, selector: selectors.BaseSelector, send: Send) -> None:
@@ -75,7 +75,7 @@ class Relay:
         self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
-        """Listen; give the environment by which clients find the proxy. Raises: OSError."""
+        """Listen; return the environment by which clients find the proxy. Raises: OSError."""
         # In a container always the same port, so that equal code runs the same; elsewhere it may be taken.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps

@@ -40,7 +40,7 @@ class Reports:
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Take what was read and give the frames that the daemon is to get."""
+        """Take what was read and return the frames that the daemon is to get."""
         self._read_bytes += len(data)
         self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
         if self._broken:

@@ -23,7 +23,7 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GuestLimits:
     """Caps of one attempt, as `begin` gives them."""
 
     max_processes: int
@@ -55,10 +55,10 @@ class RelayCaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class BeginFrame:
     """What `begin` says: holds for all units that follow. `relay` is None where the network is blocked."""
 
-    limits: Limits
+    limits: GuestLimits
     imports: ImportRules
     relay: RelayCaps | None
     allow_exec: bool
@@ -84,11 +84,11 @@ class UnitRequest:
     more: bool
 
 
-def read_attempt(header: Header) -> Attempt:
+def read_attempt(header: Header) -> BeginFrame:
     """Read a `begin` header. Raises: Fault."""
     limits = mapping(header, "limits")
-    return Attempt(
-        limits=Limits(**{field.name: _positive(limits, field.name) for field in fields(Limits)}),
+    return BeginFrame(
+        limits=GuestLimits(**{field.name: _positive(limits, field.name) for field in fields(GuestLimits)}),
         imports=_read_imports(mapping(header, "imports")),
         relay=_read_relay(mapping(header, "network")),
         allow_exec=get(header, "allow_exec", bool),

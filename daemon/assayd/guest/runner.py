@@ -20,9 +20,9 @@ from .frames import PROTOCOL, Decoder, FrameError, Header, encode
 from .processes import Processes, ProcessesRemain
 from .programs import find_programs
 from .relay import KINDS as RELAYED
-from .relay import Relay
+from .relay import GuestRelay
 from .requests import Fault, get, read_attempt, read_unit, texts
-from .session import Session
+from .session import GuestSession
 from .startup import (
     hide_our_modules,
     open_shared_memory,
@@ -33,7 +33,7 @@ from .startup import (
     take_standard_streams,
 )
 from .tasks import OwnWaiting
-from .unit import Surroundings, Unit
+from .unit import RunnerContext, RunningUnit
 from .workdir import NotEmptied, WorkDirectory
 
 WORK = "/sandbox"
@@ -62,7 +62,7 @@ class Runner:
         self._programs = find_programs()
         hide_our_modules()
         selector, cgroup = selectors.DefaultSelector(), Cgroup()
-        self._around = Surroundings(
+        self._around = RunnerContext(
             selector=selector,
             processes=Processes(cgroup),
             waiting=OwnWaiting(),
@@ -70,17 +70,17 @@ class Runner:
             work=WorkDirectory(work),
             environment=environment,
             shared=open_shared_memory() if os.getpid() == 1 else (),
-            relay=Relay(selector, self._send),
+            relay=GuestRelay(selector, self._send),
             send=self._send,
         )
         self._greeted = False
         self._done = False
-        self._session: Session | None = None
-        self._unit: Unit | None = None
+        self._session: GuestSession | None = None
+        self._unit: RunningUnit | None = None
         self._exit: int | None = None
 
     def serve(self) -> int:
-        """Run the conversation to its end and give the exit status."""
+        """Run the conversation to its end and return the exit status."""
         selector = self._around.selector
         selector.register(self._source, selectors.EVENT_READ, self._read_frames)
         selector.register(self._children, selectors.EVENT_READ, self._drain_signals)
@@ -135,12 +135,12 @@ class Runner:
         elif self._session is None:
             self._expect(kind, "begin")
             self._around.waiting.take()
-            self._session = Session(read_attempt(header), self._programs, self._around)
+            self._session = GuestSession(read_attempt(header), self._programs, self._around)
             self._session.fork_ahead()
         else:
             self._serve_attempt(self._session, header, body)
 
-    def _serve_attempt(self, session: Session, header: Header, body: bytes) -> None:
+    def _serve_attempt(self, session: GuestSession, header: Header, body: bytes) -> None:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
@@ -173,7 +173,7 @@ class Runner:
         ready |= {"cgroup": self._around.cgroup.version, "memory_bytes": self._around.cgroup.memory_bytes()}
         self._send(ready, b"")
 
-    def _say_goodbye(self, session: Session) -> None:
+    def _say_goodbye(self, session: GuestSession) -> None:
         dropped = session.send_outputs()
         peak = self._around.cgroup.peak_memory_bytes()
         self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")

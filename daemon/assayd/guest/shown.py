@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownText:
     """A submitted text, and the name that it is shown by."""
 
     name: str
     text: str
 
 
-Texts = Mapping[str, Shown]
+Texts = Mapping[str, ShownText]
 """Submitted texts by the file name that they were compiled under; only their frames are shown."""

@@ -25,7 +25,7 @@ def preload(name: str) -> bool:
 
 
 def take_environment() -> dict[str, str]:
-    """Empty the environment and give the part of it that programs of the image are started with."""
+    """Empty the environment and return the part of it that programs of the image are started with."""
     kept = {name: os.environ[name] for name in _FOR_PROGRAMS if name in os.environ}
     os.environ.clear()
     return kept

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .capture import Capture
 from .frames import Header, chunks
 from .reports import Reports
-from .requests import Limits
+from .requests import GuestLimits
 from .spare import Pipes
 
 _READ_BYTES = 64 * 1024
@@ -20,13 +20,13 @@ _READ_BYTES = 64 * 1024
 Send = Callable[[Header, bytes], None]
 
 
-class Streams:
+class UnitStreams:
     """The four pipes of one unit, as the runner sees them."""
 
     def __init__(
         self,
         unit: int,
-        limits: Limits,
+        limits: GuestLimits,
         pipes: Pipes,
         stdin: bytes,
         selector: selectors.BaseSelector,

@@ -14,7 +14,7 @@ _STATE, _TIMES = 0, slice(11, 15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class KernelTask:
     """One task, as ``/proc/PID/task/TID/schedstat`` has it.
 
     `waited_s` is told when a wait is over; `slices` counts how often it was given a processor. `is_runnable`
@@ -43,7 +43,7 @@ class OwnWaiting:
         return max(passed_s, 0.0)
 
 
-def read_tasks(pids: Iterable[int]) -> Iterator[Task]:
+def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
     """Return the tasks of processes; none where the kernel does not keep such figures."""
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -60,10 +60,10 @@ def used_s(pids: Iterable[int]) -> float:
     return ticks * _TICK_S
 
 
-def _read(pid: int, tid: int) -> Task:
+def _read(pid: int, tid: int) -> KernelTask:
     with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as told:
         ran, waited, slices = map(int, told.read(128).split())
-    return Task(
+    return KernelTask(
         pid=pid,
         tid=tid,
         ran_s=ran * _NS,

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import TypeGuard, TypeVar, cast
 
 from . import private
-from .forms import TAG, TYPE, VALUE, Form, form_of
+from .forms import TAG, TYPE, VALUE, ValueForm, form_of
 
 private.isolate(globals())
 
@@ -170,7 +170,7 @@ class Renderer:
             text = ""
         return self._tagged(form.tag, text)
 
-    def _nested(self, value: object, form: Form, path: str, depth: int) -> object:
+    def _nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
         """Render a member of an enum, or a dataclass, with the name of its class beside."""
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:

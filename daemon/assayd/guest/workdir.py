@@ -25,7 +25,7 @@ class NotEmptied(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class WorkdirUse:
     """How much of the work directory's file system is taken."""
 
     used_bytes: int
@@ -41,10 +41,10 @@ class WorkDirectory:
         self.path = os.path.realpath(path)
         self._baseline = self._measure()
 
-    def use(self) -> Use:
+    def use(self) -> WorkdirUse:
         """Measure what has been added since the start, and whether there is room for more."""
         now = self._measure()
-        return Use(
+        return WorkdirUse(
             used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
             used_files=max(now.used_files - self._baseline.used_files, 0),
             full=now.full,
@@ -59,7 +59,7 @@ class WorkDirectory:
         self.open_up()
         clear(self.descriptor)
 
-    def lay(self, path: str, content: bytes | bytearray) -> None:
+    def stage(self, path: str, content: bytes | bytearray) -> None:
         """Write a file at a relative path that `requests.read_path` has accepted.
 
         What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
@@ -101,9 +101,9 @@ class WorkDirectory:
         finally:
             os.close(parent)
 
-    def _measure(self) -> Use:
+    def _measure(self) -> WorkdirUse:
         found = os.fstatvfs(self.descriptor)
-        return Use(
+        return WorkdirUse(
             used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
             used_files=found.f_files - found.f_ffree,
             full=found.f_blocks > 0 and (found.f_bavail == 0 or (found.f_files > 0 and found.f_ffree == 0)),

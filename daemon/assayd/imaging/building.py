@@ -38,7 +38,7 @@ class _Facts:
 def build(
     name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progress, library: Path | None = None
 ) -> Path:
-    """Build image `name` and give the path of its archive, which is ``<cache>/<name>/image.tar``.
+    """Build image `name` and return the path of its archive, which is ``<cache>/<name>/image.tar``.
 
     Blocks for seconds (cached) to a minute; safe when several processes build at once.
 

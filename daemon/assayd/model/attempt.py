@@ -98,5 +98,5 @@ class Attempt:
 
     @property
     def flow(self) -> tuple[int, str]:
-        """Return the flow that it waits in: its user, and there its batch or the sending program."""
+        """Return the flow that it waits in: user id, then its batch's id or else the peer's process id."""
         return self.peer.uid, self.batch_id or str(self.peer.pid)

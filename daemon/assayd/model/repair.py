@@ -41,7 +41,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class ReplyCost:
     """What one reply cost. Tokens are None where the provider does not count them."""
 
     input_tokens: int | None = None
@@ -73,7 +73,7 @@ class Fix:
     verdict: Verdict | None = None
     cause: str | None = None
     fingerprint: str | None = None
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

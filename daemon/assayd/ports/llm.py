@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Protocol
 
 from assayd.model.finding import Edit
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
 from assayd.ports.generatable import Document, Proposal
 from assayd.ports.repairable import Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class FixRequest:
     """A request for one answer. `edits` are safe fixes: replacements in the passage.
 
     `attempt` counts the answers that were asked for, from 1; `findings` are those of the last report, as it
@@ -37,7 +37,7 @@ class Reply:
 
     code: str = ""
     reason: str
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
     files: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Document, ...] = ()
     text: str = ""
@@ -71,7 +71,7 @@ class Provider(Protocol):
         """The name that requests use."""
         ...
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Return a fix within the time, the provider's own retries included.
 
         Raises: ProviderError when none can be had.

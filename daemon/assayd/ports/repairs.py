@@ -23,7 +23,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRequest:
+class RepairTerms:
     """How somebody wants an attempt repaired.
 
     `code` is a person's, for the first fix; `fresh` goes back to what was submitted first. Without a
@@ -73,7 +73,7 @@ class RepairStore(Protocol):
         ...
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         ...
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
@@ -102,7 +102,7 @@ class RepairStore(Protocol):
 class Repairs(Protocol):
     """The repairs of a daemon, as its API sees them; whose they are, the API checks."""
 
-    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
+    async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
         """Begin a repair of a finished attempt.
 
         Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.unsupported``,
@@ -111,7 +111,7 @@ class Repairs(Protocol):
         ...
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:

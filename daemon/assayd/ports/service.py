@@ -106,7 +106,7 @@ class Service(Protocol):
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         ...
 
     async def list(self, query: Query) -> Page:

@@ -145,7 +145,7 @@ class JobStore(Protocol):
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         ...
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
@@ -153,7 +153,7 @@ class JobStore(Protocol):
         ...
 
     async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
-        """Look up the attempt that a user has made with a key."""
+        """Return the attempt that a user has made with a key; None where there is none."""
         ...
 
     async def document(self, attempt_id: str) -> bytes:

@@ -25,7 +25,7 @@ from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.generatable import Proposal
-from assayd.ports.llm import Provider, ProviderStep, Reply, Request
+from assayd.ports.llm import FixRequest, Provider, ProviderStep, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
 from assayd.ports.validator import Validator
 from assayd.repairs.asking import ask
@@ -60,7 +60,7 @@ class RepairDependencies:
 
 
 async def run_repair(repair: Repair, deps: RepairDependencies) -> Repair | None:
-    """Carry a repair to its outcome and give it as it ended; None when it was not needed after all.
+    """Carry a repair to its outcome and return it as it ended; None when it was not needed after all.
 
     Cancelling the task leaves the repair for the next run of the daemon.
     """
@@ -199,7 +199,7 @@ class Course:
             await deps.repairs.save_step(self.repair.id, step)
         await self._add(strategy, step.asked_at, subject, described, step.reply)
 
-    def _request(self, strategy: Strategy, number: int, subject: Subject, described: Described) -> Request:
+    def _request(self, strategy: Strategy, number: int, subject: Subject, described: Described) -> FixRequest:
         """Word what the provider is asked, and give it what it may need of that in data."""
         intent, context = _intent(subject), described.context
         prompt = build_prompt(
@@ -209,7 +209,7 @@ class Course:
             intent=intent,
             earlier=earlier_answers(self.repair.fixes, context.failure),
         )
-        return Request(
+        return FixRequest(
             system=prompt.system,
             user=prompt.user,
             passage=context.passage,

@@ -19,7 +19,7 @@ from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
 from assayd.ports.llm import ProviderStep
-from assayd.ports.repairs import RepairRequest
+from assayd.ports.repairs import RepairTerms
 from assayd.repairs.chain import diffs_of
 from assayd.repairs.loop import Course, FixUnusable, RepairDependencies, run_repair
 from assayd.repairs.providers import rules
@@ -102,8 +102,11 @@ class DaemonRepairs:
         if unfinished:
             log.warning("repairs.recovered", count=len(unfinished))
 
-    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
-        """Begin a repair of a finished attempt."""
+    async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
+        """Begin a repair of a finished attempt.
+
+        Raises: RequestError ``repair.not_failed``, ``repair.running``.
+        """
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
         most = request.max_attempts or self._limits.max_attempts
@@ -131,7 +134,7 @@ class DaemonRepairs:
         self._start(repair)
         return repair
 
-    def _provider(self, request: RepairRequest) -> str:
+    def _provider(self, request: RepairTerms) -> str:
         """Return who is asked; a hint goes to nobody who cannot read it.
 
         Raises: RequestError ``repair.hint_unread``.
@@ -253,7 +256,7 @@ class DaemonRepairs:
             log.info("repair.alerted", repair_id=repair.id)
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         running = self._running.get(repair_id)
         return running.repair if running is not None else await self._store.get(repair_id)
 
@@ -274,7 +277,7 @@ class DaemonRepairs:
         return await self._store.step(repair.id, number)
 
     async def cancel(self, repair: Repair) -> None:
-        """End a repair, and the attempt that it has under way."""
+        """End a repair, and the attempt that it has under way. Raises: RequestError ``repair.finished``."""
         running = self._running.get(repair.id)
         if running is None:
             raise RequestError("repair.finished", "the repair has ended")
@@ -282,7 +285,7 @@ class DaemonRepairs:
         running.task.cancel()
 
     async def accept_fallback(self, repair: Repair) -> Repair:
-        """Take the rules that a repair offers."""
+        """Take the rules that a repair offers. Raises: RequestError ``repair.no_fallback``."""
         if repair.fallback is None:
             raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
         if repair.fallback.get("accepted_at") is not None:

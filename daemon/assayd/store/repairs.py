@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, delete, insert, select, update
 
-from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy, Usage
+from assayd.model.repair import Fix, Repair, RepairOutcome, ReplyCost, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.llm import ProviderStep
 from assayd.store.access import DatabaseAccess
@@ -60,7 +60,7 @@ class DatabaseRepairStore:
         await self._access.write(lambda connection: connection.execute(wanted).close())
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         found = await self._read(select(repairs).where(repairs.c.id == repair_id))
         return found[0] if found else None
 
@@ -184,7 +184,7 @@ def _read_fix(row: RowMapping) -> Fix:
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         cause=row["cause"],
         fingerprint=row["fingerprint"],
-        usage=Usage(
+        usage=ReplyCost(
             input_tokens=row["input_tokens"], output_tokens=row["output_tokens"], took_s=row["took_s"]
         ),
     )

@@ -33,7 +33,7 @@ def from_micros(value: int) -> datetime:
 
 
 def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Return the row of an attempt as it is accepted."""
+    """Return the row of an attempt as it is accepted, by column; `submission` is its digest."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -55,7 +55,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
 
 
 def verdict_values(attempt: Attempt) -> Values:
-    """Return the row of an attempt's verdict."""
+    """Return the row of a finished attempt's verdict, by column."""
     assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
     return {
         "attempt_id": attempt.id,
@@ -76,7 +76,7 @@ def verdict_values(attempt: Attempt) -> Values:
 
 
 def run_values(run: Run) -> Values:
-    """Return the row of a run."""
+    """Return the row of a run, by column."""
     return {
         "attempt_id": run.attempt_id,
         "run_number": run.run_number,
@@ -89,7 +89,7 @@ def run_values(run: Run) -> Values:
 
 
 def event_values(event: Event) -> Values:
-    """Return the row of an event."""
+    """Return the row of an event, by column; its body as JSON."""
     return {
         "attempt_id": event.attempt_id,
         "run_number": event.run_number,
@@ -156,7 +156,7 @@ def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
-    """Return the time of a column that may be empty."""
+    """Return the time (UTC) that a column has in microseconds since 1970; None for NULL."""
     return None if value is None else from_micros(cast("int", value))
 
 

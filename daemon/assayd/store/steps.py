@@ -6,7 +6,7 @@ import json
 
 from sqlalchemy import RowMapping, Table, select
 
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
 from assayd.ports.llm import ProviderStep, Reply
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, to_micros
@@ -56,7 +56,7 @@ def _written(reply: Reply) -> str:
 
 def _read(row: RowMapping) -> ProviderStep:
     found = json.loads(row["reply"])
-    usage = Usage(
+    usage = ReplyCost(
         input_tokens=found["input_tokens"], output_tokens=found["output_tokens"], took_s=found["took_s"]
     )
     return ProviderStep(

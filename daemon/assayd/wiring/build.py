@@ -37,7 +37,7 @@ from assayd.repairs.chain import repair_attachments
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.repairs.requests import RecordedRequests
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
@@ -86,7 +86,7 @@ class PartOverrides:
 class Assembly:
     """The parts of a daemon. `shared` holds those that most of the others use."""
 
-    origin: Origin
+    origin: ContainerOrigin
     limits: DaemonLimits
     shared: AdmissionDependencies
     hub: EventHub
@@ -114,7 +114,7 @@ class _Basics:
     batch_store: BatchStore
     repair_store: RepairStore
     requests: RecordedRequests
-    origin: Origin
+    origin: ContainerOrigin
     copied_from: str | None
     metrics: Metrics
     hub: EventHub
@@ -194,7 +194,7 @@ async def _basics(
         ids=ids,
     )
     identity = identify(settings.state_dir, ids)
-    origin = Origin(daemon_id=identity.daemon_id, generation=ids.new())
+    origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     repair_store = DatabaseRepairStore(jobs.access)
     return _Basics(
         settings=settings,

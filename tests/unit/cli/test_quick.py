@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assayd.cli import _program, main, quick
-from assayd.cli.verbs import GROUPS, VERBS, Verb
+from assayd.cli.verbs import GROUPS, VERBS, CommandVerb
 
 LINES = [
     "validate extractor a.py",
@@ -67,7 +67,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None, dict[
     """Note what would be run, with the values that it would get."""
     seen: list[tuple[str, str | None, dict[str, Any]]] = []
 
-    def note(verb: Verb, socket: str | None, values: dict[str, Any]) -> int:
+    def note(verb: CommandVerb, socket: str | None, values: dict[str, Any]) -> int:
         given = {
             p.name: (values.get(p.name) or ()) if p.many else values.get(p.name, p.default)
             for p in verb.parameters
@@ -75,7 +75,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None, dict[
         seen.append((verb.name, socket, {name: _plain(value) for name, value in given.items()}))
         return 0
 
-    monkeypatch.setattr(Verb, "call", note)
+    monkeypatch.setattr(CommandVerb, "call", note)
     return seen
 
 

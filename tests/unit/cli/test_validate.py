@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from assayd.cli.validate import Request, build_submission, read_files, read_settings
+from assayd.cli.validate import ValidateRequest, build_submission, read_files, read_settings
 from assayd.errors import RequestError
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -99,7 +99,7 @@ def test_a_module_is_submitted_as_a_folder(tmp_path) -> None:
     (tmp_path / "manifest.yaml").write_text("category: weather\nplatform: open_meteo\n")
     (tmp_path / "adapter.py").write_text("x = 1\n")
     nothing = {"input": None, "sample_paths": (), "policy": None, "settings": (), "labels": (), "options": ()}
-    submission, _ = build_submission(Request(kind="module", files=[tmp_path], **nothing))
+    submission, _ = build_submission(ValidateRequest(kind="module", files=[tmp_path], **nothing))
     assert submission == {
         "kind": "module",
         "payload": {

@@ -16,7 +16,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairWish
-from assayd.ports.repairs import RepairRequest, Subject
+from assayd.ports.repairs import RepairTerms, Subject
 from assayd.repairs.loop import RepairDependencies, earlier_answers
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits, budget_left
 from assayd.repairs.requests import RecordedRequests
@@ -136,7 +136,7 @@ class Daemon:
         self.repairs._start = lambda _: None  # type: ignore[method-assign]
 
     async def start(self, attempt_id: str = SECOND, **request: object) -> Repair:
-        wanted = RepairRequest(**request, uid=7)  # type: ignore[arg-type]
+        wanted = RepairTerms(**request, uid=7)  # type: ignore[arg-type]
         return await self.repairs.start(self.attempts.known[attempt_id], wanted)
 
 

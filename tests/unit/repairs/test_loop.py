@@ -18,7 +18,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.llm import ProviderStep, Reply, Request
+from assayd.ports.llm import FixRequest, ProviderStep, Reply
 from assayd.ports.repairs import Document, Subject
 from assayd.repairs.loop import RepairDependencies, run_repair
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
@@ -125,9 +125,9 @@ class Scripted:
 
     def __init__(self, words: Iterable[str | Exception]) -> None:
         self._words = iter(words)
-        self.asked: list[Request] = []
+        self.asked: list[FixRequest] = []
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         self.asked.append(request)
         word = next(self._words)
         if isinstance(word, Exception):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import Place, configuration, mounts, rlimits
+from assayd.engines.oci.config import HostShare, configuration, mounts, rlimits
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 from assayd.ports.isolation import (
@@ -129,7 +129,7 @@ def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSp
     )
 
 
-def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration of a template.
 
     Raises: EngineError ``engine.seccomp``, ``engine.template``.
@@ -154,7 +154,7 @@ def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, objec
     return {**usual, "mounts": [*kept, base]}
 
 
-def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
+def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
     """Return all that a template is told before its first child: constants, and what to load."""
     program = read_program(place.arguments)
     return {
@@ -171,7 +171,7 @@ def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
     }
 
 
-def clone_request(spec: ContainerSpec, place: Place, name: str) -> Document:
+def clone_request(spec: ContainerSpec, place: HostShare, name: str) -> Document:
     """Return what a template is told of one child."""
     return {
         "id": name,

@@ -20,7 +20,7 @@ from typing import Protocol, cast
 from ..policy import RuntimePolicy
 from ..reporter import Record, Reporter
 
-__all__ = ["Context", "Program", "Record", "find_programs"]
+__all__ = ["Context", "UnitProgram", "Record", "find_programs"]
 
 Arguments = Mapping[str, object]
 
@@ -37,21 +37,21 @@ class Context:
     environment: Mapping[str, str]
 
 
-class Program(Protocol):
+class UnitProgram(Protocol):
     """The module of a unit program."""
 
     IN_PYTHON: bool
 
     def run(self, arguments: Arguments, context: Context) -> Record:
-        """Do what the arguments say and give the result record."""
+        """Do what the arguments say and return the result record."""
         ...
 
 
-def find_programs() -> dict[str, Program]:
-    """Import every program in this package and give them by name."""
+def find_programs() -> dict[str, UnitProgram]:
+    """Import every program in this package and return them by name."""
     names = sorted(name.removesuffix(".py") for name in os.listdir(os.path.dirname(__file__)))
     return {
-        name: cast("Program", importlib.import_module(f"{__name__}.{name}"))
+        name: cast("UnitProgram", importlib.import_module(f"{__name__}.{name}"))
         for name in names
         if name.isidentifier() and not name.startswith("_")
     }

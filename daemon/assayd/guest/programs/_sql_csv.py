@@ -28,7 +28,7 @@ class BadCsv(Exception):
 
 
 def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
-    """Make a table of each file that a text names; give, by name, why others could not be opened.
+    """Make a table of each file that a text names; return, by name, why others could not be opened.
 
     Raises: BadCsv, sqlite3.Error.
     """

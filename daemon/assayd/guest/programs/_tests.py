@@ -41,7 +41,7 @@ Tell = Callable[[Record], None]
 
 
 class Telling:
-    """Listens to one session of the framework and tells what happens in it."""
+    """Listens to one session of the framework and reports what happens in it."""
 
     def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
         self._write = tell
@@ -70,7 +70,7 @@ class Telling:
         return plugin
 
     def broken_off(self, problem: BaseException) -> Record:
-        """Report that the framework itself failed, and give the record that ends the lines."""
+        """Report that the framework itself failed, and return the record that ends the lines."""
         self._whole = False
         self._tell("stopped", **told(problem, self._texts))
         return self.record(_INTERNAL_ERROR)

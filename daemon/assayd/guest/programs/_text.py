@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class SubmittedText:
     """A submitted text, and what it is to see."""
 
     source: str
@@ -39,9 +39,9 @@ class Text:
         return module
 
 
-def read_text(arguments: Mapping[str, object]) -> Text:
+def read_text(arguments: Mapping[str, object]) -> SubmittedText:
     """Read the fields that every Python program has."""
-    return Text(
+    return SubmittedText(
         source=argument(arguments, "source", str),
         filename=argument(arguments, "filename", str),
         builtins=argument(arguments, "builtins", str),

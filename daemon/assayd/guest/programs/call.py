@@ -1,4 +1,4 @@
-"""`call`: compile a text, run it as a module, call one function of it, give back its value.
+"""`call`: compile a text, run it as a module, call one function of it, return its value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
 taken by a computed name, where built-ins are safe. Record: see docs/guest-protocol.md.

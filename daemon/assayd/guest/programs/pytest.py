@@ -15,7 +15,7 @@ from types import CodeType, ModuleType
 from .. import private
 from ..reporter import Record
 from . import Context
-from ._modules import Modules, Submitted, plainly, read_modules
+from ._modules import Submitted, SubmittedModules, plainly, read_modules
 from ._tests import Telling
 from ._text import argument
 
@@ -56,7 +56,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 class Offer:
     """Compiles the files; the assertions of the tests so that they tell what they compared."""
 
-    def __init__(self, modules: Modules, test: Submitted) -> None:
+    def __init__(self, modules: SubmittedModules, test: Submitted) -> None:
         self._modules = modules
         self._test = test
         self._rewriting = import_module("_pytest.assertion.rewrite")

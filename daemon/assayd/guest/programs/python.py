@@ -1,4 +1,4 @@
-"""`python`: run a text in a namespace and give back the values of some of its names.
+"""`python`: run a text in a namespace and return the values of some of its names.
 
 Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
 `as_script` for a text that ends as a program does; `modules` where the text imports submitted files. Record:
@@ -13,7 +13,7 @@ from contextlib import suppress
 from os import getcwd, write
 
 from .. import private
-from ..failures import Shown, Texts, message_of, not_compiled, told
+from ..failures import ShownText, Texts, message_of, not_compiled, told
 from ..reporter import Record
 from ..tagged import render_tagged, restore
 from ..values import is_a, render
@@ -35,7 +35,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     namespace = argument(arguments, "namespace", dict)
     wanted: list[str] = argument(arguments, "results", list)
     tagged, as_script = arguments.get("tagged") is True, arguments.get("as_script") is True
-    texts = {text.filename: Shown(text.filename, text.source)}
+    texts = {text.filename: ShownText(text.filename, text.source)}
     if "modules" in arguments:
         modules = read_modules(arguments)
         texts |= modules.texts

@@ -11,7 +11,10 @@ from assayd.static.submitted_file import only_text
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
+    """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires.
+
+    Raises: RequestError ``request.options``.
+    """
     code = only_text(files, what="a code node")
     if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
         message = "a code node takes --input, and --option of timeout_s and requires"

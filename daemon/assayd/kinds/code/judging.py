@@ -8,7 +8,7 @@ from dataclasses import replace
 from assayd.findings import runs as run_findings
 from assayd.findings.call_unit import Tried
 from assayd.findings.expected import judge_value
-from assayd.findings.python_failures import Surroundings
+from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
 from assayd.findings.runs import cause_finding, grouped, unfinished
 from assayd.guest_results.json_reader import GuestJsonError
@@ -86,7 +86,7 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
     """Judge the end of a run; a good one must have told the value of `result`, or that there is none."""
     if unit is None:
         return never_started(name)
-    around = Surroundings(text=payload.code, required=payload.requires, awaited=payload.awaited)
+    around = ExceptionContext(text=payload.code, required=payload.requires, awaited=payload.awaited)
     tried = judge_end(unit, around, what="The code")
     if tried.case.status is not CaseStatus.PASSED:
         return tried

@@ -10,7 +10,10 @@ from assayd.static.submitted_file import only_text
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload of one file and the sample paths."""
+    """Build a payload of one file and the sample paths.
+
+    Raises: RequestError ``request.options``, ``request.sample_paths``.
+    """
     code = only_text(files, what="an extractor")
     if options.input is not None or options.extra:
         raise RequestError("request.options", "an extractor takes neither --input nor --option")

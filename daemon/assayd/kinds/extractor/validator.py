@@ -1,4 +1,4 @@
-"""Path extractors: a function that takes a file path as text and gives a dict of what it says.
+"""Path extractors: a function that takes a file path as text and returns a dict of what it says.
 
 Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
 container, each in a process of its own; all must give a dict. Source: docs/kinds/extractor.md.
@@ -44,12 +44,12 @@ from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.python.names import PACKAGE_NAMES
-from assayd.static.python.signature import Expected, check_signature
+from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
 
 FILENAME = "extractor.py"
 
-EXPECTED = Expected(
+EXPECTED = ExpectedFunction(
     function="extract",
     parameter="path",
     parameter_types=frozenset({"str", "Any", "AnyStr", "LiteralString", "Text", "object"}),
@@ -219,7 +219,7 @@ class Extractor:
         return Taken(texts=payload.sample_paths, fields=fields)
 
 
-def _source(payload: ExtractorPayload) -> model_answer.Answer:
+def _source(payload: ExtractorPayload) -> model_answer.AnswerCode:
     return model_answer.clean(payload.code)
 
 

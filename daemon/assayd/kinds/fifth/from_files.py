@@ -18,7 +18,10 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload: the first file is the program, the others are what it may load."""
+    """Build a payload: the first file is the program, the others are what it may load.
+
+    Raises: RequestError ``request.files``, ``request.options``.
+    """
     if not files:
         raise RequestError("request.files", "a Fifth program is at least one file", field="files")
     if options.input is not None or options.sample_paths:
@@ -35,7 +38,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Read the options of the command line."""
+    """Read the options of the command line. Raises: RequestError ``request.options``."""
     if unknown := set(options) - _OPTIONS:
         message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
         raise RequestError("request.options", message, field=min(unknown))

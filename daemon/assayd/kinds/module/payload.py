@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.expected_tests import ExpectedTests
 
 
 class ModulePayload(BaseModel):
@@ -19,4 +19,4 @@ class ModulePayload(BaseModel):
 class PreparedModule(ModulePayload):
     """A module that was read: `expected` are the tests of each file."""
 
-    expected: dict[str, Expected]
+    expected: dict[str, ExpectedTests]

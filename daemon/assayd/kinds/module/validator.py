@@ -24,7 +24,7 @@ from assayd.kinds.module import expected_tests as module_tests
 from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
 from assayd.kinds.module import manifest as module_manifest
-from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
@@ -178,7 +178,7 @@ class Module:
         files = files_of_tests(payload.files)
         tested = [
             pytest_unit.judge_tests(
-                file, _unit_named(result, place, file), texts, payload.expected.get(file, Expected())
+                file, _unit_named(result, place, file), texts, payload.expected.get(file, ExpectedTests())
             )
             for place, file in enumerate(files, 1)
         ]

@@ -22,6 +22,8 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
     or go to data/.
+
+    Raises: RequestError ``request.options``.
     """
     if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
         raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
@@ -37,7 +39,7 @@ def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
     Raises: RequestError.
     """
     steps: list[object] = []
-    laid: dict[str, object] = {}
+    staged: dict[str, object] = {}
     databases: dict[str, object] = {}
     for name in sorted(files):
         path, content = PurePosixPath(name), files[name]
@@ -49,8 +51,8 @@ def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
             kind = _STEP_SUFFIXES[path.suffix]
             steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
         else:
-            laid[name if "/" in name else f"data/{name}"] = payload_of(content)
+            staged[name if "/" in name else f"data/{name}"] = payload_of(content)
     if len(databases) > 1:
         message = f"a pipeline has one database, not {', '.join(databases)}"
         raise RequestError("request.files", message, field="files")
-    return {"steps": steps, "files": laid, "database": next(iter(databases.values()), None)}
+    return {"steps": steps, "files": staged, "database": next(iter(databases.values()), None)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.findings.repair_context import errors_of, without_layout
-from assayd.kinds.pipeline.errors import Program as Writer
+from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.judging import StepText
 from assayd.kinds.pipeline.payload import Database, PipelinePayload
 from assayd.ports.repairable import Surrounding

@@ -14,7 +14,10 @@ _OPTIONS = frozenset(option.name for option in command_line.options)
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload: one file of Python, or files and ``--option argv='program argument…'``."""
+    """Build a payload: one file of Python, or files and ``--option argv='program argument…'``.
+
+    Raises: RequestError ``request.options``.
+    """
     if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
         known = ", ".join(sorted(_OPTIONS))
         raise RequestError("request.options", f"a script takes files and --option of {known}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from assayd.findings.call_unit import Tried
 from assayd.findings.exec_unit import judge_exec
 from assayd.findings.expected import judge_output
-from assayd.findings.python_failures import Surroundings
+from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started
 from assayd.findings.runs import grouped, unfinished
 from assayd.kinds.script.payload import ScriptCase, ScriptPayload
@@ -83,7 +83,7 @@ def _judge_unit(name: str, unit: UnitResult | None, submitted: ScriptPayload) ->
         return judge_exec(name, unit, program=submitted.argv[0], offer=_OFFER)
     if unit is None:
         return never_started(name)
-    return judge_end(unit, Surroundings(text=submitted.code), what="The script")
+    return judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
 
 
 def judge_outputs(wanted: Sequence[str], result: RunResult) -> Iterator[Finding]:

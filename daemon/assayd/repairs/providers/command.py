@@ -22,7 +22,7 @@ import structlog
 
 from assayd.aio import finish
 from assayd.errors import ProviderError
-from assayd.ports.llm import Reply, Request
+from assayd.ports.llm import FixRequest, Reply
 from assayd.repairs.providers.reading import TEXT, read
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ class CommandProvider:
         self._argv = tuple(argv)
         self._environment = dict(environment or {})
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Run the program once.
 
         Raises: ProviderError ``provider.command`` when it cannot be started, takes too long or fails;
@@ -65,7 +65,7 @@ class CommandProvider:
 async def run(
     argv: Sequence[str], stdin: bytes, *, timeout_s: float, environment: Mapping[str, str]
 ) -> bytes:
-    """Run a program of the operator and give what it prints.
+    """Run a program of the operator and return what it prints.
 
     `contain.py` runs it and ends whatever it has started. It reads and prints files, not pipes: neither side
     can wait for the other then. Raises: ProviderError ``provider.command``.
@@ -138,7 +138,7 @@ async def _end(process: Process) -> None:
             await process.wait()
 
 
-def _document(request: Request) -> bytes:
+def _document(request: FixRequest) -> bytes:
     passage = request.passage
     return json.dumps(
         {

@@ -20,7 +20,7 @@ from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
-from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, Origin, open_container
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import (
     Assign,
@@ -65,7 +65,14 @@ class Pool:
     """
 
     def __init__(
-        self, *, engine: Engine, origin: Origin, clock: Clock, ids: Ids, limits: PoolLimits, demand: Demand
+        self,
+        *,
+        engine: Engine,
+        origin: ContainerOrigin,
+        clock: Clock,
+        ids: Ids,
+        limits: PoolLimits,
+        demand: Demand,
     ) -> None:
         self._engine = engine
         self._origin = origin
@@ -213,7 +220,7 @@ class Pool:
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _forget_the_gone(self) -> list[_Waiter]:
-        """Drop those who were cancelled and could not say so yet; give the others, in turn."""
+        """Drop those who were cancelled and could not say so yet; return the others, in turn."""
         waiting = self._waiting.in_turn()
         for waiter in waiting:
             if waiter.future.done():

@@ -84,7 +84,7 @@ class Conversation:
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
-        """Talk until the end, whichever it is; give it with a detail for the evidence. `begin` was first."""
+        """Talk until any end; return it with a detail for the evidence. `begin` was first."""
         self._observer, self._deadline = observer or Observer(), deadline
         try:
             async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
@@ -229,7 +229,7 @@ class Conversation:
 
 
 def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
-    """Return the frames that lay what a unit wrote as files for those after it."""
+    """Return the frames that stage what a unit wrote as files for those after it."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
         yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})

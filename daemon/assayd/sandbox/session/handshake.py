@@ -89,7 +89,7 @@ def content_frames(spec: RunSpec) -> Iterator[bytes]:
 
 
 def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Return the frames that lay files."""
+    """Return the frames that stage files."""
     for path, content in files.items():
         for index, part in enumerate(chunks(content)):
             yield encode({"type": "file", "path": path, "append": index > 0}, part)

@@ -1,4 +1,4 @@
-"""Gives the edits for imports that are refused, or fail, where nothing depends on them.
+"""Computes the edits for imports that are refused, or fail, where nothing depends on them.
 
     import socket, never used                 the line is taken out
     import os, used as os.path.… only         import os.path   (a warning: it binds the same name)

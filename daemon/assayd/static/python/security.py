@@ -41,7 +41,7 @@ from assayd.static.python.builtins import check_name, check_type_call
 from assayd.static.python.careful import check_careful
 from assayd.static.python.imports import check_imports, said_once
 from assayd.static.python.names import NOT_DEFINED, is_dunder
-from assayd.static.python.scopes import ScopeKind, Site
+from assayd.static.python.scopes import NodeSite, ScopeKind
 from assayd.static.python.source import PythonSource
 from assayd.static.python.view import Check, View
 
@@ -107,7 +107,7 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
     return tuple(said_once(sorted(found, key=lambda f: (f.line or 0, f.column or 0, f.rule, f.message))))
 
 
-def _check(view: View, site: Site) -> Iterator[Finding]:
+def _check(view: View, site: NodeSite) -> Iterator[Finding]:
     kind = type(site.node)
     if kind.__name__ not in _NODES:
         message = f"{kind.__name__} is syntax that may not be used here."
@@ -119,7 +119,7 @@ def _check(view: View, site: Site) -> Iterator[Finding]:
             yield view.dunder_name(site.node, name)
 
 
-def _imports(view: View, site: Site) -> Iterator[Finding]:
+def _imports(view: View, site: NodeSite) -> Iterator[Finding]:
     """``import sys`` -> import.not_allowed; ``class A: import re`` -> import.in_class."""
     if isinstance(site.node, ast.Import | ast.ImportFrom):
         yield from check_imports(site.node, view.modules, view.text)
@@ -128,7 +128,7 @@ def _imports(view: View, site: Site) -> Iterator[Finding]:
             yield view.error(site.node, "import.in_class", message, "Import at the top of the file.")
 
 
-def _method(view: View, site: Site) -> Iterator[Finding]:
+def _method(view: View, site: NodeSite) -> Iterator[Finding]:
     """``def __getattribute__(self, name)`` -> name.dunder; all others may be defined."""
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
@@ -151,7 +151,7 @@ _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
 }
 
 
-def _identifiers(site: Site) -> Iterator[str]:
+def _identifiers(site: NodeSite) -> Iterator[str]:
     """Return the names that a node carries as plain text and that are none of a Name or Attribute."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):

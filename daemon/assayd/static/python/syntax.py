@@ -1,4 +1,4 @@
-r"""Says what is wrong with a text that the compiler refuses, and what to do about it.
+r"""Explains what is wrong with a text that the compiler refuses, and what to do about it.
 
 Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
 

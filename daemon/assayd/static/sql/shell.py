@@ -1,4 +1,4 @@
-"""Tells what belongs to the sqlite3 shell, and what to write instead.
+"""Recognizes what belongs to the sqlite3 shell, and what to write instead.
 
 .mode csv                               sql.shell
 .import data/x.csv t                    sql.shell
@@ -15,8 +15,8 @@ from itertools import pairwise
 from assayd.model.finding import Finding
 from assayd.static.sql.read import SqlText
 from assayd.static.sql.rules import REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
-from assayd.static.sql.statements import Statement
-from assayd.static.sql.tokens import Kind
+from assayd.static.sql.statements import SqlStatement
+from assayd.static.sql.tokens import SqlTokenKind
 
 _COMMAND = re.compile(r"^\.([a-z]+)\b[^\n]*", re.MULTILINE)
 _LEAVE = "Leave it out: rows are printed with a line of names, and tabs between the cells."
@@ -42,11 +42,15 @@ def _begins(content: str, offset: int) -> bool:
     return True
 
 
-def shell_functions(text: SqlText, statement: Statement) -> Iterator[Finding]:
+def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:
     """Return the calls of functions that only the sqlite3 shell has."""
     for token, following in pairwise(statement.tokens):
         name = token.text.lower()
-        if token.kind is Kind.WORD and following.says("(") and name in SHELL_FUNCTIONS.keys() - REACHING_OUT:
+        if (
+            token.kind is SqlTokenKind.WORD
+            and following.says("(")
+            and name in SHELL_FUNCTIONS.keys() - REACHING_OUT
+        ):
             message = f"{name}() belongs to the sqlite3 shell; SQLite itself has no such function."
             suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."
             yield text.finding("sql.shell", message, at=token.start, suggestion=suggestion)

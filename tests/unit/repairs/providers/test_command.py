@@ -10,12 +10,12 @@ import pytest
 import structlog
 
 from assayd.errors import ProviderError
-from assayd.ports.llm import Request
+from assayd.ports.llm import FixRequest
 from assayd.ports.repairable import Passage
 from assayd.repairs.providers.command import CommandProvider
 from assayd.repairs.providers.keys import hide_environment
 
-REQUEST = Request(
+REQUEST = FixRequest(
     system="s" * 100_000, user="u", passage=Passage(name="code", language="python", text="x = 1\n")
 )
 ECHO = """

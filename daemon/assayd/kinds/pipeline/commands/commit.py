@@ -84,7 +84,7 @@ def read_result(client: PlainClient, attempt_id: str) -> Result:
 def apply(
     result: Result, database: Path, directory: Path | None, checkpoint: Checkpoint = lambda _: None
 ) -> list[str]:
-    """Apply a result; give a line for each thing that was done.
+    """Apply a result; return a line for each thing that was done.
 
     Args:
         result: from `read_result`.
@@ -152,7 +152,7 @@ def _is_due(change: _Change) -> bool:
 
 
 def _stage(result: Result, changes: list[_Change]) -> list[_Change]:
-    """See that every file is as it was, then write new ones and backups beside them; give what is due.
+    """See that every file is as it was, then write new ones and backups beside them; return what is due.
 
     Raises: RequestError ``commit.refused``, before anything was written.
     """

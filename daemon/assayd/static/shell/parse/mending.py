@@ -1,4 +1,4 @@
-"""Gives the edit for a script that cannot be read, where one word in one place is all that is missing.
+"""Computes the edit for a script that cannot be read, where one word in one place is all that is missing.
 
     if [ -s x ]; then … (to the end)      fi at the end     (when all lines after it are indented deeper)
     while read -r x; do … (to the end)    done at the end
