@@ -10,7 +10,7 @@ from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, Att
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.errors import ErrorDocument
-from assayd.documents.operations import ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
 from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument, StepDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -117,6 +117,10 @@ EXAMINATION: Responses = {
     200: _json(ExaminationDocument, "What was found"),
     403: _json(ErrorDocument, "For operators, until one of them has asked"),
     429: _json(ErrorDocument, "Somebody is being told already; see Retry-After"),
+}
+DAEMON: Responses = {
+    200: _json(DaemonDocument, "The daemon"),
+    403: _json(ErrorDocument, "For operators"),
 }
 ALIVE: Responses = {200: _json(StatusDocument, "The daemon answers")}
 READY: Responses = {

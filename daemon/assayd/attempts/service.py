@@ -26,7 +26,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
-from assayd.ports.service import Health, HealthRow, Swept
+from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
@@ -62,6 +62,7 @@ class ServiceDependencies:
     metrics: Metrics
     caps: Limits
     copied_from: str | None = None
+    facts: DaemonFacts
 
 
 SAMPLES_RUN = 2
@@ -239,6 +240,10 @@ class DaemonService:
             return None, error.problems
         return describe(policy, egress=policies.egress), ()
 
+    def facts(self) -> DaemonFacts:
+        """Return who this daemon is and where its state lies."""
+        return self._deps.facts
+
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         metrics = self._deps.metrics
@@ -266,7 +271,10 @@ class DaemonService:
         if former is None:
             return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
         detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
-        remedy = "if that daemon is gone for good, remove its containers by hand"
+        remedy = (
+            "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
+            "good, remove its containers by hand"
+        )
         return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 
     def _static_misses(self) -> HealthRow:

@@ -42,9 +42,13 @@ def collect_garbage(socket: str | None, *, dry_run: bool, as_json: bool) -> int:
 def backup(socket: str | None, *, target: Path, state_dir: Path | None) -> int:
     """Copy the database and bundles of a state directory."""
     from assayd.cli.amounts import count
-    from assayd.cli.backup import back_up
+    from assayd.cli.backup import back_up, find_state
 
-    print(f"{target}: the database and {count(back_up(target, state_dir), 'new bundle')}")
+    if state_dir is None:
+        with PlainClient(socket) as client:
+            state_dir = find_state(client)
+    copied = count(back_up(target, state_dir), "new bundle")
+    print(f"{target}: the database and {copied} of {state_dir}")
     return VALIDATED
 
 

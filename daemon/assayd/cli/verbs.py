@@ -270,7 +270,7 @@ VERBS = (
                 option="--state-dir",
                 metavar="DIR",
                 type="path",
-                help="The daemon's state directory; else that of the settings.",
+                help="The daemon's state directory; else it is asked.",
             ),
         ),
     ),

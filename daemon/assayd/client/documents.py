@@ -19,14 +19,14 @@ if TYPE_CHECKING:
         PolicyCheckDocument,
         PolicyListDocument,
     )
-    from assayd.documents.operations import ExaminationDocument, GarbageDocument
+    from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
-    "operations": ("ExaminationDocument", "GarbageDocument"),
+    "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -38,6 +38,7 @@ __all__ = [
     "BatchDocument",
     "BatchPageDocument",
     "BatchResultDocument",
+    "DaemonDocument",
     "ExaminationDocument",
     "GarbageDocument",
     "ItemPageDocument",

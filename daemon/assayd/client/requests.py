@@ -251,6 +251,11 @@ def doctor() -> ClientRequest[documents.ExaminationDocument]:
     return _get(lambda: documents.ExaminationDocument, "doctor", wait_s=PATIENCE_S)
 
 
+def daemon() -> ClientRequest[documents.DaemonDocument]:
+    """Return who the daemon is and where its state lies; for operators."""
+    return _get(lambda: documents.DaemonDocument, "daemon")
+
+
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
     """Remove what is too old or too much; for operators."""
     query = (("dry_run", "true"),) if dry_run else ()

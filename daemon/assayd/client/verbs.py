@@ -135,5 +135,6 @@ class Verbs:
     kind = DocumentVerb(requests.kind)
     records = DocumentVerb(requests.records)
     doctor = DocumentVerb(requests.doctor)
+    daemon = DocumentVerb(requests.daemon)
     collect_garbage = DocumentVerb(requests.collect_garbage)
     metrics = Content(requests.metrics)

@@ -139,20 +139,8 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
-    whole: dict[str, object] = {
-        "kind": envelope.kind,
-        "labels": envelope.labels,
-        "overrides": overrides,
-        "parent_id": envelope.parent_id,
-        "payload": envelope.payload,
-        "policy": policy,
-    }
-    if envelope.intent is not None:
-        whole["intent"] = envelope.intent
-    if envelope.repair is not None:
-        whole["repair"] = envelope.repair.model_dump()
-    document = canonical(whole)
-    for read_before in (whole, envelope.payload, raw):  # what was read is not held twice
+    document = _document(envelope, policy, overrides, payload_text)
+    for read_before in (envelope.payload, raw):  # what was read is not held twice
         read_before.clear()
     payload = _read_payload(validator, payload_text)
     return Submission(
@@ -167,6 +155,24 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         intent=envelope.intent,
         repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
     )
+
+
+def _document(
+    envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
+) -> bytes:
+    """Return the whole submission in its canonical form; the payload, which may be large, has its already."""
+    before: dict[str, object] = {
+        "kind": envelope.kind,
+        "labels": envelope.labels,
+        "overrides": overrides,
+        "parent_id": envelope.parent_id,
+    }
+    if envelope.intent is not None:
+        before["intent"] = envelope.intent
+    after: dict[str, object] = {"policy": policy}
+    if envelope.repair is not None:
+        after["repair"] = envelope.repair.model_dump()
+    return b"".join((canonical(before)[:-1], b',"payload":', payload_text, b",", canonical(after)[1:]))
 
 
 def with_payload(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Mapping
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -24,6 +23,10 @@ from types import (
 
 from . import private
 from .values import is_a
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 private.isolate(globals())
 

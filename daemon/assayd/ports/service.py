@@ -35,6 +35,16 @@ class HealthRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonFacts:
+    """Who a daemon is and where its state lies; `database_in_state` unless the database is elsewhere."""
+
+    daemon_id: str
+    version: str
+    state_dir: str
+    database_in_state: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
     """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
 
@@ -172,6 +182,10 @@ class Service(Protocol):
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[PolicyProblem]]:
         """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
+        ...
+
+    def facts(self) -> DaemonFacts:
+        """Return who this daemon is and where its state lies."""
         ...
 
     def metrics(self) -> bytes:

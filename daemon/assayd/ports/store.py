@@ -87,9 +87,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUsage:
-    """What a user holds: finished attempts, what their bundles take on disk, and what was submitted.
+    """What a user holds: finished attempts, what their bundles take on disk, and what waits.
 
-    `document_bytes` are those of all that is on record, in batches as well; what is equal counts once.
+    `document_bytes` are of submissions without a verdict, lines of cancelled batches included; what is equal
+    counts once.
     """
 
     attempts: int = 0

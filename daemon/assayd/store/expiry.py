@@ -22,16 +22,22 @@ _USAGE = (
     .join_from(verdicts, attempts, attempts.c.id == verdicts.c.attempt_id)
     .group_by(attempts.c.uid)
 )
-_SENT = union(  # what is equal is on the disk once
-    select(attempts.c.uid, attempts.c.submission),
-    select(batches.c.uid, batch_items.c.submission).join_from(
-        batch_items, batches, batches.c.id == batch_items.c.batch_id
+_JUDGED = select(verdicts.c.attempt_id)
+_WAITING = union(  # what is equal is on the disk once
+    select(attempts.c.uid, attempts.c.submission).where(
+        ~_JUDGED.where(verdicts.c.attempt_id == attempts.c.id).exists()
+    ),
+    select(batches.c.uid, batch_items.c.submission)
+    .join_from(batches, batch_items, batches.c.id == batch_items.c.batch_id)
+    .where(
+        batches.c.finished_at.is_(None),
+        ~_JUDGED.where(verdicts.c.attempt_id == batch_items.c.attempt_id).exists(),
     ),
 ).subquery()
 _DOCUMENTS = (
-    select(_SENT.c.uid, func.sum(func.length(submissions.c.document)))
-    .join_from(_SENT, submissions, submissions.c.digest == _SENT.c.submission)
-    .group_by(_SENT.c.uid)
+    select(_WAITING.c.uid, func.sum(func.length(submissions.c.document)))
+    .join_from(_WAITING, submissions, submissions.c.digest == _WAITING.c.submission)
+    .group_by(_WAITING.c.uid)
 )
 _IDS: BindParameter[str] = bindparam("ids", expanding=True)
 _DIGESTS: BindParameter[str] = bindparam("digests", expanding=True)

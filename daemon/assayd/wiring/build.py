@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from assayd import __version__
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
@@ -31,6 +32,7 @@ from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.llm import Provider
 from assayd.ports.repairs import RepairStore
+from assayd.ports.service import DaemonFacts
 from assayd.ports.validator import Validator
 from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
 from assayd.repairs.chain import repair_attachments
@@ -256,6 +258,12 @@ def _build_service(
             metrics=basics.metrics,
             caps=basics.limits.attempt,
             copied_from=basics.copied_from,
+            facts=DaemonFacts(
+                daemon_id=basics.origin.daemon_id,
+                version=__version__,
+                state_dir=str(basics.settings.state_dir.absolute()),
+                database_in_state=basics.settings.database_url is None,
+            ),
         )
     )
 

@@ -20,7 +20,7 @@ from assayd.model.finding import Rule
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
 from assayd.policies import describe
-from assayd.ports.service import Health, HealthRow
+from assayd.ports.service import DaemonFacts, Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
 from assayd.settings import load_settings
@@ -253,6 +253,9 @@ class FakeService:
 
     def metrics(self) -> bytes:
         return b"assayd_attempts_total 1.0\n"
+
+    def facts(self) -> DaemonFacts:
+        return DaemonFacts(daemon_id="01D", version="1", state_dir="/var/lib/a", database_in_state=True)
 
     async def health(self) -> Sequence[HealthRow]:
         return [

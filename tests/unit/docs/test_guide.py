@@ -19,7 +19,7 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     for block in guide.blocks(page):
         assert block.language in {"sh", "toml", "json", "python"}
         if block.language == "sh":
-            assert block.word in {"", "system", "elsewhere"}
+            assert block.word in {"", "system", "elsewhere", "rehearsal"}
     assert page.read_text().count("\n```") == 2 * len(guide.blocks(page))
 
 

@@ -26,7 +26,7 @@ class CodePayload(BaseModel):
     without `inputs`, only they are run.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
     code: str
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
@@ -51,7 +51,7 @@ class CodePayload(BaseModel):
 class PreparedCode(CodePayload):
     """A payload with what was read out of its code, so that nothing needs to parse it again."""
 
-    model_config = ConfigDict(strict=False)
+    model_config = ConfigDict(strict=False, cache_strings="none")
 
     result_types: frozenset[str] = frozenset()
     result_annotation: str = ""

@@ -25,7 +25,7 @@ class ExtractorPayload(BaseModel):
     `cases` say what it has to give for some paths; they are run beside the sample paths.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     code: str
     sample_paths: Annotated[tuple[SamplePath, ...], Field(min_length=1, max_length=SAMPLE_PATHS)]

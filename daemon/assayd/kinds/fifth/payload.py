@@ -27,7 +27,7 @@ class FifthPayload(BaseModel):
     nothing else.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     code: str
     task_type: Label | None = None

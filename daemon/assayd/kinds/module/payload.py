@@ -10,7 +10,7 @@ from assayd.kinds.module.expected_tests import ExpectedTests
 class ModulePayload(BaseModel):
     """`manifest` describes the module, `files` are its texts by name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     manifest: dict[str, object]
     files: dict[str, str] = Field(min_length=1)

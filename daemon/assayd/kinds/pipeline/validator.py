@@ -80,6 +80,8 @@ _REMINDERS = (
     "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
 )
 
+_PRELOAD = ("csv", "sqlite3")
+
 
 _MORE_STEPS = (
     'Where another step has to change, or one is missing, answer with "steps" in the place of '
@@ -138,7 +140,8 @@ class Pipeline:
             folders=FOLDERS,
             files={path: content_of(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
-            preload=("csv", "sqlite3"),
+            preload=_PRELOAD,
+            needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
             collect=COLLECTED,
             changed_only=True,
             stop_on_failure=True,

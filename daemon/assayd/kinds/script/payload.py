@@ -35,7 +35,7 @@ class ScriptPayload(BaseModel):
     Each of `cases` is a run of its own, before that with `stdin`; without `stdin`, only they are run.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
     code: str | None = None
     files: Mapping[str, FileContent] = Field(default_factory=dict)

@@ -62,22 +62,45 @@ def show(
         print_table_of_steps(attempt["steps"])
 
 
+Database = Annotated[Path, typer.Option(metavar="FILE", help="The database that the result is applied to.")]
+Directory = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder that changed files are applied to.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
 @pipeline_app.command("commit")
 def commit(
     context: typer.Context,
     attempt_id: Annotated[
         str, typer.Argument(metavar="ID", help="A validated attempt: its id, the beginning of it, or `last`.")
     ],
-    database: Annotated[Path, typer.Option(metavar="FILE", help="The database to apply the result to.")],
-    directory: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder to apply changed files to.")
-    ] = None,
+    database: Database,
+    directory: Directory = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
     from assayd.cli.ids import attempt_id as find_attempt
-    from assayd.kinds.pipeline.commands.commit import apply, read_result
+    from assayd.kinds.pipeline.commands.commit import apply, foretell, read_result
 
     with PlainClient(context.find_root().obj) as client:
         result = read_result(client, find_attempt(client, attempt_id))
-    for line in apply(result, database, directory):
+    for line in (foretell if dry_run else apply)(result, database, directory):
+        print(line)
+
+
+@pipeline_app.command("rollback")
+def rollback(
+    reference: Annotated[str, typer.Argument(metavar="ID|NAME", help="What was committed.")],
+    database: Database,
+    directory: Directory = None,
+    dry_run: DryRun = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also take away what was changed since; says what that is.")
+    ] = False,
+) -> None:
+    """Take a commit back, if nothing has changed since; needs no daemon."""
+    from assayd.kinds.pipeline.commands.rollback import foretell, roll_back
+
+    for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
         print(line)
