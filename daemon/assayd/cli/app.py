@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.quick import SUMMARY, help_text
-from assayd.cli.verbs import GROUPS, TYPES, VERBS, CommandVerb, Parameter
+from assayd.cli.verbs import GROUPS, TYPED, TYPES, VERBS, CommandVerb, Parameter
 from assayd.kinds import registry
 
 
@@ -103,3 +103,5 @@ for _verb in VERBS:
     app.command(_verb.name)(command_of(_verb))
 for _name, (_reference, _summary) in GROUPS.items():
     app.add_typer(cast("typer.Typer", registry.resolve(_reference)), name=_name, help=_summary)
+for _reference, _ in TYPED.values():
+    app.add_typer(cast("typer.Typer", registry.resolve(_reference)))  # its commands are the program's own

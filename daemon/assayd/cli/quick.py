@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assayd.cli.verbs import GROUPS, TYPES, VERBS, CommandVerb, Parameter
+from assayd.cli.verbs import GROUPS, TYPED, TYPES, VERBS, CommandVerb, Parameter
 
 SUMMARY = "Validate untrusted code in throwaway containers."
 NAME_WIDTH = 12
@@ -60,7 +60,7 @@ def help_text() -> str:
     from assayd.kinds import registry
 
     lines = [(verb.name, verb.help) for verb in VERBS]
-    lines += [(name, summary) for name, (_, summary) in GROUPS.items()]
+    lines += [(name, summary) for name, (_, summary) in {**GROUPS, **TYPED}.items()]
     shown = ((kind, registry.command_line(kind)) for kind in registry.own_kinds())
     lines += [(kind, found.commands_help) for kind, found in shown if found.commands]
     return "\n".join(

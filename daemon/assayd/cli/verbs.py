@@ -305,8 +305,17 @@ VERBS = (
 
 GROUPS: Mapping[str, tuple[str, str]] = {
     "batch": ("assayd.cli.batch_app:batch_app", "Validate many submissions, one per line of a file."),
+    "library": ("assayd.cli.library:library_app", "Approve what is validated, and get it back by its name."),
     "repair": ("assayd.cli.repair:repair_app", "Have failed attempts fixed, and see what was tried."),
     "policy": ("assayd.cli.policy_app:policy_app", "Look at profiles, and check files of them."),
     "images": ("assayd.cli.images_app:images_app", "Build and list the images of containers."),
 }
 """What has commands of its own: its `typer.Typer`, and what it is for. Those of kinds are beside them."""
+
+TYPED: Mapping[str, tuple[str, str]] = {
+    "generate": (
+        "assayd.cli.generate:generate_app",
+        "Have code written from words, validated and repaired; show it, write it, approve it.",
+    ),
+}
+"""Verbs that people type and scripts do not repeat: typer's own, each with what it is for."""

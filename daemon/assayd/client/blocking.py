@@ -18,7 +18,7 @@ from assayd.client.answers import (
     refuse,
     require_socket,
 )
-from assayd.client.requests import SILENCE_S, ClientRequest
+from assayd.client.client_request import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
         PolicyCheckDocument,
         PolicyListDocument,
     )
+    from assayd.documents.generations import (
+        GenerationDocument,
+        GenerationPageDocument,
+        LibraryEntryDocument,
+        LibraryPageDocument,
+    )
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
@@ -26,6 +32,12 @@ _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
+    "generations": (
+        "GenerationDocument",
+        "GenerationPageDocument",
+        "LibraryEntryDocument",
+        "LibraryPageDocument",
+    ),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
@@ -45,6 +57,10 @@ __all__ = [
     "KindDocument",
     "KindListDocument",
     "PolicyCheckDocument",
+    "GenerationDocument",
+    "GenerationPageDocument",
+    "LibraryEntryDocument",
+    "LibraryPageDocument",
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",

@@ -19,7 +19,7 @@ import h11
 
 from assayd.client.address import SocketChoice, find_socket
 from assayd.client.answers import EventReader, LineReader, StreamEvent, lost, refuse, require_socket
-from assayd.client.requests import SILENCE_S, ClientRequest
+from assayd.client.client_request import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 PIECE_BYTES = 64 * 2**10

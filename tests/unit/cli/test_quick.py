@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assayd.cli import _program, main, quick
-from assayd.cli.verbs import GROUPS, VERBS, CommandVerb
+from assayd.cli.verbs import GROUPS, TYPED, VERBS, CommandVerb
 
 LINES = [
     "validate extractor a.py",
@@ -139,8 +139,14 @@ def test_help_is_one_text_with_every_command(capsys) -> None:
     assert by_typer(["--help"]) == 0
     assert capsys.readouterr().out.strip() == shown.strip()
     listed = {line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2:3].isalpha()}
-    assert {verb.name for verb in VERBS} | GROUPS.keys() | {"pipeline"} <= listed
+    assert {verb.name for verb in VERBS} | GROUPS.keys() | TYPED.keys() | {"pipeline"} <= listed
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_verbs_of_typers_own_are_told_in_their_own_words() -> None:
+    commands: Any = _program()
+    told = {name: commands.commands[name].help for name in TYPED}
+    assert told == {name: summary for name, (_, summary) in TYPED.items()}
 
 
 def loaded(socket: str, *words: str) -> tuple[int, set[str]]:

@@ -169,7 +169,7 @@ class Pipeline:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *_allowed(policy)))
 
     def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
@@ -196,7 +196,7 @@ class Pipeline:
 
     def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, _REMINDERS, tables_of(context.database))
+        return generating.brief(context, (*_REMINDERS, *_allowed(policy)), tables_of(context.database))
 
     def base(self, context: PipelineContext) -> Mapping[str, object]:
         """Return the payload without the steps."""
@@ -205,6 +205,13 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:
+    """Say which commands bash steps may run, by the effective policy; nothing without one."""
+    commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
+    if commands:
+        yield f"Bash steps may run these commands and no others: {', '.join(commands)}."
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
