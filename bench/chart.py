@@ -71,7 +71,9 @@ def _ratio(above: str, below: str, holds: Callable[[float, float], bool], limit:
 GOALS = (
     _at_least("oci_plain_throughput_per_s", 40, "throughput, OCI without templates"),
     _at_least("oci_throughput_per_s", 60, "throughput, OCI"),
-    _ratio("oci_throughput_per_s", "engine_ceiling_per_s", operator.ge, 12, "throughput on OCI / bare Docker ≥ 12"),
+    _ratio(
+        "oci_throughput_per_s", "engine_ceiling_per_s", operator.ge, 12, "throughput, OCI / bare Docker ≥ 12"
+    ),
     _at_most("oci_plain_cold_p50_ms", 60, "ms", "cold attempt, OCI without templates, p50"),
     _at_most("oci_cold_p50_ms", 25, "ms", "cold attempt, OCI, p50"),
     _at_most("oci_warm_p50_ms", 12, "ms", "warm attempt, OCI, p50"),
@@ -95,6 +97,9 @@ GOALS = (
     _at_most("oci_rss_growth_mb", 20, "MB", "growth over 5,000 attempts, OCI"),
     _at_most("oci_fd_growth", 0, "descriptors", "growth over 5,000 attempts, OCI"),
     _at_most("oci_idle_cpu_percent", 1, "% of a core", "idle, OCI"),
+    _at_most("cli_validate_cpu_ms", 150, "ms", "`assay validate`, processor time of the client"),
+    _at_most("cli_list_cpu_ms", 120, "ms", "`assay list`, the same"),
+    _at_most("cli_help_cpu_ms", 100, "ms", "`assay --help`, the same"),
 )  # fmt: skip
 
 BARS = (
@@ -142,8 +147,8 @@ Measured {document["date"]} with assayd {document["assayd"]}{" (quick run)" if d
 {json.dumps(machine)}.
 
 Latencies are client to client over the Unix socket, with the bundle written and the verdict durable.
-Percentiles are nearest-rank. Ratios compare figures of the same run. Goals in times are stated for a machine on which
-`docker run` takes 266 ms, and scaled to this one by that; rates inversely.
+Percentiles are nearest-rank. Ratios compare figures of the same run. Goals in times are stated for a machine
+on which `docker run` takes 266 ms, and scaled to this one by that; rates inversely.
 
 ![Median latencies](performance.svg)
 

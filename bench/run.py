@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
+from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
 from bench.figures import Footprint, footprint, machine, spread
@@ -161,6 +162,7 @@ def warm_and_cold(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[st
             yield f"paths{count}", _scenario(answers)
         rejected = asyncio.run(one_by_one(target, extractor(BROKEN), size.static))
         yield "static_reject", _scenario(rejected)
+        yield "client", client_costs(target.socket, SOURCE)
 
 
 def _in_use(target: Daemon) -> None:
@@ -243,7 +245,7 @@ def hostility(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, o
 
 
 def batch(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
-    """Measure a batch of 2,000 lines, from its first line sent to its last verdict; a shorter one is scaled."""
+    """Measure a batch of 2,000 lines, from the first line sent to the last verdict; a shorter one is scaled."""
     with daemon(folder / "batch", **engine) as target:
         took_s = asyncio.run(run_batch(target, lambda n: extractor(f"{SOURCE}# {n}\n"), size.batch))
         yield "batch", {"lines": size.batch, "took_s": round(took_s, 3)}
@@ -351,6 +353,8 @@ def flat(results: Mapping[str, object]) -> dict[str, object]:
     found["docker_run_p50_ms"] = of("docker_run", "p50_ms")
     # It starts no container: measured on the engine that runs by default where there is no Docker.
     found["static_reject_p50_ms"] = of("oci_static_reject", "p50_ms")
+    for name in ("cli_validate_cpu_ms", "cli_list_cpu_ms", "cli_help_cpu_ms"):
+        found[name] = of("oci_client", name)
     for name in (name for name in results if name.startswith("peer_")):
         found[f"{name}_p50_ms"] = of(name, "p50_ms")
     for prefix in ENGINES:

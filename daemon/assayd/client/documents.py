@@ -13,14 +13,31 @@ if TYPE_CHECKING:
         BatchResultDocument,
         ItemPageDocument,
     )
-    from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+    from assayd.documents.discovery import (
+        KindDocument,
+        KindListDocument,
+        PolicyCheckDocument,
+        PolicyListDocument,
+    )
+    from assayd.documents.generations import (
+        GenerationDocument,
+        GenerationPageDocument,
+        LibraryEntryDocument,
+        LibraryPageDocument,
+    )
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
-    "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
+    "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
+    "generations": (
+        "GenerationDocument",
+        "GenerationPageDocument",
+        "LibraryEntryDocument",
+        "LibraryPageDocument",
+    ),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
@@ -39,6 +56,11 @@ __all__ = [
     "ItemPageDocument",
     "KindDocument",
     "KindListDocument",
+    "PolicyCheckDocument",
+    "GenerationDocument",
+    "GenerationPageDocument",
+    "LibraryEntryDocument",
+    "LibraryPageDocument",
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from assayd.client import documents
 from assayd.client.answers import StreamEvent
+from assayd.client.client_request import BATCH_S, GARBAGE_S, PATIENCE_S, ClientRequest, Query
 
 T = TypeVar("T")
-Query = Sequence[tuple[str, str]]
-
-PATIENCE_S = 30.0
-"""How long an answer may take beyond the time that was asked for."""
-BATCH_S = 300.0
-"""How long the end of a batch may take to be taken in."""
-SILENCE_S = 60.0
-"""How long an event stream may be silent, heartbeats included, before it counts as lost."""
-GARBAGE_S = 3600.0
-"""How long a removal of many attempts may take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientRequest(Generic[T]):
-    """One request, before it is sent; `reads` names the document that its answer is."""
-
-    method: str
-    path: str
-    reads: Callable[[], type[T]] | None = None
-    query: Query = ()
-    document: Mapping[str, object] | None = None
-    content: Iterable[bytes] | AsyncIterable[bytes] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    wait_s: float = 0.0
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the request as the HTTP library wants it."""
-        document = None if self.document is None else json.dumps(self.document, allow_nan=False).encode()
-        return {
-            "method": self.method,
-            "url": self.path,
-            "params": list(self.query),
-            "content": document if self.content is None else self.content,
-            "headers": {"Content-Type": "application/json", **self.headers},
-            "timeout": self.wait_s + PATIENCE_S,
-        }
 
 
 def submit(
@@ -85,7 +48,7 @@ def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[docum
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
-    """Ask an attempt to end. Raises: ClientError ``attempt.finished``."""
+    """ClientRequest an attempt to end. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
@@ -195,6 +158,81 @@ def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
 
 
+def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
+    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels."""
+    wanted = {name: value for name, value in request.items() if value is not None}
+    return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
+
+
+def generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """Return one generation with its attempts."""
+    return _get(lambda: documents.GenerationDocument, "generations", generation_id)
+
+
+def generations(
+    *, cursor: str | None = None, limit: int = 20
+) -> ClientRequest[documents.GenerationPageDocument]:
+    """Return a page of generations, newest first."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.GenerationPageDocument, "generations", query=query)
+
+
+def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
+    """Follow a generation to its end."""
+    return ClientRequest(method="GET", path=path("generations", generation_id, "events"))
+
+
+def generation_step(generation_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one attempt of a generation, and the answer to it."""
+    return _get(lambda: documents.StepDocument, "generations", generation_id, "steps", str(number))
+
+
+def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """End a generation. Raises: ClientError ``generation.finished``."""
+    return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
+
+
+def hint_generation(generation_id: str, hint: str) -> ClientRequest[documents.GenerationDocument]:
+    """Go on with a finished generation. Raises: ClientError ``generation.running``."""
+    return _post(
+        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document={"hint": hint}
+    )
+
+
+def approve_generation(generation_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put what a generation came to into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument,
+        "generations",
+        generation_id,
+        "approve",
+        document={"name": name},
+    )
+
+
+def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put a validated attempt into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument, "attempts", attempt_id, "approve", document={"name": name}
+    )
+
+
+def library(*, cursor: str | None = None, limit: int = 100) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return a page of this user's library: the newest version of each name."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.LibraryPageDocument, "library", query=query)
+
+
+def library_history(name: str) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return all versions of a name, newest first."""
+    return _get(lambda: documents.LibraryPageDocument, "library", name)
+
+
+def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Return one version of a name, with what was submitted."""
+    return _get(lambda: documents.LibraryEntryDocument, "library", name, str(version))
+
+
 def policies() -> ClientRequest[documents.PolicyListDocument]:
     """Return all profiles."""
     return _get(lambda: documents.PolicyListDocument, "policies")
@@ -203,6 +241,17 @@ def policies() -> ClientRequest[documents.PolicyListDocument]:
 def policy(name: str) -> ClientRequest[dict[str, Any]]:
     """Return one profile."""
     return _get(lambda: dict[str, Any], "policies", name)
+
+
+def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyCheckDocument]:
+    """Check the text of a profile, as TOML, among those that the daemon has; for operators."""
+    return ClientRequest(
+        method="POST",
+        path=path("policies", name, "check"),
+        reads=lambda: documents.PolicyCheckDocument,
+        content=(content,),
+        headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
 
 
 def kinds() -> ClientRequest[documents.KindListDocument]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from assayd.client import requests
 from assayd.client.answers import Document, StreamEvent
-from assayd.client.requests import ClientRequest
+from assayd.client.client_request import ClientRequest
 
 if TYPE_CHECKING:
     from assayd.client.asynchronous import AsyncClient
-    from assayd.client.blocking import Client, PlainClient
+    from assayd.client.blocking import Client
+    from assayd.client.plain import PlainClient
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,8 +128,21 @@ class Verbs:
     repair_events = Events(requests.repair_events)
     cancel_repair = DocumentVerb(requests.cancel_repair)
     accept_fallback = DocumentVerb(requests.accept_fallback)
+    generate = DocumentVerb(requests.generate)
+    generation = DocumentVerb(requests.generation)
+    generations = DocumentVerb(requests.generations)
+    generation_events = Events(requests.generation_events)
+    generation_step = DocumentVerb(requests.generation_step)
+    cancel_generation = DocumentVerb(requests.cancel_generation)
+    hint_generation = DocumentVerb(requests.hint_generation)
+    approve_generation = DocumentVerb(requests.approve_generation)
+    approve = DocumentVerb(requests.approve)
+    library = DocumentVerb(requests.library)
+    library_history = DocumentVerb(requests.library_history)
+    library_entry = DocumentVerb(requests.library_entry)
     policies = DocumentVerb(requests.policies)
     policy = DocumentVerb(requests.policy)
+    check_policy = DocumentVerb(requests.check_policy)
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)
     records = DocumentVerb(requests.records)

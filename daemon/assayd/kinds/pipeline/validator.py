@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
-from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of
@@ -22,9 +21,10 @@ from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
+from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
-from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
+from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step
 from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
@@ -117,16 +117,8 @@ class Pipeline:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data.
-
-        ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
-        or go to data/.
-
-        Raises: RequestError ``request.options``.
-        """
-        if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
-            raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
-        return {**payload_of_files(files), **options.extra}
+        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data."""
+        return from_files(files, options)
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the steps without byte order marks, and with plain line ends."""
@@ -177,7 +169,7 @@ class Pipeline:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *_allowed(policy)))
 
     def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
@@ -204,7 +196,7 @@ class Pipeline:
 
     def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, _REMINDERS, tables_of(context.database))
+        return generating.brief(context, (*_REMINDERS, *_allowed(policy)), tables_of(context.database))
 
     def base(self, context: PipelineContext) -> Mapping[str, object]:
         """Return the payload without the steps."""
@@ -213,6 +205,13 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:
+    """Say which commands bash steps may run, by the effective policy; nothing without one."""
+    commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
+    if commands:
+        yield f"Bash steps may run these commands and no others: {', '.join(commands)}."
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
