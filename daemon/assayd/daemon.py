@@ -179,6 +179,7 @@ class Daemon:
         await self._parts.admission.recover(unfinished)
         await self._parts.batches.recover(unfinished)
         await self._parts.repairs.recover()
+        await self._parts.generations.recover()
         _settle_memory()
         origin = self._parts.origin
         log.info(

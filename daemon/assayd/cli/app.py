@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.cli.batch_app import batch_app
+from assayd.cli.generate import generate_app
 from assayd.cli.images_app import images_app
 from assayd.cli.kinds import KindsGroup, kinds_app
+from assayd.cli.library import library_app
 from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
@@ -29,6 +31,8 @@ app = typer.Typer(
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 app.add_typer(upkeep_app)  # its commands are the program's own
 app.add_typer(kinds_app)  # and so are these
+app.add_typer(generate_app)
+app.add_typer(library_app, name="library", rich_help_panel=None)
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
 app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)

@@ -46,7 +46,7 @@ def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origi
     cases = read_cases(request.cases)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths) or paths_of(cases),
-        input=_read_input(request.input),
+        input=read_input(request.input),
         extra=dict(_pair(text, "--option") for text in request.options),
     )
     read = read_files(request.files)
@@ -127,23 +127,41 @@ def read_cases(path: Path | None) -> list[object]:
     return list(found)
 
 
+def read_object(text: str, option: str) -> dict[str, object]:
+    """Return the JSON object that an option holds. Raises: RequestError ``malformed``."""
+    from assayd.documents import read_json
+
+    try:
+        value = read_json(text.encode())
+    except RequestError as error:
+        raise RequestError(error.code, f"{option}: {error.message}") from error
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{option} is a JSON object, not {text[:60]!r}")
+    return {**value}
+
+
+def read_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return the pairs that an option was given, each written ``key=value``."""
+    return dict(_pair(text, option) for text in texts)
+
+
 def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
     """Return the paths that cases name, each once."""
     paths = (case.get("path") for case in cases if isinstance(case, dict))
     return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
 
 
-def read_settings(settings: Sequence[str]) -> dict[str, object]:
+def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
     """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
     overrides: dict[str, object] = {}
     for text in settings:
-        dotted, value = _pair(text, "--set")
+        dotted, value = _pair(text, option)
         *tables, key = dotted.split(".")
         place = overrides
         for table in tables:
             inner = place.setdefault(table, {})
             if not isinstance(inner, dict):
-                raise RequestError("usage", f"--set {dotted}: {table} has a value already")
+                raise RequestError("usage", f"{option} {dotted}: {table} has a value already")
             place = inner
         place[key] = _read_value(value)
     return overrides
@@ -168,7 +186,8 @@ def _read(path: Path) -> bytes:
         raise RequestError("file.unreadable", f"{path}: {error.strerror}") from error
 
 
-def _read_input(path: Path | None) -> Mapping[str, object] | None:
+def read_input(path: Path | None) -> Mapping[str, object] | None:
+    """Return the inputs of a file, a JSON object; None where no file is named."""
     if path is None:
         return None
     value = _read_json(path)

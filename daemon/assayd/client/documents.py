@@ -14,6 +14,12 @@ if TYPE_CHECKING:
         ItemPageDocument,
     )
     from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+    from assayd.documents.generations import (
+        GenerationDocument,
+        GenerationPageDocument,
+        LibraryEntryDocument,
+        LibraryPageDocument,
+    )
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
@@ -21,6 +27,12 @@ _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
+    "generations": (
+        "GenerationDocument",
+        "GenerationPageDocument",
+        "LibraryEntryDocument",
+        "LibraryPageDocument",
+    ),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
@@ -39,6 +51,10 @@ __all__ = [
     "ItemPageDocument",
     "KindDocument",
     "KindListDocument",
+    "GenerationDocument",
+    "GenerationPageDocument",
+    "LibraryEntryDocument",
+    "LibraryPageDocument",
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",

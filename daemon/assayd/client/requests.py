@@ -195,6 +195,81 @@ def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
 
 
+def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
+    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels."""
+    wanted = {name: value for name, value in request.items() if value is not None}
+    return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
+
+
+def generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """Return one generation with its attempts."""
+    return _get(lambda: documents.GenerationDocument, "generations", generation_id)
+
+
+def generations(
+    *, cursor: str | None = None, limit: int = 20
+) -> ClientRequest[documents.GenerationPageDocument]:
+    """Return a page of generations, newest first."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.GenerationPageDocument, "generations", query=query)
+
+
+def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
+    """Follow a generation to its end."""
+    return ClientRequest(method="GET", path=path("generations", generation_id, "events"))
+
+
+def generation_step(generation_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one attempt of a generation, and the answer to it."""
+    return _get(lambda: documents.StepDocument, "generations", generation_id, "steps", str(number))
+
+
+def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """End a generation. Raises: ClientError ``generation.finished``."""
+    return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
+
+
+def hint_generation(generation_id: str, hint: str) -> ClientRequest[documents.GenerationDocument]:
+    """Go on with a finished generation. Raises: ClientError ``generation.running``."""
+    return _post(
+        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document={"hint": hint}
+    )
+
+
+def approve_generation(generation_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put what a generation came to into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument,
+        "generations",
+        generation_id,
+        "approve",
+        document={"name": name},
+    )
+
+
+def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put a validated attempt into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument, "attempts", attempt_id, "approve", document={"name": name}
+    )
+
+
+def library(*, cursor: str | None = None, limit: int = 100) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return a page of this user's library: the newest version of each name."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.LibraryPageDocument, "library", query=query)
+
+
+def library_history(name: str) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return all versions of a name, newest first."""
+    return _get(lambda: documents.LibraryPageDocument, "library", name)
+
+
+def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Return one version of a name, with what was submitted."""
+    return _get(lambda: documents.LibraryEntryDocument, "library", name, str(version))
+
+
 def policies() -> ClientRequest[documents.PolicyListDocument]:
     """Return all profiles."""
     return _get(lambda: documents.PolicyListDocument, "policies")

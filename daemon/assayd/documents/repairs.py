@@ -138,7 +138,7 @@ def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> RepairD
     return RepairDocument.from_value(
         repair,
         state="running" if repair.outcome is None else "finished",
-        attempts=[_fix(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+        attempts=[fix_document(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
     )
 
 
@@ -158,7 +158,8 @@ def step_document(step: ProviderStep) -> StepDocument:
     return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
 
 
-def _fix(fix: Fix, diff: str | None) -> FixDocument:
+def fix_document(fix: Fix, diff: str | None = None) -> FixDocument:
+    """Return the document of one fix."""
     return FixDocument.from_value(
         fix,
         original_error=fix.error,

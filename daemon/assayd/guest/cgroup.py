@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from .value import Value
 
 ROOT = "/sys/fs/cgroup"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(Value):
     """Counters that only grow; a unit's share is the difference of two readings."""
 
     oom_kills: int

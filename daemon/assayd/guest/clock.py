@@ -12,10 +12,25 @@ Where the kernel does not say, nothing counts as waiting.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from .tasks import KernelTask
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Protocol
+
+    from .tasks import KernelTask
+
+    class Below(Protocol):
+        """What the unit has started."""
+
+        def tasks(self) -> Iterable[KernelTask]:
+            """Return the tasks that there are."""
+            ...
+
+        def used_s(self) -> float:
+            """Return a processor time that only grows by what the unit uses."""
+            ...
+
 
 MOST = 3.0
 """A unit is over after so many times its limit, whatever it waited for."""
@@ -24,18 +39,6 @@ LOOK_S = 0.05
 _COST = 20
 """Looks take no more than one part in so many of the time."""
 _MOST_OWED_S = 0.1
-
-
-class Below(Protocol):
-    """What the unit has started."""
-
-    def tasks(self) -> Iterable[KernelTask]:
-        """Return the tasks that there are."""
-        ...
-
-    def used_s(self) -> float:
-        """Return a processor time that only grows by what the unit uses."""
-        ...
 
 
 class UnitClock:

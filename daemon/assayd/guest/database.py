@@ -5,7 +5,9 @@ So no other unit ever meets it, and a unit that fails leaves it as it was.
 
 from __future__ import annotations
 
-from .workdir import WorkDirectory
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .workdir import WorkDirectory
 
 FOLDER = ".database"
 FILE = f"{FOLDER}/pipeline.sqlite"

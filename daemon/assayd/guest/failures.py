@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from types import CodeType, TracebackType
-
 from . import private
 from .misspelt import meant_by
-from .reporter import Record
-from .shown import ShownText, Texts
+from .shown import ShownText
 from .values import type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+
+    from .reporter import Record
+    from .shown import Texts
 
 private.isolate(globals())
 
-__all__ = ["ShownText", "Texts", "clean", "message_of", "not_compiled", "raised", "told"]
+__all__ = ["ShownText", "clean", "message_of", "not_compiled", "raised", "told"]
 
 _MAX_MESSAGE = 4096
 _MAX_FRAMES = 20

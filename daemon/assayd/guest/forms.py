@@ -7,11 +7,15 @@ nobody has loaded are not loaded for this: there are no instances of their class
 from __future__ import annotations
 
 import sys
-from binascii import b2a_base64
-from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
 
 from . import private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date, datetime, time, timedelta
+else:
+    from _datetime import date, datetime, time, timedelta
 
 private.isolate(globals())
 
@@ -82,6 +86,8 @@ def _name(kind: type) -> str:
 
 
 def _base64(value: bytes | bytearray) -> str:
+    from binascii import b2a_base64  # only where there are bytes
+
     return b2a_base64(value, newline=False).decode()
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 import sys
 from _thread import get_ident
-from dataclasses import dataclass
 from sys import _getframe
-from types import FrameType
 
 from . import private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 private.isolate(globals())
 
 _IMPORT_SYSTEM = "<frozen importlib"
-_IMPORT_MODULES = frozenset({"importlib", "importlib._bootstrap", "pkgutil"})
+_IMPORT_MODULES = frozenset({"_frozen_importlib", "importlib", "importlib._bootstrap", "pkgutil"})
 
 
-@dataclass(frozen=True, slots=True)
 class CallerLocation:
     """What the frames above an act tell.
 
@@ -30,10 +31,10 @@ class CallerLocation:
     submitted, and where in it; None when there is none.
     """
 
-    direct: bool
-    importing: bool
-    file: str | None
-    line: int | None
+    __slots__ = ("direct", "file", "importing", "line")
+
+    def __init__(self, direct: bool, importing: bool, file: str | None, line: int | None) -> None:
+        self.direct, self.importing, self.file, self.line = direct, importing, file, line
 
 
 class FrameClassifier:

@@ -7,15 +7,22 @@ allow it; is it refused or only recorded.
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from os import O_ACCMODE, O_RDONLY, getcwd
 from sys import _getframe
 
 from . import private
-from .frames_above import CallerLocation, FrameClassifier
-from .reporter import Reporter
+from .frames_above import CallerLocation
+from .value import Value
 from .values import is_a, type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .frames_above import FrameClassifier
+    from .reporter import Reporter
+
+    Judge = Callable[[str, tuple[object, ...], CallerLocation], "Act | None"]
 
 private.isolate(globals())
 
@@ -60,8 +67,7 @@ _READ_BY_LIBRARIES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookRules:
+class HookRules(Value):
     """What the policy allows, as far as the hook asks."""
 
     enforce: bool
@@ -71,13 +77,13 @@ class HookRules:
     allow_native: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Act:
     """A judged event: what is told of it, and whether the policy allows it."""
 
-    kind: str
-    detail: str
-    allowed: bool
+    __slots__ = ("allowed", "detail", "kind")
+
+    def __init__(self, kind: str, detail: str, allowed: bool) -> None:
+        self.kind, self.detail, self.allowed = kind, detail, allowed
 
 
 class AuditHook:
@@ -103,7 +109,7 @@ class AuditHook:
         finally:
             looking.discard(thread)
 
-    def _judge(self, judge: _Judge, event: str, arguments: Arguments, place: CallerLocation) -> None:
+    def _judge(self, judge: Judge, event: str, arguments: Arguments, place: CallerLocation) -> None:
         act = judge(event, arguments, place)
         if act is None:
             return
@@ -114,8 +120,8 @@ class AuditHook:
         if refused:
             raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
 
-    def _table(self) -> Mapping[str, _Judge]:
-        judges: dict[str, _Judge] = {}
+    def _table(self) -> Mapping[str, Judge]:
+        judges: dict[str, Judge] = {}
         for events, judge in (
             (_CODE | _INTROSPECTION, self._inside),
             ({"object.__getattr__", "object.__setattr__"}, self._attribute),
@@ -205,9 +211,6 @@ class AuditHook:
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
         return Act("network", name if port is None else f"{name}:{_text(port)}", False)
-
-
-_Judge = Callable[[str, Arguments, CallerLocation], Act | None]
 
 
 def _text(value: object) -> str:

@@ -11,12 +11,16 @@ import os
 import posix
 from os import getpid
 from sys import _getframe
-from typing import NoReturn
 
 from . import private
 from .builtins_safe import opaque
-from .frames_above import FrameClassifier
-from .reporter import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from .frames_above import FrameClassifier
+    from .reporter import Reporter
 
 private.isolate(globals())
 

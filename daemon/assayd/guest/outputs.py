@@ -10,8 +10,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -23,8 +27,7 @@ _TIME_LIMIT_S = 10.0
 _PIECE_BYTES = 2**18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Value):
     """A part of a file that leaves; `truncated` tells that there was no room for the whole file."""
 
     path: str

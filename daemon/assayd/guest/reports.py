@@ -5,9 +5,13 @@ Counts, caps and passes on. Whether a result means anything is for the daemon to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from .frames import Decoder, FrameError
 
-from .frames import Decoder, FrameError, Header
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .frames import Header
 
 MAX_EVENTS = 200
 _EVENTS_FOR_ALLOWED = 150

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from dataclasses import replace
 
 from . import child
 from .database import RESULT, AttemptDatabase
-from .frames import Header, chunks
-from .outputs import Collector, Piece
-from .programs import UnitProgram
-from .requests import BeginFrame, Fault, UnitRequest, get, read_path
+from .frames import chunks
+from .requests import Fault, get, read_path
 from .spare import PreforkedChild
-from .unit import RunnerContext, RunningUnit, UnitInput
+from .unit import RunningUnit, UnitInput
 from .workdir import clear
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .frames import Header
+    from .outputs import Piece
+    from .programs import UnitProgram
+    from .relay import GuestRelay
+    from .requests import BeginFrame, UnitRequest
+    from .unit import RunnerContext
 
 _NO_SUCH_PROGRAM = 127 << 8
 """Wait status that a shell would give for a program that it does not know."""
@@ -27,18 +35,24 @@ class GuestSession:
     """Takes the frames between `begin` and `finish`."""
 
     def __init__(
-        self, attempt: BeginFrame, programs: Mapping[str, UnitProgram], around: RunnerContext
+        self,
+        attempt: BeginFrame,
+        programs: Mapping[str, UnitProgram],
+        around: RunnerContext,
+        relay: GuestRelay | None,
     ) -> None:
         self._attempt = attempt
         self._programs = programs
         self._around = around
-        proxies = around.relay.open(attempt.relay) if attempt.relay is not None else {}
+        self.relay = relay
+        proxies = relay.open(attempt.relay) if relay is not None and attempt.relay is not None else {}
         self._confinement = child.confine(attempt, around.work.path, around.environment, proxies)
         self._files: dict[str, bytearray] = {}
         self._unstaged: set[str] = set()
         self._stdin = bytearray()
         self._arguments = bytearray()
         self._used = False
+        self._outputs = _load_outputs() if attempt.collect or _USES_DATABASE in attempt.programs else None
         self._database = AttemptDatabase(attempt.limits.outputs_bytes)
         self._next_child: PreforkedChild | None = None
 
@@ -81,12 +95,14 @@ class GuestSession:
             self._around.send(_never_ran(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
             return None
         self.fork_ahead()
-        given = UnitInput(arguments=arguments, stdin=stdin)
+        given = UnitInput(arguments=arguments, stdin=stdin, relay=self.relay)
         try:
             self._prepare_work(request.fresh_cwd)
             if request.program == _USES_DATABASE:
                 self._database.stage(self._around.work)
-                given = replace(given, on_dead=self._take_database)
+                given = UnitInput(
+                    arguments=arguments, stdin=stdin, relay=self.relay, on_dead=self._take_database
+                )
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
@@ -113,13 +129,17 @@ class GuestSession:
         return self._database.take(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
-        """Send the declared outputs; return the reasons why others stay behind."""
+        """Send the declared outputs; give the reasons why others stay behind."""
         self._discard_child()
-        limits = self._attempt.limits
         database = self._database.changed
+        if self._outputs is None:
+            return []
+        limits = self._attempt.limits
         for number, part in enumerate(() if database is None else chunks(database)):
-            self._send_piece(Piece(path=RESULT, content=part, append=number > 0, truncated=False))
-        collector = Collector(
+            self._send_piece(
+                self._outputs.Piece(path=RESULT, content=part, append=number > 0, truncated=False)
+            )
+        collector = self._outputs.Collector(
             self._around.work.descriptor,
             self._attempt.collect,
             max_files=limits.outputs_files - (database is not None),
@@ -128,7 +148,8 @@ class GuestSession:
         )
         for piece in collector.collect():
             self._send_piece(piece)
-        return collector.dropped
+        dropped: list[str] = collector.dropped
+        return dropped
 
     def _send_piece(self, piece: Piece) -> None:
         header: Header = {"type": "collected", "path": piece.path}
@@ -150,6 +171,13 @@ class GuestSession:
             self._around.work.stage(path, self._files[path])
         self._unstaged.clear()
         self._used = True
+
+
+def _load_outputs() -> Any:
+    """Load what brings `re`, where outputs are declared; before our modules are hidden."""
+    from . import outputs
+
+    return outputs
 
 
 def _never_ran(unit: int, status: int, reason: str) -> Header:

@@ -6,19 +6,22 @@ could kill it.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 from . import child
-from .cgroup import Counters
-from .programs import UnitProgram
+from .suppress import suppress
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .cgroup import Counters
+    from .programs import UnitProgram
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipes:
+class Pipes(Value):
     """The runner's ends of a child's pipes; none of them blocks."""
 
     stdin: int
@@ -61,7 +64,7 @@ class PreforkedChild:
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
         """Send the child what to run. It reads to the end; one that is dead is seen when it is reaped."""
         rest = memoryview(child.order(program, arguments, has_input=has_input))
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(self._order, rest) :]
         os.close(self._order)

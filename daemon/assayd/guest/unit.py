@@ -6,21 +6,29 @@ never waited for.
 
 from __future__ import annotations
 
-import selectors
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from .cgroup import Cgroup
 from .clock import UnitClock
-from .frames import Header
-from .processes import Processes, ReapedProcess
-from .relay import GuestRelay
-from .requests import GuestLimits, UnitRequest
-from .spare import PreforkedChild
-from .streams import Send, UnitStreams
-from .tasks import OwnWaiting
-from .workdir import WorkDirectory
+from .streams import UnitStreams
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .cgroup import Cgroup
+    from .frames import Header
+    from .processes import Processes, ReapedProcess
+    from .relay import GuestRelay
+    from .requests import GuestLimits, UnitRequest
+    from .selector import Selector
+    from .spare import PreforkedChild
+    from .streams import Send
+    from .tasks import OwnWaiting
+    from .workdir import WorkDirectory
+
+    OnDead = Callable[[bool], str | None]
+    """Done when a unit is dead, told whether it ended well; gives what is wrong with what is left."""
 
 _LINGER_S = 0.1
 """How long descendants may take to end after the child, but for waiting for a processor; then they count as
@@ -31,8 +39,7 @@ _TOLD_S = 0.05
 _TELL_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerContext:
+class RunnerContext(Value):
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
@@ -40,34 +47,26 @@ class RunnerContext:
     of the image are started with.
     """
 
-    selector: selectors.BaseSelector
+    selector: Selector
     processes: Processes
     waiting: OwnWaiting
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
-    relay: GuestRelay
     environment: Mapping[str, str]
     send: Send
-
-
-OnDead = Callable[[bool], str | None]
-"""Called when a unit is dead, with whether it ended well; returns what is wrong with what is left."""
 
 
 def _nothing_to_do(_: bool) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitInput:
-    """What a unit gets beside its request: `arguments` as JSON, bytes for `stdin`.
-
-    `on_dead` may judge what it has left.
-    """
+class UnitInput(Value):
+    """What a unit gets beside its request, a relay under an allowlist. `on_dead` may judge what it left."""
 
     arguments: bytes
     stdin: bytes
+    relay: GuestRelay | None
     on_dead: OnDead = _nothing_to_do
 
 
@@ -83,7 +82,7 @@ class RunningUnit:
         given: UnitInput,
     ) -> None:
         self.request = request
-        self._on_dead = given.on_dead
+        self._on_dead, self._relay = given.on_dead, given.relay
         self._around = around
         self._streams = UnitStreams(
             request.index, limits, forked.pipes, given.stdin, around.selector, around.send
@@ -101,7 +100,8 @@ class RunningUnit:
         self._starved_by_then_s = 0.0
         forked.assign(request.program, given.arguments, has_input=bool(given.stdin))
         around.send({"type": "started", "unit": request.index, "starved_s": around.waiting.take()}, b"")
-        around.relay.begin(request.index)
+        if self._relay is not None:
+            self._relay.begin(request.index)
 
     def wait_s(self) -> float:
         """Return how long the selector may wait."""
@@ -164,7 +164,8 @@ class RunningUnit:
         for ended in self._around.processes.kill_all():
             self._note(ended)
         self._streams.finish()
-        self._around.relay.end()
+        if self._relay is not None:
+            self._relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
         evidence = self._evidence(left_processes)

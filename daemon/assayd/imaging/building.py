@@ -133,8 +133,7 @@ def _build_base(
 def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
     root, layer = work / "guest", work / "guest.tar"
     root.mkdir()
-    rootfs.place_guest(guest, root, recipe)
-    rootfs.compile_python(system, root, [recipe.library], recipe)
+    rootfs.place_guest(guest, system, root, recipe)
     return pack_layer(root, layer), layer
 
 

@@ -137,8 +137,9 @@ class Unit:
 class RunSpec:
     """Everything that one container is asked to do, decided before it is leased.
 
-    `folders` and `files` are staged into the work directory before the first unit. `preload` names modules
-    that the runner imports before it waits, so that children find them loaded. `collect` lists the declared
+    `folders` and `files` are laid into the work directory before the first unit. `preload` names modules
+    that the runner imports before it waits, so that children find them loaded; `needed` are those that these
+    units use, for a runner that has not waited. `collect` lists the declared
     outputs, as relative paths or glob patterns; ``!`` before one takes back. With `changed_only`, files that
     are still as staged stay behind. `database` is what `sql` units work on; changed, it comes back as
     the declared output `DATABASE_OUTPUT`. With `stop_on_failure`, no unit is started after one that did not
@@ -154,6 +155,7 @@ class RunSpec:
     files: Mapping[str, bytes] = field(default_factory=dict)
     database: bytes = b""
     preload: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     changed_only: bool = False
     stop_on_failure: bool = False

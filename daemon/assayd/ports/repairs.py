@@ -8,6 +8,7 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.repair import Repair
+from assayd.model.submission import Peer
 from assayd.ports.llm import ProviderStep
 
 Document = Mapping[str, object]
@@ -43,6 +44,13 @@ class Attempts(Protocol):
 
     async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
         """Submit in the name of the parent's peer; doing it again changes nothing.
+
+        Raises: RequestError.
+        """
+        ...
+
+    async def submit_new(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+        """Submit something of its own in the name of a peer; doing it again changes nothing.
 
         Raises: RequestError.
         """

@@ -134,6 +134,12 @@ class DaemonRepairs:
         self._start(repair)
         return repair
 
+    async def begin(self, repair: Repair) -> None:
+        """Carry out a repair that somebody else has decided on; beginning it again changes nothing."""
+        if repair.id not in self._running and await self._store.get(repair.id) is None:
+            await self._store.save(repair)
+            self._start(repair)
+
     def _provider(self, request: RepairTerms) -> str:
         """Return who is asked; a hint goes to nobody who cannot read it.
 

@@ -97,8 +97,10 @@ class Container:
         await self.channel.duplex.read()
 
 
-async def open_container(engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str) -> Container:
-    """Create, inspect, start and greet a container.
+async def open_container(
+    engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
+) -> Container:
+    """Create, inspect, start and greet a container; one made `ahead` of need preloads all that its key names.
 
     Raises: EngineError; nothing is left behind then, or the reaper finds it by its labels.
     """
@@ -113,7 +115,7 @@ async def open_container(engine: Engine, key: PoolKey, origin: ContainerOrigin, 
             raise
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                container.ready = await greet(container.channel, key.preload)
+                container.ready = await greet(container.channel, key.preload if ahead else ())
         except BaseException:
             await _discard(container.remove(), ulid)
             raise

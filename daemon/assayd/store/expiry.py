@@ -15,7 +15,7 @@ from sqlalchemy import BindParameter, Connection, and_, bindparam, delete, func,
 from assayd.ports.store import Removable, StoredUsage
 from assayd.store import rows
 from assayd.store.listing import Condition, Statement
-from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
+from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts
 
 _USAGE = (
     select(attempts.c.uid, func.count(), func.coalesce(func.sum(verdicts.c.disk_bytes), 0))
@@ -52,6 +52,8 @@ _REMOVE_SUBMISSIONS = delete(submissions).where(
 _STRIP = (
     update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
 )
+_APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
+"""What the library has stays, its bundle too."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
@@ -74,7 +76,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
         attempt: selects attempts, joined with their verdicts.
         wanted: which. Those that are old go with batches that nobody has sent to their end.
     """
-    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
+    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None), ~_APPROVED]
     if wanted.bundled:
         conditions.append(verdicts.c.bundle.is_not(None))
     else:

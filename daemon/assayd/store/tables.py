@@ -175,6 +175,64 @@ repair_steps = Table(
 )
 """Answers of providers as they came, with what they were asked by; `reply` is what was read, as JSON."""
 
+generations = Table(
+    "generations",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("kind", String(64), nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("gid", BigInteger, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("provider", String(64), nullable=False),
+    Column("policy", String(64), nullable=False),
+    Column("intent", Text, nullable=False),
+    Column("context", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("grants", Text, nullable=False),
+    Column("drafts", Text, nullable=False),
+    Column("attempt_id", String(26)),
+    Column("outcome", String(32)),
+    Column("detail", Text),
+    Index("ix_generations_uid", "uid", "started_at", "id"),
+)
+"""Requests in words; `context`, `labels`, `grants` and `drafts` are JSON."""
+
+generation_steps = Table(
+    "generation_steps",
+    metadata,
+    Column("generation_id", String(26), ForeignKey("generations.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("provider", String(64), nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+)
+"""As `repair_steps`, of the answers to the words themselves."""
+
+library_entries = Table(
+    "library_entries",
+    metadata,
+    Column("uid", BigInteger, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("kind", String(64), nullable=False),
+    Column("attempt_id", String(26), ForeignKey("attempts.id"), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("intent", Text),
+    Column("chain", Text, nullable=False),
+    Column("approved_by", BigInteger, nullable=False),
+    Column("approved_at", BigInteger, nullable=False),
+    Column("bundle", Text),
+    Index(None, "attempt_id"),
+)
+"""What was approved; its attempt and bundle stay as long as the entry. `chain` is JSON."""
+
 events = Table(
     "events",
     metadata,

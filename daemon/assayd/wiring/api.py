@@ -28,6 +28,8 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
         parts.service,
         parts.batches,
         parts.repairs,
+        generations=parts.generations,
+        library=parts.library,
         access=_access(settings),
         limits=parts.limits.api,
         metrics=parts.metrics,

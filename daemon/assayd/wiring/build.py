@@ -24,12 +24,15 @@ from assayd.attempts.telemetry import watch_disk
 from assayd.attempts.uploads import Uploads
 from assayd.batches import BatchDependencies, DaemonBatches
 from assayd.fair_queue import FairSemaphore
+from assayd.generations.generations import DaemonGenerations
+from assayd.generations.loop import GenerationDependencies
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
+from assayd.ports.generations import GenerationStore, Library
 from assayd.ports.llm import Provider
 from assayd.ports.repairs import RepairStore
 from assayd.ports.service import DaemonFacts
@@ -44,7 +47,9 @@ from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import open_jobs
+from assayd.store.library import DatabaseLibrary
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring.containers import build_readiness
 from assayd.wiring.from_kinds import recorders_of
@@ -101,6 +106,8 @@ class Assembly:
     batches: DaemonBatches
     batch_store: BatchStore
     repairs: DaemonRepairs
+    generations: DaemonGenerations
+    library: Library
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +122,8 @@ class _Basics:
     readiness: ReadinessSupervisor
     batch_store: BatchStore
     repair_store: RepairStore
+    generation_store: GenerationStore
+    library: Library
     requests: RecordedRequests
     origin: ContainerOrigin
     copied_from: str | None
@@ -156,6 +165,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     )
     repairs = _build_repairs(basics, gateway, providers)
     await stack.enter_async_context(repairs.running())
+    generations = _build_generations(basics, gateway, repairs, providers)
+    await stack.enter_async_context(generations.running())
     return Assembly(
         origin=basics.origin,
         limits=limits,
@@ -170,6 +181,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         batches=batches,
         batch_store=basics.batch_store,
         repairs=repairs,
+        generations=generations,
+        library=basics.library,
     )
 
 
@@ -208,6 +221,8 @@ async def _basics(
         or await build_readiness(settings, limits, shared, origin=origin, metrics=metrics, stack=stack),
         batch_store=DatabaseBatchStore(jobs.access),
         repair_store=repair_store,
+        generation_store=DatabaseGenerationStore(jobs.access),
+        library=DatabaseLibrary(jobs.access, clock),
         requests=RecordedRequests(
             store=repair_store,
             kinds=shared.kinds,
@@ -301,6 +316,26 @@ def _build_repairs(
         source_bytes=basics.settings.caps.source_bytes,
     )
     return DaemonRepairs(deps, basics.requests, basics.limits.repair, basics.metrics)
+
+
+def _build_generations(
+    basics: _Basics, gateway: AttemptGateway, repairs: DaemonRepairs, providers: Mapping[str, Provider]
+) -> DaemonGenerations:
+    deps = GenerationDependencies(
+        attempts=gateway,
+        repairs=repairs,
+        store=basics.generation_store,
+        analyst=basics.analyst,
+        kinds=basics.shared.kinds,
+        policies=basics.shared.policies.get,
+        providers=providers,
+        clock=basics.shared.clock,
+        ids=basics.shared.ids,
+        timeout=basics.requests.timeout,
+        source_bytes=basics.settings.caps.source_bytes,
+    )
+    limits = basics.limits.repair
+    return DaemonGenerations(deps, at_once=limits.at_once, max_attempts=limits.max_attempts)
 
 
 def _watch(metrics: Metrics, scheduler: Scheduler, state_dir: Path) -> None:

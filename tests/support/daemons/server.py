@@ -89,6 +89,8 @@ class Served:
                     self.daemon.service,
                     self.daemon.batches,
                     self.daemon.repairs,
+                    generations=self.daemon.generations,
+                    library=self.daemon.library,
                     access=access,
                     limits=limits,
                     budget=self.daemon.scheduler.budget,

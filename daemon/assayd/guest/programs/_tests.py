@@ -8,19 +8,26 @@ that tell them more than happened, or exchange what they are judged by, are told
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MethodType, ModuleType, SimpleNamespace
-from typing import Any
 
 from .. import private
 from ..builtins_safe import opaque
-from ..failures import Texts, clean, told
-from ..reporter import Record
-from ._modules import Submitted
+from ..failures import clean, told
 from ._seal import Seal, shadowing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from ..reporter import Record
+    from ..shown import Texts
+    from ._modules import Submitted
+
+    Tell = Callable[[Record], None]
 
 private.isolate(globals())
 
@@ -36,8 +43,6 @@ _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _FINE = frozenset({0, 5})
 """Exit codes of the framework: all is well; there were no tests."""
 _INTERNAL_ERROR = 3
-
-Tell = Callable[[Record], None]
 
 
 class Telling:

@@ -6,15 +6,19 @@ taken by a computed name, where built-ins are safe. Record: see docs/guest-proto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import perf_counter
 
 from .. import private
 from ..failures import not_compiled, raised
-from ..reporter import Record
 from ..values import render
-from . import Context
 from ._text import argument, read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..reporter import Record
+    from . import Context
 
 private.isolate(globals())
 

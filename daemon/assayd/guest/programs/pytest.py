@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from importlib import import_module
-from types import CodeType, ModuleType
+from types import ModuleType
 
 from .. import private
-from ..reporter import Record
-from . import Context
-from ._modules import Submitted, SubmittedModules, plainly, read_modules
+from ._modules import plainly, read_modules
 from ._tests import Telling
 from ._text import argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType
+
+    from ..reporter import Record
+    from . import Context
+    from ._modules import Submitted, SubmittedModules
 
 private.isolate(globals())
 

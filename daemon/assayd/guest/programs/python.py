@@ -8,18 +8,23 @@ see docs/guest-protocol.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
 from os import getcwd, write
 
 from .. import private
-from ..failures import ShownText, Texts, message_of, not_compiled, told
-from ..reporter import Record
+from ..failures import ShownText, message_of, not_compiled, told
+from ..suppress import suppress
 from ..tagged import render_tagged, restore
 from ..values import is_a, render
-from . import Context
 from ._modules import plainly, read_modules
 from ._text import argument, read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..reporter import Record
+    from ..shown import Texts
+    from . import Context
 
 private.isolate(globals())
 

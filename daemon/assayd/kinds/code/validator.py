@@ -46,6 +46,7 @@ from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.mentioned import mentioned
 from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
 
@@ -164,6 +165,7 @@ class Code:
             network=policy.network,
             imports=policy.imports,
             preload=_PRELOAD,
+            needed=mentioned(_PRELOAD, payload.code),
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:

@@ -41,8 +41,9 @@ from assayd.static.python import normal_form as python_normal
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
-from assayd.static.python.import_edits import PACKAGE_RULE, with_import_edits
+from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.mentioned import mentioned
 from assayd.static.python.names import PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
@@ -90,6 +91,7 @@ _RULES = (
     *python_meant.NAME_RULES,
     *python_security.RULES,
     PACKAGE_RULE,
+    MAIN_RULE,
     *python_signature.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -159,6 +161,7 @@ class Extractor:
             network=policy.network,
             imports=_with_packages(policy.imports),
             preload=_PRELOAD,
+            needed=mentioned(_PRELOAD, text),
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:

@@ -167,6 +167,7 @@ class Module:
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
             files={name: text.encode() for name, text in payload.files.items()},
             preload=_PRELOAD,
+            needed=_PRELOAD,
         )
 
     def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:

@@ -80,6 +80,8 @@ _REMINDERS = (
     "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
 )
 
+_PRELOAD = ("csv", "sqlite3")
+
 
 _MORE_STEPS = (
     'Where another step has to change, or one is missing, answer with "steps" in the place of '
@@ -146,7 +148,8 @@ class Pipeline:
             folders=FOLDERS,
             files={path: content_of(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
-            preload=("csv", "sqlite3"),
+            preload=_PRELOAD,
+            needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
             collect=COLLECTED,
             changed_only=True,
             stop_on_failure=True,
@@ -174,7 +177,7 @@ class Pipeline:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *_allowed(policy)))
 
     def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
@@ -201,7 +204,7 @@ class Pipeline:
 
     def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, _REMINDERS, tables_of(context.database))
+        return generating.brief(context, (*_REMINDERS, *_allowed(policy)), tables_of(context.database))
 
     def base(self, context: PipelineContext) -> Mapping[str, object]:
         """Return the payload without the steps."""
@@ -210,6 +213,13 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:
+    """Say which commands bash steps may run, by the effective policy; nothing without one."""
+    commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
+    if commands:
+        yield f"Bash steps may run these commands and no others: {', '.join(commands)}."
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

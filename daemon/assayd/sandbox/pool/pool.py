@@ -211,9 +211,9 @@ class Pool:
                     self._waiting.remove(waiting[place].name)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
-                case Create(key=key):
+                case Create(key=key, ahead=ahead):
                     self._starting[key] = self._starting.get(key, 0) + 1
-                    self._spawn(self._create(key), "pool-create")
+                    self._spawn(self._create(key, ahead), "pool-create")
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         # In no attempt's context: what is logged of a container is not of the attempt that made it go.
@@ -239,12 +239,12 @@ class Pool:
         if action.earns_credit:
             self._enqueue(replace(waiter.lessee, is_credit=True))
 
-    async def _create(self, key: PoolKey) -> None:
+    async def _create(self, key: PoolKey, ahead: bool) -> None:
         began = self._clock.monotonic()
         ulid = self._ids.new()
         try:
             self._opening.add(ulid)
-            container = await open_container(self._engine, key, self._origin, ulid)
+            container = await open_container(self._engine, key, self._origin, ulid, ahead=ahead)
         except EngineError as problem:
             self._failed(key, problem)
             return

@@ -77,6 +77,8 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
             "folders": list(spec.folders),
             "collect": list(spec.collect),
             "changed_only": spec.changed_only,
+            "programs": sorted({unit.program.value for unit in spec.units}),
+            "preload": list(spec.needed),
         }
     )
 

@@ -24,7 +24,7 @@ from assayd.engines.oci.template_config import (
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 
-RUNNER = ("/usr/bin/python3.11", "-I", "-S", "-m", "assayd_guest")
+RUNNER = ("/usr/bin/python3.11", "-I", "-S", "/usr/lib/assayd/guest.pyc")
 
 
 @pytest.fixture
@@ -84,16 +84,16 @@ def test_source_is_the_standard_librarys_and_fits_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "module", "code"),
+    ("arguments", "file", "code"),
     [
-        (RUNNER, "assayd_guest", ""),
+        (RUNNER, "/usr/lib/assayd/guest.pyc", ""),
         (("/usr/bin/python3.11", "-I", "-S", "-c", "print(1)"), "", "print(1)"),
-        (("/usr/bin/python3.11", "-m", "a", "-c"), "a", ""),
+        (("/usr/bin/python3.11", "/a.pyc", "-c"), "/a.pyc", ""),
     ],
 )
-def test_program_of_an_image_is_read(arguments: tuple[str, ...], module: str, code: str) -> None:
+def test_program_of_an_image_is_read(arguments: tuple[str, ...], file: str, code: str) -> None:
     program = read_program(arguments)
-    assert (program.module, program.code) == (module, code)
+    assert (program.file, program.code) == (file, code)
 
 
 @pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "run.py")])
@@ -119,4 +119,4 @@ def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templat
     assert told["filter"] == "MTIzNDU2Nzg="
     assert {"/proc/keys", "/sys/firmware"} <= set(cast("list[str]", told["masked"]))
     assert told["readonly"] == ["/proc/sys"]
-    assert (told["module"], told["guest"]) == ("assayd_guest", 10001)
+    assert (told["file"], told["guest"]) == ("/usr/lib/assayd/guest.pyc", 10001)

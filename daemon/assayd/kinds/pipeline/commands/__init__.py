@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from assayd.kinds.pipeline.forms import print_table_of_steps
 pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 HEADS = ("id", "status", "updated")
 
 
@@ -80,11 +82,10 @@ def commit(
     dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd.cli.ids import attempt_id as find_attempt
     from assayd.kinds.pipeline.commands.commit import apply, foretell, read_result
 
     with PlainClient(context.find_root().obj) as client:
-        result = read_result(client, find_attempt(client, attempt_id))
+        result = read_result(client, _attempt_of(client, attempt_id))
     for line in (foretell if dry_run else apply)(result, database, directory):
         print(line)
 
@@ -104,3 +105,24 @@ def rollback(
 
     for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
         print(line)
+
+
+def _attempt_of(client: PlainClient, said: str) -> str:
+    """Return the attempt that is meant: that of an approved pipeline, by its name, else one by its id.
+
+    Raises: NotFound; RequestError.
+    """
+    from assayd.cli.ids import LAST
+    from assayd.cli.ids import attempt_id as find_attempt
+    from assayd.cli.library import find_entry
+    from assayd.client import NotFound
+
+    if said != LAST and (_NAME.fullmatch(said) or "@" in said):
+        try:
+            approved: str = find_entry(client, said)["attempt_id"]
+        except NotFound:
+            if "@" in said:
+                raise
+        else:
+            return approved
+    return find_attempt(client, said)
