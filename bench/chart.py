@@ -62,6 +62,9 @@ GOALS = (
         "good job beside hostile ones / quiet, p95 ≤ 10",
     ),
     _at_most("idle_cpu_percent", 1, "% of a core", "idle CPU"),
+    _at_most("cli_validate_cpu_ms", 150, "ms", "`assay validate`, processor time of the client"),
+    _at_most("cli_list_cpu_ms", 120, "ms", "`assay list`, the same"),
+    _at_most("cli_help_cpu_ms", 100, "ms", "`assay --help`, the same"),
 )  # fmt: skip
 
 BARS = (

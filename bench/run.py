@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
+from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
 from bench.figures import Footprint, footprint, machine, spread
@@ -138,6 +139,7 @@ def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
             yield f"paths{count}", _scenario(answers)
         rejected = asyncio.run(one_by_one(target, extractor(BROKEN), size.static))
         yield "static_reject", _scenario(rejected)
+        yield "client", client_costs(target.socket, SOURCE)
 
 
 def _in_use(target: Daemon) -> None:
@@ -285,6 +287,9 @@ def flat(results: dict[str, object]) -> dict[str, object]:
         "paths50_p50_ms": of("paths50", "p50_ms"),
         "good_quiet_p95_ms": of("good_quiet", "p95_ms"),
         "good_beside_hostile_p95_ms": of("good_beside_hostile", "p95_ms"),
+        "cli_validate_cpu_ms": of("client", "cli_validate_cpu_ms"),
+        "cli_list_cpu_ms": of("client", "cli_list_cpu_ms"),
+        "cli_help_cpu_ms": of("client", "cli_help_cpu_ms"),
     }
     names = (
         "throughput_per_s",

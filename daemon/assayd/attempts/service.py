@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import structlog
 
@@ -29,6 +30,7 @@ from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
+from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
 
@@ -230,6 +232,17 @@ class DaemonService:
         """Describe the profiles, by name, with effective values."""
         policies = self._shared.policies
         return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
+
+    def check_policy(
+        self, name: str, content: bytes
+    ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
+        """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
+        policies = self._shared.policies
+        try:
+            policy = policies.try_file(Path(f"{name}.toml"), content)
+        except FileError as error:
+            return None, error.problems
+        return describe(policy, egress=policies.egress), ()
 
     def facts(self) -> DaemonFacts:
         """Return who this daemon is and where its state lies."""

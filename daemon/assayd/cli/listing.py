@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from assayd.cli.report import duration
+from assayd.cli.amounts import duration
 from assayd.cli.screen import StyledLine, line
 from assayd.cli.table import STYLES, print_table
 from assayd.cli.terminal import out, plain

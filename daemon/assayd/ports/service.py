@@ -57,6 +57,25 @@ class Swept:
     disk_bytes: int = 0
 
 
+class PolicyProblem(Protocol):
+    """One thing that is wrong in a profile; `line` is None when no line shows it."""
+
+    @property
+    def line(self) -> int | None:
+        """The line, from 1."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+        ...
+
+
 class Service(Protocol):
     """The daemon, as its API sees it.
 
@@ -161,6 +180,12 @@ class Service(Protocol):
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
+        ...
+
+    def check_policy(
+        self, name: str, content: bytes
+    ) -> tuple[Mapping[str, object] | None, Sequence[PolicyProblem]]:
+        """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
         ...
 
     def facts(self) -> DaemonFacts:
