@@ -12,6 +12,9 @@ not the interpreter's own (a NameError raised by hand) is shown as it is.
 from __future__ import annotations
 
 import builtins
+import collections.abc
+import functools
+import itertools
 import re
 import sys
 import typing
@@ -91,6 +94,15 @@ _MODULES: Mapping[str, str] = {
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
+_HOMES: Mapping[str, Collection[str]] = {
+    "collections.abc": collections.abc.__all__,
+    "collections": collections.__all__,
+    "itertools": [name for name in dir(itertools) if not name.startswith("_")],
+    "functools": functools.__all__,
+    "math": ["gcd", "isclose", "lcm"],
+    "typing": typing.__all__,
+}
+"""Where names are that are looked for elsewhere: from collections import Mapping."""
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
@@ -195,8 +207,18 @@ def instead_of(module: str) -> str:
 def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name, module = found[1], found[2]
     message = f"The module '{module}' is there, and has no '{name}'."
-    remedy = f"Check the spelling of '{name}', or import it from the module that has it."
+    home = _home_of(name)
+    remedy = (
+        f"Write: from {home} import {name}"
+        if home is not None and home != module
+        else f"Check the spelling of '{name}', or import it from the module that has it."
+    )
     return "sandbox.import_missing", message, remedy
+
+
+def _home_of(name: str) -> str | None:
+    """Return the one module of the usual ones that has a name: Mapping has left collections for its abc."""
+    return next((module for module, names in _HOMES.items() if name in names), None)
 
 
 _NAME = r"'([^']{1,200})'"

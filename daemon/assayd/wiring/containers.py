@@ -19,13 +19,12 @@ from assayd.model.run import RunSpec
 from assayd.package_data import share
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
-from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
-from assayd.wiring.engine import choose_engine
+from assayd.wiring.engine import choose_engine, isolation_check_of
 from assayd.wiring.limits import DaemonLimits, demand_from
 
 log = structlog.get_logger()
@@ -70,7 +69,7 @@ async def build_readiness(
         reaper=reaper,
         sandbox=sandbox,
         usual=_usual_runs(shared, limits),
-        isolation_check=check_isolation,
+        isolation_check=isolation_check_of(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import structlog
 
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.host import find_host
 from assayd.errors import EngineError
 from assayd.ports.engine import Engine
+from assayd.sandbox.isolation_check import check_isolation
+from assayd.sandbox.readiness import IsolationCheck
+from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
+
+log = structlog.get_logger()
 
 _ASKED_WITHIN_S = 10.0
 
@@ -48,6 +56,27 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
     await docker.close()
     reason = f"Docker does not answer, and {runtime.path} is there"
     return ChosenEngine(engine=_oci(settings), kind="oci", reason=reason)
+
+
+def isolation_check_of(engine: Engine) -> IsolationCheck:
+    """Return the isolation check for an engine: one that clones containers does without where that leaks."""
+
+    async def check(sandbox: Sandbox) -> Sequence[str]:
+        if not isinstance(engine, OciEngine) or not engine.clones:
+            return await check_isolation(sandbox)
+        try:
+            leaks = await check_isolation(sandbox)
+        except EngineError as problem:
+            leaks = [problem.message]
+        if not leaks:
+            return []
+        reason = "isolation check failed: " + "; ".join(leaks)
+        log.error("templates.given_up", reason=reason)
+        await engine.give_up_templates(reason)
+        sandbox.pool.retire_idle("the isolation check failed")
+        return await check_isolation(sandbox)
+
+    return check
 
 
 def _oci(settings: Settings) -> OciEngine:

@@ -126,6 +126,12 @@ def test_a_setting_below_a_value_is_refused() -> None:
         read_settings(["a=1", "a.b=2"])
 
 
+def test_settings_with_commas_are_lists() -> None:
+    assert read_settings(["a.b=x,y", "a.c=443, 80", "a.d=x,", 'a.e=["x,y"]']) == {
+        "a": {"b": ["x", "y"], "c": [443, 80], "d": ["x"], "e": ["x,y"]}
+    }
+
+
 def test_cases_and_words_are_submitted_and_the_paths_of_cases_are_tried(
     assay, source, service, tmp_path
 ) -> None:

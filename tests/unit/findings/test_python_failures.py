@@ -63,6 +63,13 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
             "has no 'loadz'",
             "spelling",
         ),
+        (
+            "ImportError",
+            "cannot import name 'Mapping' from 'collections' (/usr/lib/python3.11/collections/__init__.py)",
+            "import_missing",
+            "has no 'Mapping'",
+            "from collections.abc import Mapping",
+        ),
     ],
 )
 def test_messages_of_the_interpreter_are_explained(

@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
-from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of
@@ -23,9 +22,10 @@ from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
+from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
-from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
+from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step
 from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
@@ -118,16 +118,8 @@ class Pipeline:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data.
-
-        ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
-        or go to data/.
-
-        Raises: RequestError ``request.options``.
-        """
-        if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
-            raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
-        return {**payload_of_files(files), **options.extra}
+        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data."""
+        return from_files(files, options)
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the steps without byte order marks, and with plain line ends."""

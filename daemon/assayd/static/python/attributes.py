@@ -14,6 +14,8 @@ from assayd.static.python import format as python_format
 from assayd.static.python.imports import finding_at, name_suggestion
 from assayd.static.python.names import (
     BY_NAME,
+    ENVIRONMENT_FUNCTIONS,
+    ENVIRONMENT_METHODS,
     FILE_METHODS,
     INTERNALS,
     OPERATOR_METHODS,
@@ -91,8 +93,14 @@ def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
     if refused is not None:
         found = view.error(node, *refused)
         yield replace(found, edit=_vars_edit(view, node)) if node.attr == "__dict__" else found
-    elif owners:
-        return
+    elif not owners:
+        yield from _method(view, node, site, of_path)
+
+
+def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> Iterator[Finding]:
+    """``path.replace(target)`` -> attribute.file_access; ``text.format(x)`` -> format.dynamic_template."""
+    if of_path and node.attr in ENVIRONMENT_METHODS:
+        yield _of_environment(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
         message = "'replace' with one argument moves a file when it is asked of a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
@@ -109,6 +117,20 @@ def _module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[
         yield view.error(node, "attribute.not_allowed", message, name_suggestion(module, view.modules))
     elif not isinstance(node.ctx, ast.Load):
         yield view.error(node, "module.modified", f"{dotted} is changed.", "Bind a name of your own instead.")
+    elif dotted in ENVIRONMENT_FUNCTIONS:
+        yield _of_environment(view, node, dotted)
+
+
+def _of_environment(view: View, node: ast.Attribute, name: str) -> Finding:
+    """``os.path.abspath(p)`` -> attribute.environment (a warning)."""
+    return finding_at(
+        node,
+        view.text,
+        "attribute.environment",
+        f"{name!r} asks for the folder, the home or the variables of the container, which has none of yours.",
+        suggestion="Keep to what the path itself says: it is given as text, and is no path of this machine.",
+        severity=Severity.WARNING,
+    )
 
 
 def check_module_value(view: View, site: NodeSite) -> Iterator[Finding]:

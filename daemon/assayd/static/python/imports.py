@@ -201,12 +201,13 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "attrs": ("dataclasses",),
     "dateutil": ("datetime",),
     "glob": ("fnmatch",),
+    "http.client": ("httpx", "requests"),
     "inflection": ("re",),
     "numpy": ("math", "statistics"),
     "pandas": ("csv", "statistics"),
     "parse": ("re",),
     "posixpath": ("os.path",),
-    "ntpath": ("pathlib",),
+    "ntpath": ("os.path", "pathlib"),
     "pydantic": ("dataclasses",),
     "pytz": ("zoneinfo",),
     "regex": ("re",),
@@ -214,6 +215,8 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "six": ("str",),
     "typing_extensions": ("typing",),
     "ujson": ("json",),
+    "urllib.request": ("httpx", "requests"),
+    "urllib3": ("httpx", "requests"),
     "yaml": ("json",),
 }
 """What does the same, or most of it, where the policy allows that."""
@@ -223,7 +226,8 @@ WHITELIST = "Allowed imports: "
 def instead_of_import(module: str, modules: PolicyModules) -> str:
     """Return what to import in place of a module, and else what may be imported at all."""
     top = module.partition(".")[0]
-    others = [one for one in _INSTEAD.get(top, ()) if modules.policy.allows(one)]
+    known = _INSTEAD.get(module) or _INSTEAD.get(top, ())
+    others = [one for one in known if modules.policy.allows(one)]
     if others:
         return f"Use {' or '.join(others)} instead."
     allowed = sorted(modules.policy.allowed - modules.policy.denied)

@@ -15,6 +15,7 @@ given at once, in source order. One bad line for each rule:
     __builtins__                      name.dunder
     g.gi_frame                        attribute.internal
     Path(p).read_text()               attribute.file_access
+    os.path.abspath(p)                attribute.environment     (a warning)
     "{0.__class__}".format(x)         format.attribute
     template.format(x)                format.dynamic_template   (a warning)
     type X = int                      node.not_allowed
@@ -72,6 +73,12 @@ RULES = (
         id="attribute.file_access",
         title="A method that touches files",
         help="Bad: Path(p).exists(). Good: Path(p).name.",
+    ),
+    Rule(
+        id="attribute.environment",
+        title="A function of paths that asks for the folder or the home it runs in",
+        severity=Severity.WARNING,
+        help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
     Rule(id="name.dunder", title="A special name", help="Bad: __builtins__. Good: __name__."),
     Rule(id="format.attribute", title="A format text that follows special attributes"),

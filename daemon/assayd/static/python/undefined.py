@@ -56,6 +56,10 @@ _OLDER = re.compile(
 _MOST = 50
 
 
+_CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
+"""Built-in names that are also used without being called: isinstance(x, list), except ValueError."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Undefined:
     """One name that nothing binds, and where it is read."""
@@ -202,8 +206,11 @@ def _meant(site: NodeSite, tree: ScopedTree) -> Near | None:
     callable_builtins = {n for n in _BUILTINS if callable(getattr(builtins, n, None))}
     imported = {n for scope in visible for n in scope.imports}
     every = {n for circle in circles for n in circle}
-    fitting = functions | callable_builtins | imported if called else every - functions - callable_builtins
-    return nearest_name(name, circles, fitting & every)
+    handed_on = isinstance(site.parent, ast.Call | ast.keyword)
+    plain = every - functions - (set() if handed_on else callable_builtins - _CLASSES)
+    return nearest_name(
+        name, circles, (functions | callable_builtins | imported if called else plain) & every
+    )
 
 
 def _edit(one: _Undefined, meant: str, text: str) -> Edit | None:

@@ -19,13 +19,15 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice, pairwise
 
-from assayd.model.finding import Finding
+from assayd.findings.source_text import snippet
+from assayd.model.finding import Edit, Finding
 from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.sql import rules, tree
 from assayd.static.sql.judge import judge_tree
 from assayd.static.sql.levels import leveled
-from assayd.static.sql.mending import mended, stray, written_for
+from assayd.static.sql.mending import is_slip, mended, respelled_word, stray, written_for
+from assayd.static.sql.open_ends import closed, quoted, spanning, unclosed
 from assayd.static.sql.read import SqlText, read_sql
 from assayd.static.sql.shell import shell_commands, shell_functions
 from assayd.static.sql.statements import SqlStatement
@@ -52,9 +54,47 @@ def examine(content: str, policy: SqlPolicy) -> Examined:
     if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
         return examined
     [found] = examined.syntax
+    return replace(examined, syntax=(_mended(text, found, policy),))
+
+
+def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
+    """Add the edit to what keeps a text from being read, and say what is meant where that is sure."""
+
+    def reads(other: str) -> bool:
+        return not _examined(read_sql(other), policy).syntax
+
     statement = next((s for s in text.statements if _holds(s, text, found)), None)
-    edit = mended(content, statement, lambda other: not _examined(read_sql(other), policy).syntax)
-    return replace(examined, syntax=(replace(found, edit=edit),))
+    opened = unclosed(statement) if statement is not None else None
+    if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
+        edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
+        return _at_the_edit(text, found, edit) if edit else _at_first_text(text, found, quote)
+    if statement is not None and opened is not None:
+        edit = closed(text.content, statement, reads)
+        line, column = text.place(opened.start)
+        said = f"Close the '(' that is opened on line {line}, column {column}."
+        if edit is not None:
+            return _at_the_edit(text, replace(found, suggestion=said), edit)
+        found = replace(found, suggestion=said, line=line, column=column, snippet=snippet(text.content, line))
+    edit = mended(text.content, statement, reads)
+    word = respelled_word(text.content, edit) if edit is not None else None
+    return replace(found, edit=edit, suggestion=f"Did you mean {word}?" if word else found.suggestion)
+
+
+def _at_the_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
+    """Move a finding to the line where a sign was left out, which may be long before SQLite gives up."""
+    shown = snippet(text.content, edit.start_line)
+    column = len(text.content.split("\n")[edit.start_line - 1]) + 1
+    return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
+
+
+def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
+    """Move a finding to the first text that goes over to the next line, where a quote may be missing."""
+    ends = spanning(text.content, quote)
+    line, column = text.place(ends[0]) if ends else (found.line, found.column)
+    if line is None or line == found.line:
+        return found
+    said = f"Close every quote: the first {quote} without its second is on line {line}."
+    return replace(found, line=line, column=column, snippet=snippet(text.content, line), suggestion=said)
 
 
 def _holds(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
@@ -115,7 +155,7 @@ def _judge(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterato
         statement = replace(statement, tokens=statement.tokens[place:])
     if statement.verb not in _KNOWN:
         raise _unknown(statement)
-    if (found := stray(statement)) is not None:
+    if (found := stray(statement)) is not None or (found := _misspelt_object(statement)) is not None:
         raise found
     if statement.verb in tree.VERBS:
         said = _judge_words(text, statement, policy)
@@ -177,6 +217,28 @@ def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterato
         if token.kind is SqlTokenKind.PARAMETER:
             message = f"{token.text[:40]} stands for a value, and none is given."
             yield "sql.parameter", message, token.start, "Write the value itself."
+
+
+_MADE_OR_CHANGED = {
+    "ALTER": ("TABLE",),
+    "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
+    "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
+}
+
+
+def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
+    """Return the problem of ``ALTER TALBE``: a second word that is none of those that may follow."""
+    words = _MADE_OR_CHANGED.get(statement.verb)
+    if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
+        return None
+    second = statement.tokens[1]
+    near = [word for word in words if is_slip(second.text.upper(), word)]
+    if not near or not second.text.isascii():
+        return None
+    message = f'near "{second.text[:40]}": syntax error'
+    new = near[0] if second.text.isupper() else near[0].lower()
+    suggestion = f"Did you mean {near[0]}?"
+    return tree.NotUnderstood(message, at=second, syntax=True, suggestion=suggestion, instead=(second, new))
 
 
 def _unknown(statement: SqlStatement) -> tree.NotUnderstood:

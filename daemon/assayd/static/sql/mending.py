@@ -45,6 +45,19 @@ def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit |
     return edit_between(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
 
 
+def respelled_word(content: str, edit: Edit) -> str | None:
+    """Return the keyword that an edit of one line spells anew; None when it does something else."""
+    if edit.start_line != edit.end_line:
+        return None
+    before = content.split("\n")[edit.start_line - 1].split()
+    after = edit.replacement.split()
+    changed = [
+        new for old, new in zip(before, after, strict=False) if old != new and len(before) == len(after)
+    ]
+    word = changed[0].strip("(),;").upper() if len(changed) == 1 else ""
+    return word if word in _KEYWORDS else None
+
+
 def stray(statement: SqlStatement) -> NotUnderstood | None:
     """Find what SQLite never reads, and sqlglot does: a comma before the end, another database's word."""
     for before, token, after in zip(
@@ -72,12 +85,12 @@ def _respelled(content: str, statement: SqlStatement) -> Iterator[str]:
         word = token.text.upper()
         if token.kind is SqlTokenKind.WORD and word not in _KEYWORDS and word.isascii():
             for keyword in sorted(_KEYWORDS):
-                if _is_slip(word, keyword):
+                if is_slip(word, keyword):
                     new = keyword if token.text.isupper() else keyword.lower()
                     yield content[: token.start] + new + content[token.end :]
 
 
-def _is_slip(word: str, keyword: str) -> bool:
+def is_slip(word: str, keyword: str) -> bool:
     """Return whether a word is a keyword with one letter more, less or other, or two that changed places."""
     if abs(len(word) - len(keyword)) > 1 or word[0] != keyword[0]:
         return False

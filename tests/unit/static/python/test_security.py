@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 
 from assayd.model.finding import Edit, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
+from assayd.package_data import share
+from assayd.policies import load_policies
 from assayd.static.python.security import RULES, scan
 from assayd.static.python.source import PythonSource, parse
 
 CASES = tomllib.loads(Path(__file__).with_name("security_cases.toml").read_text())
 REFUSED: dict[str, list[str]] = CASES["refused"]
 WARNED: list[str] = CASES["warned"]
+OF_THE_CONTAINER: list[str] = CASES["of_the_container"]
 ACCEPTED: list[str] = CASES["accepted"]
 
 
@@ -47,6 +50,13 @@ def test_a_format_text_that_cannot_be_read_is_a_warning(code: str, policy: Execu
     assert (finding.rule, finding.severity) == ("format.dynamic_template", Severity.WARNING)
 
 
+@pytest.mark.parametrize("code", OF_THE_CONTAINER)
+def test_what_asks_for_the_folder_or_the_home_is_a_warning(code: str, policy: ExecutionPolicy) -> None:
+    [finding] = scan(parse(code), policy.imports)
+    assert (finding.rule, finding.severity) == ("attribute.environment", Severity.WARNING)
+    assert finding.line == 2
+
+
 @pytest.mark.parametrize("code", ACCEPTED)
 def test_ordinary_code_passes(code: str, policy: ExecutionPolicy) -> None:
     source = parse(code)
@@ -57,7 +67,7 @@ def test_ordinary_code_passes(code: str, policy: ExecutionPolicy) -> None:
 
 def test_every_rule_of_the_table_is_declared() -> None:
     declared = {rule.id for rule in RULES}
-    assert {*REFUSED, "format.dynamic_template", "node.not_allowed"} == declared
+    assert {*REFUSED, "attribute.environment", "format.dynamic_template", "node.not_allowed"} == declared
 
 
 def test_all_violations_come_at_once_and_in_order(policy: ExecutionPolicy) -> None:
@@ -92,7 +102,7 @@ def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
     }
     assert "os.path" in by_code["import os"]
     assert by_code["import glob"] == "Use fnmatch instead."
-    assert "pathlib, random, re" in by_code["import sched"]
+    assert "pathlib, posixpath, random, re" in by_code["import sched"]
     assert "uuid5" in by_code["import uuid\nuuid.uuid1()"]
     assert "urllib.parse" in by_code["import urllib"]
 
@@ -186,3 +196,23 @@ def test_no_text_makes_the_scan_raise(code: str) -> None:
     findings = scan(parse(code), policy)
     places = [(f.line or 0, f.column or 0) for f in findings]
     assert places == sorted(places)
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> ExecutionPolicy:
+    text = 'extends = "extractor"\n[imports]\nonly = ["json", "fnmatch"]\n'
+    (tmp_path / "narrow.toml").write_text(text)
+    return load_policies([share("policies"), tmp_path]).get("narrow")
+
+
+@pytest.mark.parametrize("code", ["import csv\n", "import os.path\n", "from re import match\n"])
+def test_module_that_a_narrower_profile_leaves_out_is_refused(
+    code: str, narrow: ExecutionPolicy, policy: ExecutionPolicy
+) -> None:
+    assert found(code, policy) == set()
+    assert "import.not_allowed" in found(code, narrow)
+
+
+def test_module_that_a_narrower_profile_keeps_is_judged_as_before(narrow: ExecutionPolicy) -> None:
+    assert found("import json, fnmatch\njson.loads('1')\nfnmatch.fnmatch('a', 'a')\n", narrow) == set()
+    assert found("import fnmatch\nfnmatch.os\n", narrow) == {"attribute.not_allowed"}

@@ -5,6 +5,7 @@ read "$name"                  variable.dynamic_name
 declare -n ref=PATH           variable.nameref
 mapfile -C run lines          builtin.option
 set -k                        builtin.option
+[ -s x                        builtin.test_open
 shopt -s expand_aliases       builtin.option
 command -p cat f              builtin.option
 set -- 'a[$(ls)]'             arithmetic.hidden_command
@@ -114,8 +115,20 @@ def _check_arguments(
             _check_exec(script, call, arguments)
         case "let" | "test" | "[":
             check_texts(script, arguments)
+            _check_closed(script, call)
         case _:
             _check_options(script, call.name, parsed)
+
+
+def _check_closed(script: ParsedScript, call: Invocation) -> None:
+    """``[ -s x ; then`` -> builtin.test_open: what is asked is never read, and counts as no."""
+    if call.name != "[":
+        return
+    last = call.arguments[-1] if call.arguments else call.word
+    if script.source.written(last).strip("\"'") != "]":
+        edit = script.replacing(last, f"{script.source.written(last)} ]")
+        message = "[ has no ] at its end: bash reads nothing of it, and goes on as if it were not so."
+        script.error(last, "builtin.test_open", message, "Close it: [ … ].", edit=edit)
 
 
 def _check_exec(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
