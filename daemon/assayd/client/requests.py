@@ -272,7 +272,7 @@ def records(route: str, record_id: str | None = None, **filters: str | int | Non
 
 def doctor() -> ClientRequest[documents.ExaminationDocument]:
     """Let the daemon examine itself."""
-    return _get(lambda: documents.ExaminationDocument, "doctor", wait_s=PATIENCE_S)
+    return _get(lambda: documents.ExaminationDocument, "doctor")
 
 
 def daemon() -> ClientRequest[documents.DaemonDocument]:

@@ -26,12 +26,16 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
-    """One check of the daemon's health; `remedy` is what to do, empty when nothing is."""
+    """One check of the daemon's health; `remedy` is what to do, empty when nothing is.
+
+    `took_s` is how long it took, where that is more than a moment.
+    """
 
     check: str
     status: Health
     detail: str
     remedy: str = ""
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

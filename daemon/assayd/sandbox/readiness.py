@@ -127,13 +127,11 @@ class ReadinessSupervisor:
             metrics.refill_seconds.labels(key.digest).set(took_s)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine engine, images, isolation and leftovers now."""
-        rows = [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
-        if all(row.status is not Health.FAIL for row in rows):
-            rows.append(await self._examine_isolation())
-        return rows
+        """Examine engine, images and leftovers now."""
+        return [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
 
-    async def _examine_isolation(self) -> HealthRow:
+    async def examine_isolation(self) -> HealthRow:
+        """Try the isolation of containers now."""
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:

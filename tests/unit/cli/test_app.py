@@ -163,7 +163,9 @@ def test_what_is_copied_from_a_table_is_never_cut(capsys) -> None:
 
 def test_doctor_shows_each_check(assay, service, capsys) -> None:
     assert assay("doctor") == 0
-    assert capsys.readouterr().out.splitlines()[1] == "warn\tcanary\tnot run yet\twait, or restart the daemon"
+    assert (
+        capsys.readouterr().out.splitlines()[1] == "warn\tcanary\tnot run yet\twait, or restart the daemon\t"
+    )
 
 
 def test_metrics_are_passed_through(assay, capsys) -> None:
