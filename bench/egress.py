@@ -25,7 +25,7 @@ from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPo
 from assayd.model.run import Limits, Program, RunSpec, Unit
 from assayd.package_data import share
 from assayd.ports.egress import EgressLimits
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import PoolLimits
@@ -92,7 +92,7 @@ async def measure(port: int) -> list[list[float]]:
     engine = DockerEngine(base_url=os.environ.get("DOCKER_HOST"))
     pool = Pool(
         engine=engine,
-        origin=Origin(daemon_id="bench-" + Ulids().new(), generation="bench"),
+        origin=ContainerOrigin(daemon_id="bench-" + Ulids().new(), generation="bench"),
         clock=clock,
         ids=Ulids(),
         limits=PoolLimits(),

@@ -16,7 +16,7 @@ from assayd.errors import EngineError
 from assayd.ids import Ulids
 from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
-from assayd.sandbox.container import Origin, container_spec
+from assayd.sandbox.container import ContainerOrigin, container_spec
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.session.channel import Channel
@@ -51,7 +51,7 @@ class Ceiling:
         self._engine = engine
         self._key = key
         self._ids = Ulids()
-        self._origin = Origin(daemon_id="bench-" + self._ids.new(), generation="bench")
+        self._origin = ContainerOrigin(daemon_id="bench-" + self._ids.new(), generation="bench")
 
     async def measure(self, *, concurrency: int, seconds: float) -> float:
         """Return containers per second at this concurrency."""

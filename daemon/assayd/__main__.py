@@ -11,7 +11,7 @@ from assayd.errors import AssaydError, ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the daemon until it is told to stop; give the exit code."""
+    """Run the daemon until it is told to stop; return the exit code."""
     chosen = _parser().parse_args(arguments)
     try:
         return _run(chosen)
@@ -38,6 +38,11 @@ def _parser() -> argparse.ArgumentParser:
     only.add_argument(
         "--sample-config", action="store_true", help="print a settings file that documents every setting"
     )
+    only.add_argument(
+        "--acknowledge-copy",
+        action="store_true",
+        help="the state directory, a copy of another's, is meant to stay: say so no more, and leave",
+    )
     return parser
 
 
@@ -50,6 +55,13 @@ def _run(chosen: argparse.Namespace) -> int:
     settings = load_settings()
     if chosen.print_config:
         print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        return 0
+    if chosen.acknowledge_copy:
+        from assayd.wiring.identity import acknowledge_copy
+
+        former = acknowledge_copy(settings.state_dir)
+        whose = "is nobody's copy" if former is None else f"was a copy of that of daemon {former}"
+        print(f"{settings.state_dir} {whose}")
         return 0
     if chosen.check_config:
         from assayd.kinds import registry as validators

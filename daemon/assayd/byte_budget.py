@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from assayd import memory
 from assayd.errors import RequestError
 
 LARGE_BYTES = 2**20
@@ -73,7 +74,10 @@ class ByteBudget:
             yield
             return
         async with self._reading:
-            yield
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(memory.give_back)
 
 
 class Growing:

@@ -28,7 +28,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from assayd import __version__
+from assayd import __version__, memory
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.model.attempt import State
@@ -51,6 +51,7 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     """
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
+    memory.settle()
     _take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, overrides or PartOverrides()))
@@ -178,6 +179,7 @@ class Daemon:
         await self._parts.admission.recover(unfinished)
         await self._parts.batches.recover(unfinished)
         await self._parts.repairs.recover()
+        await self._parts.generations.recover()
         _settle_memory()
         origin = self._parts.origin
         log.info(

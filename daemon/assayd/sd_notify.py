@@ -1,4 +1,4 @@
-"""Tells the service manager how the daemon is: ready, alive, stopping (sd_notify(3)). Silent without one."""
+"""Notifies the service manager of the daemon: ready, alive, stopping (sd_notify(3)). Silent without one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Notifier:
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Tell on a timer that the daemon lives, and how it is, while the body runs: to its very end."""
+        """Notify on a timer that the daemon lives, and how it is, while the body runs: to its very end."""
         async with task_group() as tasks:
             telling = tasks.create_task(self._keep_telling(), name="tell")
             try:
@@ -59,7 +59,7 @@ class Notifier:
         self._say(f"STOPPING=1\nSTATUS={self.status()}")
 
     def close(self) -> None:
-        """Say no more."""
+        """Close the socket; nothing more is sent."""
         if self._line is not None and self._line.socket is not None:
             self._line.socket.close()
         self._line = None

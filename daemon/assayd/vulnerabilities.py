@@ -1,4 +1,4 @@
-"""Published ways out of a container, by the runtime's version. What gates serving is what the canary sees."""
+"""Published container escapes, by the runtime's version. What gates serving is what the canary sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vulnerability:
-    """A published way out of a container, and the first safe version of each maintained series."""
+    """A published escape from a container, and the first safe version of each maintained series."""
 
     program: str
     name: str

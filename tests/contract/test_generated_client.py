@@ -14,7 +14,7 @@ from types import ModuleType
 import httpx
 import pytest
 
-from assayd.api import Access, create_app
+from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving, serving_small
@@ -40,7 +40,7 @@ def generate(reference: dict[str, object], folder: Path) -> str:
 def reference() -> dict[str, object]:
     service = FakeService()
     service.kinds = all_validators()
-    return create_app(service, None, None, access=Access()).openapi()
+    return create_app(service, None, None, access=SocketAccess()).openapi()
 
 
 @pytest.fixture(scope="module")

@@ -123,6 +123,16 @@ def test_result_is_committed_once_and_refused_when_the_database_has_moved_on(
     assert (refused.returncode, real.read_bytes()) == (2, moved_on)
     assert "nothing was changed" in refused.stderr
 
+    back = ("pipeline", "rollback", attempt["id"], "--database", real, "--directory", folder)
+    kept = daemon.assay(*back)
+    assert (kept.returncode, real.read_bytes()) == (2, moved_on)
+    assert "table t: 0 to 2 rows" in kept.stderr
+    taken_back = daemon.assay(*back, "--force")
+    assert taken_back.returncode == 0, taken_back.stderr
+    assert not (folder / "data/x").exists()
+    with closing(sqlite3.connect(real)) as connection:
+        assert connection.execute("SELECT a FROM t").fetchall() == []
+
 
 @pytest.mark.parametrize(
     ("submission", "words"),

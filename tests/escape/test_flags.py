@@ -66,7 +66,7 @@ def ulimits(without: str) -> Mapping[str, object]:
     return {"Ulimits": [limit for limit in every if limit["Name"] != without]}
 
 
-HOST = document.Host(runtime="runc", swappiness=False)
+HOST = document.EngineHost(runtime="runc", swappiness=False)
 ON_THE_HOST = {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("ipc", "uts")}
 
 FLAGS: Mapping[str, Flag] = {

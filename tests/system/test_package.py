@@ -67,7 +67,7 @@ def test_doctor_finds_nothing_that_fails(machine: Machine) -> None:
     checks = json.loads(machine.run("assay", "doctor", "--json").stdout)
 
     assert [check for check in checks if check["status"] == "fail"] == []
-    assert "walls" in {check["check"] for check in checks}
+    assert "isolation" in {check["check"] for check in checks}
 
 
 def test_client_starts_the_service_through_its_socket(machine: Machine) -> None:

@@ -59,9 +59,11 @@ def test_manager_that_does_not_read_holds_up_nobody(notifier: Notifier, manager:
     assert manager.recv(200) == b"RELOADING=1"
 
 
-def test_nobody_listening_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    Notifier().ready()
+def test_without_an_address_in_its_environment_nothing_is_sent(manager: socket.socket) -> None:
+    Notifier({}).ready()
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(200)
 
 
 @pytest.mark.parametrize(

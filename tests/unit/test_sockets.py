@@ -56,6 +56,9 @@ def test_a_path_that_is_too_long_is_our_callers_trouble(tmp_path: Path):
 def test_the_metrics_port_accepts():
     with listen_loopback(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.connect(server.getsockname())
+        accepted, address = server.accept()
+        accepted.close()
+        assert address == client.getsockname()
 
 
 def test_a_metrics_port_that_is_in_use_is_named():

@@ -1,10 +1,10 @@
-"""Keeps analysis workers warm and gives each one job at a time, users and their flows in turn.
+"""Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
 
 A user never has all of them: where there are two or more, one is reserved for a user who has none.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
 that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
-own trouble.
+internal error.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assayd.analysis.messages import (
     ANSWER,
+    BRIEFED,
     DESCRIBED,
     EXHAUSTED,
     FAILED,
@@ -33,11 +34,12 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Answer,
+    Briefed,
     Described,
     Failed,
     Patched,
     Patching,
+    WorkerAnswer,
     remember,
 )
 from assayd.errors import AssaydError
@@ -181,6 +183,18 @@ class Analyst:
             validator.kind, flow, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)
         )
 
+    async def brief(
+        self, validator: Validator, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+    ) -> Briefed:
+        """Return what a model is told before it writes a submission. Raises: as `describe`."""
+        body = json.dumps(context).encode()
+
+        async def ask(worker: _Worker) -> Briefed:
+            _send_policy(worker, policy)
+            return await _ask(worker, "brief", validator.kind, body, BRIEFED, policy=policy.digest)
+
+        return await self._have(validator.kind, flow, ask)
+
     async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Have a worker do something, in turn. Raises: as `_work`."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
@@ -240,13 +254,18 @@ class Analyst:
 
 async def _check(
     worker: _Worker, validator: Validator, payload: BaseModel, policy: ExecutionPolicy
-) -> Answer:
+) -> WorkerAnswer:
+    _send_policy(worker, policy)
+    body = payload.model_dump_json().encode()
+    return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
+
+
+def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
+    """Send a policy that the worker does not have yet."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
         remember(worker.policies, policy.digest, None)
-    body = payload.model_dump_json().encode()
-    return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
 
 
 async def _ask(
@@ -275,7 +294,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
         raise _broken("the answer of an analysis worker has another form") from problem
 
 
-def _prepared(validator: Validator, payload: BaseModel, answer: Answer) -> BaseModel:
+def _prepared(validator: Validator, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
     model = validator.prepared if isinstance(validator, Preparing) else validator.payload

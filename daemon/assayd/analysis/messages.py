@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import RepairContext, Taken
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WorkerAnswer:
     """What a worker says: how each static stage ended, and what preparing the payload changed.
 
     `prepared` holds only the fields that differ.
@@ -30,7 +31,7 @@ class Answer:
     prepared: dict[str, object] | None
 
 
-ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+ANSWER: TypeAdapter[WorkerAnswer] = TypeAdapter(WorkerAnswer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patching:
-    """A fix for one passage of a submission."""
+    """A fix for a submission: another text for one passage, or what the proposal holds beside it."""
 
     payload: dict[str, object]
     passage: str
-    code: str
+    proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,19 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patched:
-    """The payload with the fix in its place, and the digest of its normal form."""
+    """The payload with the fix in its place, and the digest of its normal form; or why it does not fit."""
 
     payload: dict[str, object]
     digest: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefed:
+    """What a model is told before it writes, and the payload without what it gives."""
+
+    briefing: Briefing
+    base: dict[str, object]
 
 
 FAILED: TypeAdapter[Failed] = TypeAdapter(Failed)
@@ -71,6 +81,7 @@ PATCHING: TypeAdapter[Patching] = TypeAdapter(Patching)
 DESCRIBED: TypeAdapter[Described] = TypeAdapter(Described)
 PATCHED: TypeAdapter[Patched] = TypeAdapter(Patched)
 TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
+BRIEFED: TypeAdapter[Briefed] = TypeAdapter(Briefed)
 
 EXHAUSTED = 86
 """Exit status of a worker that a source has driven out of memory or too deep."""

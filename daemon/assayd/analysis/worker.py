@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from assayd.analysis.messages import (
     ANSWER,
+    BRIEFED,
     DESCRIBED,
     EXHAUSTED,
     FAILED,
@@ -29,33 +30,38 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Answer,
+    Briefed,
     Described,
     Failed,
     Patched,
     Patching,
+    WorkerAnswer,
     remember,
 )
 from assayd.analysis.shfmt import read_shell
+from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.guest import frames
 from assayd.kinds import registry as validators
 from assayd.model.finding import has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
+from assayd.ports.generatable import Generatable, Proposal
 from assayd.ports.repairable import Repairable, Simplifiable, Taken
 from assayd.ports.validator import OnFail, Validator
 from assayd.static.shell.parse import reader
+from assayd.static.sql import catalog
 
 _READ_BYTES = 1 << 16
+_TOLD_CHARS = 500
 
 
-def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> Answer:
+def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> WorkerAnswer:
     """Run the static stages, and prepare the payload when none of them failed."""
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
-        return Answer(stages=stages, prepared=None)
-    return Answer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
+        return WorkerAnswer(stages=stages, prepared=None)
+    return WorkerAnswer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
 
 
 def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
@@ -96,11 +102,41 @@ def describe(validator: Validator, request: Failed) -> Described:
 
 
 def patch(validator: Validator, request: Patching) -> Patched:
-    """Put a fix into a submission."""
-    kind, payload = _repairable(validator), validator.payload.model_validate_json(json.dumps(request.payload))
-    document = dict(kind.patch(payload, request.passage, request.code))
-    patched = validator.payload.model_validate_json(json.dumps(document))
+    """Put a fix into a submission; one of another form than the kind takes is told, not raised."""
+    kind, given = _repairable(validator), request.proposal
+    try:
+        if given.form != "code" or not request.passage:
+            document = _answered(validator, request.payload, given)
+        else:
+            payload = validator.payload.model_validate_json(json.dumps(request.payload))
+            document = dict(kind.patch(payload, request.passage, given.code))
+        patched = validator.payload.model_validate_json(json.dumps(document))
+    except ValueError as problem:
+        return Patched(payload={}, digest="", problem=_told(problem))
     return Patched(payload=document, digest=_digest(kind, patched))
+
+
+def _answered(validator: Validator, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
+    """Return a payload with an answer in it. Raises: ValueError, when the kind takes none of that form."""
+    if not isinstance(validator, Generatable) or given.form not in validator.forms:
+        raise ValueError(f"the kind {validator.kind} takes no answer in the form of {given.form}")
+    return dict(validator.answered(base, given))
+
+
+def _told(problem: ValueError) -> str:
+    """Word why an answer does not fit, without what it holds."""
+    if not isinstance(problem, ValidationError):
+        return str(problem)[:_TOLD_CHARS]
+    first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:_TOLD_CHARS]
+
+
+def brief(validator: Validator, context: bytes, policy: ExecutionPolicy) -> Briefed:
+    """Return what a model is told before it writes, and the payload without what it gives."""
+    if not isinstance(validator, Generatable):
+        raise TypeError(f"submissions of the kind {validator.kind} cannot be written from words")
+    read = validator.generation_context.model_validate_json(context)
+    return Briefed(briefing=validator.brief(read, policy), base=dict(validator.base(read)))
 
 
 def taken(validator: Validator, body: bytes) -> Taken:
@@ -181,6 +217,8 @@ def _answer(
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
         case "taken":
             return TAKEN.dump_json(taken(kind, body))
+        case "brief":
+            return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
         case _:
             payload = kind.payload.model_validate_json(body)
             return ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])]))
@@ -199,6 +237,7 @@ def main() -> None:
     validators.use_tables(validators.load(enabled), tables)
     confine(memory_bytes)
     reader.install(read_shell)
+    catalog.install(describe_sqlite)
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
     except (MemoryError, RecursionError):

@@ -3,6 +3,6 @@
 from assayd.api.app import create_app, server_config
 from assayd.api.call import ApiLimits
 from assayd.api.loopback import loopback_config
-from assayd.api.peer import Access, Caller
+from assayd.api.peer import Caller, SocketAccess
 
-__all__ = ["Access", "ApiLimits", "Caller", "create_app", "loopback_config", "server_config"]
+__all__ = ["SocketAccess", "ApiLimits", "Caller", "create_app", "loopback_config", "server_config"]

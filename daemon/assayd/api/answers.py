@@ -10,8 +10,17 @@ from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, Att
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
 from assayd.documents.errors import ErrorDocument
-from assayd.documents.operations import ExaminationDocument, GarbageDocument, StatusDocument
-from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument
+from assayd.documents.generations import (
+    ApproveBody,
+    GenerationBody,
+    GenerationDocument,
+    GenerationPageDocument,
+    HintBody,
+    LibraryEntryDocument,
+    LibraryPageDocument,
+)
+from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument, StepDocument
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
@@ -112,6 +121,10 @@ EXAMINATION: Responses = {
     403: _json(ErrorDocument, "For operators, until one of them has asked"),
     429: _json(ErrorDocument, "Somebody is being told already; see Retry-After"),
 }
+DAEMON: Responses = {
+    200: _json(DaemonDocument, "The daemon"),
+    403: _json(ErrorDocument, "For operators"),
+}
 ALIVE: Responses = {200: _json(StatusDocument, "The daemon answers")}
 READY: Responses = {
     200: _json(StatusDocument, "Attempts can be run"),
@@ -122,6 +135,7 @@ METRICS: Responses = {
 }
 
 REPAIR: Responses = {200: _json(RepairDocument, "The repair")}
+STEP: Responses = {200: _json(StepDocument, "Prompt and answer")}
 REPAIR_STARTED: Responses = {
     202: {**_json(RepairDocument, "It is under way"), **_LOCATED},
     409: _json(ErrorDocument, "The attempt did not fail, or a repair of it is under way"),
@@ -131,6 +145,38 @@ REPAIR_CANCELLED: Responses = {
     202: _json(RepairDocument, "It will end"),
     409: _json(ErrorDocument, "It has ended"),
 }
+_STARTED_WHERE = {"headers": {"Location": {"description": "Its own path.", "schema": {"type": "string"}}}}
+GENERATION: Responses = {200: _json(GenerationDocument, "The generation")}
+GENERATION_STARTED: Responses = {
+    202: {**_json(GenerationDocument, "It is under way"), **_STARTED_WHERE},
+    408: _json(ErrorDocument, "The body does not come"),
+    413: _json(ErrorDocument, "Body too large"),
+    429: _json(ErrorDocument, "Too many of this user are under way"),
+}
+GENERATION_LIST: Responses = {200: _json(GenerationPageDocument, "Generations")}
+GENERATION_CANCELLED: Responses = {
+    202: _json(GenerationDocument, "It will end, or goes on"),
+    409: _json(ErrorDocument, "It has ended, or is under way"),
+}
+GENERATION_EVENTS = _events(
+    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, and `stage`"
+)
+APPROVED: Responses = {
+    200: _json(LibraryEntryDocument, "The entry"),
+    409: _json(ErrorDocument, "It is not validated"),
+}
+LIBRARY_LIST: Responses = {200: _json(LibraryPageDocument, "Entries")}
+LIBRARY_ENTRY: Responses = {200: _json(LibraryEntryDocument, "The entry")}
+
+
+def _body_of(model: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+GENERATION_BODY = _body_of(GenerationBody)
+HINT_BODY = _body_of(HintBody)
+APPROVE_BODY = _body_of(ApproveBody)
 FALLBACK_ACCEPTED: Responses = {
     200: _json(RepairDocument, "The repair, with the time at which its rules were taken"),
     409: _json(ErrorDocument, "It offers nothing"),

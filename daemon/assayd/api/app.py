@@ -11,15 +11,18 @@ from fastapi import APIRouter, FastAPI
 from assayd import __version__
 from assayd.api import batches as batch_routes
 from assayd.api import discovery, routes
+from assayd.api import generations as generation_routes
+from assayd.api import library as library_routes
 from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
-from assayd.api.peer import Access, PeerGate, with_silence
+from assayd.api.peer import PeerGate, SocketAccess, with_silence
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
 from assayd.byte_budget import ByteBudget
 from assayd.metrics import Metrics
 from assayd.ports.batches import Batches
+from assayd.ports.generations import Generations, Library
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
 
@@ -45,7 +48,9 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     batches: Batches,
     repairs: Repairs,
     *,
-    access: Access,
+    generations: Generations | None = None,
+    library: Library | None = None,
+    access: SocketAccess,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),
@@ -62,13 +67,18 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.service = service
     app.state.batches = batches
     app.state.repairs = repairs
+    app.state.generations = generations
+    app.state.library = library
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
     app.state.examining = False
     app.state.examined = None
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
-    own = (module.router for module in (routes, batch_routes, repair_routes, discovery))
+    own = (
+        module.router
+        for module in (routes, batch_routes, repair_routes, generation_routes, library_routes, discovery)
+    )
     for router in (*own, *routers):
         app.router.routes.extend(router.routes)
     name_operations(app.router.routes)

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from assayd.api.peer import Access, Caller
+from assayd.api.peer import Caller, SocketAccess
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
@@ -21,6 +21,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
 from assayd.model.repair import Repair
 from assayd.ports.batches import Batches
+from assayd.ports.generations import Generations, GenerationView, Library
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
 
@@ -44,7 +45,9 @@ class Call:
     service: Service
     batches: Batches
     repairs: Repairs
-    access: Access
+    generations: Generations
+    library: Library
+    access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget
     caller: Caller
@@ -78,6 +81,16 @@ class Call:
         if repair is None or self.shown_uid not in {None, repair.uid}:
             raise RequestError("not_found", f"there is no repair {repair_id[:40]}")
         return repair
+
+    async def generation(self, generation_id: str) -> GenerationView:
+        """Return a generation that the caller may see.
+
+        Raises: RequestError ``not_found``, also for one that is somebody else's.
+        """
+        view = await self.generations.get(generation_id)
+        if view is None or self.shown_uid not in {None, view.generation.uid}:
+            raise RequestError("not_found", f"there is no generation {generation_id[:40]}")
+        return view
 
     def sees(self, owned: Attempt | Batch) -> bool:
         """Return whether the caller may know of it."""
@@ -131,6 +144,8 @@ async def get_call(request: Request) -> Call:
         service=state.service,
         batches=state.batches,
         repairs=state.repairs,
+        generations=state.generations,
+        library=state.library,
         access=state.access,
         limits=state.limits,
         budget=state.budget,

@@ -13,6 +13,7 @@ from assayd.api.call import CallDep, json_response
 from assayd.api.events import EventStream, of_all
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument, kind_document
 from assayd.documents.operations import (
+    DaemonDocument,
     ExaminationDocument,
     GarbageDocument,
     StatusDocument,
@@ -79,6 +80,13 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
     document = examination_document(rows)
     state.examined = (time.monotonic(), document)
     return json_response(document)
+
+
+@router.get("/v1/daemon", tags=["operations"], responses=answers.DAEMON)
+async def get_daemon(call: CallDep) -> Response:
+    """Return who the daemon is and where its state lies; for operators."""
+    call.require_operator()
+    return json_response(DaemonDocument.from_value(call.service.facts()))
 
 
 def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:

@@ -13,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 from assayd.documents import compact, event_document, progress_document
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.events import EventDocument
+from assayd.documents.generations import GenerationEventDocument
 from assayd.documents.repairs import RepairEventDocument
 from assayd.ports.batches import Progress
 from assayd.ports.store import Event
 
-Told = EventDocument | BatchEventDocument | RepairEventDocument
+Told = EventDocument | BatchEventDocument | GenerationEventDocument | RepairEventDocument
 Documents = AsyncGenerator[Told, None]
 
 
@@ -73,7 +74,7 @@ async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
 
 
 async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
-    """Write how a batch gets on."""
+    """Yield a document each time that the batch has got further; closes `told` at the end."""
     async with aclosing(told):
         async for progress in told:
             yield progress_document(progress)

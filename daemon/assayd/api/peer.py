@@ -40,7 +40,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class SocketAccess:
     """Who may use the socket, and who sees everybody's attempts.
 
     With neither uids nor gids listed, whoever can open the socket may use it. Operators always may: root,
@@ -70,7 +70,7 @@ class Access:
 class PeerGate:
     """Turn away every request of a caller who is not admitted, whatever it asks for."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: SocketAccess) -> None:
         self._app = app
         self._access = access
 
@@ -110,7 +110,7 @@ class PeerHttpTools(HttpToolsProtocol):
     silence_s = 30.0
     """How long an answer may wait for a client that does not take it."""
 
-    access: Access | None = None
+    access: SocketAccess | None = None
     """Who is an operator; None: nobody is known to be."""
 
     _unread_due: asyncio.TimerHandle | None = None
@@ -211,7 +211,7 @@ def is_crowded(uids: Sequence[int | None], uid: int, limit: int) -> bool:
     return len(uids) > limit - kept or uids.count(uid) > limit - 2 * kept
 
 
-def with_silence(silence_s: float, access: Access | None = None) -> type[PeerHttpTools]:
+def with_silence(silence_s: float, access: SocketAccess | None = None) -> type[PeerHttpTools]:
     """Return the protocol with that patience, and a reserve for the operators that `access` names."""
     return type("PeerHttpTools", (PeerHttpTools,), {"silence_s": silence_s, "access": access})
 

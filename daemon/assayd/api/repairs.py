@@ -14,10 +14,15 @@ from assayd.api import answers
 from assayd.api.call import CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.documents import read_json, repair_document
-from assayd.documents.repairs import RepairBody, RepairPageDocument, repair_event_document
+from assayd.documents.repairs import (
+    RepairBody,
+    RepairPageDocument,
+    repair_event_document,
+    step_document,
+)
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
-from assayd.ports.repairs import RepairRequest
+from assayd.ports.repairs import RepairTerms
 
 MAX_BODY_BYTES = 2**21
 
@@ -39,7 +44,8 @@ async def start_repair(request: Request, call: CallDep, attempt_id: AttemptId) -
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=MAX_BODY_BYTES)
     wanted = _read(body)
-    repair = await call.repairs.start(attempt, RepairRequest(**wanted.model_dump()))
+    request_of = RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid)
+    repair = await call.repairs.start(attempt, request_of)
     headers = {"Location": f"/v1/repairs/{repair.id}"}
     return json_response(repair_document(repair), status=202, headers=headers)
 
@@ -93,6 +99,20 @@ async def get_repair_rules(call: CallDep, repair_id: Id) -> Response:
     if fallback.get("accepted_at") is None:
         raise RequestError("not_found", "no rules were taken from this repair; accept-fallback takes them")
     return Response(str(fallback["rules"]), media_type="application/yaml")
+
+
+@router.get("/repairs/{id}/steps/{number}", responses=answers.STEP)
+async def get_repair_step(
+    call: CallDep,
+    repair_id: Id,
+    number: Annotated[int, Path(ge=1, le=1000, description="The fix that came of it, from 1.")],
+) -> Response:
+    """Return the prompt of one fix and the answer to it, whole."""
+    step = await call.repairs.step(await call.repair(repair_id), number)
+    if step is None:
+        message = f"there is no answer {number} of a provider in this repair; a person's code is none"
+        raise RequestError("not_found", message)
+    return json_response(step_document(step))
 
 
 @router.get("/repairs/{id}/events", responses=answers.REPAIR_EVENTS, response_class=Response)

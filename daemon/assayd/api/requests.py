@@ -1,4 +1,4 @@
-"""Gives every request an id, which its answer, log lines and attempts' events carry; counts requests."""
+"""Assigns every request an id, which its answer, log lines and attempts' events carry; counts requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"
 
 
 class _Answer:
-    """The way out, with the id among the headers; notes the status. 499 stands for nobody waited."""
+    """The answer, with the id among the headers; notes the status. 499 stands for nobody waited."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
+from assayd.model.text_limits import shorten
 from assayd.ports.store import Accepted
 from assayd.ports.store import Query as AttemptQuery
 
@@ -29,6 +31,8 @@ MAX_LABELS = 16
 """Label filters of one listing; each is a condition of its own for the database."""
 LARGE_BODY_BYTES = 64 * 2**10
 """Above this, a body is read in a thread, so that others are served meanwhile."""
+LISTED_CHARS = 200
+"""Of what was asked for, in a list."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
 ID_PREFIX = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
@@ -108,7 +112,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         limit=limit,
     )
     page = await call.service.list(query)
-    attempts = [attempt_document(attempt) for attempt in page.attempts]
+    attempts = [attempt_document(_listed(attempt)) for attempt in page.attempts]
     return json_response(AttemptPageDocument.model_construct(attempts=attempts, next_cursor=page.next_cursor))
 
 
@@ -229,6 +233,14 @@ def _read_label(text: str) -> tuple[str, str]:
     if not (key and equals and value):
         raise RequestError("invalid", "a label filter is written key=value", field="label")
     return key, value
+
+
+def _listed(attempt: Attempt) -> Attempt:
+    """Return an attempt as lists have it: with the beginning of what was asked for."""
+    intent = attempt.intent
+    if intent is None or len(intent) <= LISTED_CHARS:
+        return attempt
+    return replace(attempt, intent=shorten(intent, LISTED_CHARS))
 
 
 def _find_artifact(attempt: Attempt, name: str) -> Artifact:

@@ -89,7 +89,7 @@ class Admission:
         self._quota = quota
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
-        """Accept a submission durably and put it into the queue, or give the attempt that it was before."""
+        """Accept a submission durably and put it into the queue, or return the attempt that it was before."""
         submission = await self._complete(submission, origin.peer.uid)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin)
@@ -155,6 +155,7 @@ class Admission:
             parent_id=submission.parent_id,
             attempt_number=parent.attempt_number + 1 if parent is not None else 1,
             replay_of=origin.replay_of,
+            intent=submission.intent,
             labels=submission.labels,
         )
         key = origin.idempotency_key

@@ -18,9 +18,11 @@ from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, StoredUsage
 
 ROOM_KNOWN_S = 1.0
-"""How long the answer to whether there is room on the disk holds good."""
+"""How long the answer to whether there is room on the disk holds good, unless it gets short."""
 HOLDINGS_KNOWN_S = 5.0
 """The same of what each user holds, where it decides."""
+LOOKED_UP_AT = 16
+"""While less than such a part of the room was added, what each user holds is not looked up again."""
 MIB = 2**20
 
 
@@ -50,13 +52,14 @@ class DiskQuota:
         self._min_free = min_free_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
         self._free = 0
+        self._promised = 0
         self._free_until = 0.0
         self._held: Mapping[int, StoredUsage] = {}
         self._held_at: float | None = None
         self._added: Counter[int] = Counter()
 
     async def require_room(self) -> None:
-        """See that there is room for a bundle; looks once a second at most.
+        """See that there is room for a bundle.
 
         Raises: RequestError ``not_ready``.
         """
@@ -78,18 +81,19 @@ class DiskQuota:
         if refusal := await self._refusal(uid, document_bytes):
             raise RequestError("quota.disk", refusal, retryable=True)
         self._added[uid] += document_bytes
+        self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def _room(self) -> int:
-        """Return how much room there is beyond what is to remain."""
+        """Return how much room is left beyond what is to remain; looks once a second, or if it gets short."""
         now = self._clock.monotonic()
-        if now >= self._free_until:
-            self._free = await self._artifacts.free_bytes()
+        if now >= self._free_until or self._free - self._promised < 2 * self._min_free:
+            self._free, self._promised = await self._artifacts.free_bytes(), 0
             self._free_until = now + ROOM_KNOWN_S
         return self._free - self._min_free
 
     async def _refusal(self, uid: int, document_bytes: int) -> str | None:
         room = self._free - self._min_free
-        if room < self._min_free or self._held_at is None:
+        if room < self._min_free or self._added.total() + document_bytes > room // LOOKED_UP_AT:
             await self._look_again()
         if document_bytes and self._documents(uid) + document_bytes > room:
             await self._look_again()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from assayd import memory
 from assayd.aio import Deadline, task_group
 from assayd.attempts.attempt_run import (
     WAITING_S,
@@ -251,14 +252,23 @@ class Scheduler:
             with suppress(TimeoutError):  # cancelled: it ends at its first step, and needs no slot for that
                 async with job.deadline.scope():
                     await held.enter_async_context(self._large_slot(order))
-            await self._read(job, order)
-            return await self._run_to_verdict(job)
+            try:
+                await self._read(job, order)
+                return await self._run_to_verdict(job)
+            finally:
+                job.read = None  # before the slot is given to the next one
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
         """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
-        if order.read_bytes <= LARGE_BYTES:
-            return nullcontext()
-        return self._large.hold(*order.attempt.flow, order.attempt.id)
+        return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
+
+    @asynccontextmanager
+    async def _hold_large(self, order: Order) -> AsyncIterator[None]:
+        async with self._large.hold(*order.attempt.flow, order.attempt.id):
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(memory.give_back)
 
     async def _read(self, job: Job, order: Order) -> None:
         document = order.document

@@ -35,7 +35,7 @@ class SelfTest:
     async def complaints(
         self, validator: Validator, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
-        """Run one sample; give a sentence for each thing that is not as the sample states.
+        """Run one sample; return a sentence for each thing that is not as the sample states.
 
         Raises: AssaydError when it can't be run.
         """

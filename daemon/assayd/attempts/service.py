@@ -25,7 +25,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
-from assayd.ports.service import Health, HealthRow, Swept
+from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
@@ -60,6 +60,7 @@ class ServiceDependencies:
     metrics: Metrics
     caps: Limits
     copied_from: str | None = None
+    facts: DaemonFacts
 
 
 SAMPLES_RUN = 2
@@ -100,7 +101,10 @@ class DaemonService:
         return await self._deps.admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
-        """Accept the submission of a finished attempt once more."""
+        """Accept the submission of a finished attempt once more.
+
+        Raises: RequestError ``attempt.unfinished``.
+        """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
         document = await self._shared.jobs.document(attempt.id)
@@ -121,7 +125,10 @@ class DaemonService:
         return await asyncio.to_thread(_compare, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt as soon as it is finished, or as it is when the time is up."""
+        """Return the attempt as soon as it is finished, or as it is when the time is up.
+
+        Raises: RequestError ``not_found``.
+        """
         finished = await self._deps.scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
@@ -147,7 +154,7 @@ class DaemonService:
         return documents
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         return self._deps.scheduler.current(attempt_id) or await self._shared.jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
@@ -159,7 +166,7 @@ class DaemonService:
         return replace(page, attempts=fresh)
 
     async def cancel(self, attempt_id: str) -> None:
-        """Ask an attempt to end."""
+        """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
         if not self._deps.scheduler.cancel(attempt_id):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
@@ -220,6 +227,10 @@ class DaemonService:
         policies = self._shared.policies
         return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
+    def facts(self) -> DaemonFacts:
+        """Return who this daemon is and where its state lies."""
+        return self._deps.facts
+
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         metrics = self._deps.metrics
@@ -247,7 +258,10 @@ class DaemonService:
         if former is None:
             return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
         detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
-        remedy = "if that daemon is gone for good, remove its containers by hand"
+        remedy = (
+            "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
+            "good, remove its containers by hand"
+        )
         return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 
     def _static_misses(self) -> HealthRow:
@@ -273,7 +287,7 @@ class DaemonService:
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
     async def _try(self, validator: Validator, sample: Sample, places: asyncio.Semaphore) -> Sequence[str]:
-        """Run one sample; give a sentence for each thing that is not as it must be."""
+        """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)
         limits = limits_of(policy, self._deps.caps)
         async with places:

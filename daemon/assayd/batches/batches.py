@@ -180,7 +180,7 @@ class DaemonBatches:
                 log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Look a batch up by its id, or by the name that this user gave it."""
+        """Return a batch by its id, or by the name that this user gave it; None where there is none."""
         return await self._store.get(name) or await self._store.find(uid, name)
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -188,7 +188,7 @@ class DaemonBatches:
         return await self._store.list(uid=uid, cursor=cursor, limit=limit)
 
     async def progress(self, batch_id: str) -> Progress:
-        """Return how far a batch is."""
+        """Return how far a batch is. Raises: RequestError ``not_found``."""
         batch = await self._store.get(batch_id)
         if batch is None:
             raise RequestError("not_found", f"there is no batch {batch_id}")
@@ -221,7 +221,10 @@ class DaemonBatches:
             await pause(self._limits.published_every_s, unless=feeder.over)
 
     async def cancel(self, batch: Batch) -> None:
-        """Start nothing more of a batch, and end what is under way."""
+        """Start nothing more of a batch, and end what is under way.
+
+        Raises: RequestError ``batch.finished``.
+        """
         if batch.state is BatchState.FINISHED:
             raise RequestError("batch.finished", "every item of the batch has its verdict")
         await self._store.cancel(batch.id, self._deps.clock.now())

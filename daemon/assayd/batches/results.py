@@ -1,4 +1,4 @@
-"""Gives the results of a batch line by line, as its items lie in the store: flat in memory, however many."""
+"""Reads the results of a batch line by line, as its items lie in the store: flat in memory, however many."""
 
 from __future__ import annotations
 

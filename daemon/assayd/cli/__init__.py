@@ -8,7 +8,7 @@ from functools import cache
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; an error of ours is one line on standard error."""
+    """Run one command and return its exit code; an error of ours is one line on standard error."""
     from assayd.cli.exits import INTERRUPTED, REFUSED, exit_code
     from assayd.errors import AssaydError
 

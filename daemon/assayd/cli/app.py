@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.cli.batch_app import batch_app
+from assayd.cli.generate import generate_app
 from assayd.cli.images_app import images_app
 from assayd.cli.kinds import KindsGroup, kinds_app
+from assayd.cli.library import library_app
 from assayd.cli.repair import repair_app, show_chain
 from assayd.cli.upkeep_app import upkeep_app
 
@@ -29,6 +31,8 @@ app = typer.Typer(
 policy_app = typer.Typer(help="Look at profiles, and check files of them.", no_args_is_help=True)
 app.add_typer(upkeep_app)  # its commands are the program's own
 app.add_typer(kinds_app)  # and so are these
+app.add_typer(generate_app)
+app.add_typer(library_app, name="library", rich_help_panel=None)
 app.add_typer(batch_app, name="batch", rich_help_panel=None)
 app.add_typer(repair_app, name="repair", rich_help_panel=None)
 app.add_typer(policy_app, name="policy", rich_help_panel=None)
@@ -71,6 +75,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="An option of the kind itself.")
     ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(metavar="F.json", help="What it has to give for what, as a JSON array.")
+    ] = None,
+    intent: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="What was asked for, in words.")
+    ] = None,
     repair: Annotated[
         str | None, typer.Option(metavar="PROVIDER", help="Have it repaired if it fails, e.g. by `rules`.")
     ] = None,
@@ -82,15 +92,15 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Validate files and show the report."""
     from assayd.cli.exits import OF_VERDICT
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
     from assayd.cli.origin import UNKNOWN
     from assayd.cli.repair import follow_repairs
-    from assayd.cli.validate import Request, build_submission, run
+    from assayd.cli.validate import ValidateRequest, build_submission, run
 
     form = "yaml" if as_yaml else form
     print_form = None if form is None else form_of(kind, form)
     submission, origin = build_submission(
-        Request(
+        ValidateRequest(
             kind=kind,
             files=files or (),
             input=input_file,
@@ -99,6 +109,8 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             settings=setting or (),
             labels=label or (),
             options=option or (),
+            cases=cases,
+            intent=intent,
         )
     )
     if repair is not None:
@@ -109,7 +121,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             attempt = follow_repairs(client, attempt, show=not (as_json or form))
             origin = UNKNOWN  # it is another text by now
         if print_form is not None:
-            print_form(Shown(client=client, attempt=attempt, as_json=as_json))
+            print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
     if print_form is None:
         _print_attempt(attempt, as_json=as_json, origin=origin)
     raise typer.Exit(OF_VERDICT[attempt["verdict"]])
@@ -154,13 +166,13 @@ def show(
 ) -> None:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
     from assayd.cli.ids import attempt_id as find_attempt
-    from assayd.cli.kinds import Shown, form_of
+    from assayd.cli.kinds import ShownAttempt, form_of
 
     form = "steps" if steps else form
     with _client(context) as client:
         attempt = client.attempt(find_attempt(client, attempt_id))
         if form is not None:
-            form_of(attempt["kind"], form)(Shown(client=client, attempt=attempt, as_json=as_json))
+            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return
         _print_attempt(attempt, as_json=as_json)
         if not as_json:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from assayd.client import DaemonUnreachable, PlainClient
 from assayd.errors import ConfigError, RequestError
 from assayd.settings import load_settings
 
@@ -22,20 +23,33 @@ IDENTITY = "daemon-id"
 PARTIAL = ".partial"
 
 
-def back_up(target: Path, state_dir: Path | None) -> int:
-    """Copy the state directory (that of the settings, unless named); give how many bundles were new.
+def find_state(client: PlainClient) -> Path:
+    """Return the state directory that the daemon has; that of the settings, while no daemon answers.
 
     Raises:
         ConfigError: ``backup.database``, when the database is not a file there.
-        RequestError: ``backup.failed``, when something cannot be read or written.
+        ClientError: the daemon answers, and does not tell.
     """
-    settings = load_settings()
-    source = state_dir or settings.state_dir
-    if settings.database_url is not None and state_dir is None:
+    try:
+        daemon = client.daemon()
+    except DaemonUnreachable:
+        settings = load_settings()
+        place, with_database = settings.state_dir, settings.database_url is None
+    else:
+        place, with_database = Path(daemon["state_dir"]), daemon["database_in_state"]
+    if not with_database:
         message = (
             "database_url is set: copy that database with its own tools, and name --state-dir for the rest"
         )
         raise ConfigError("backup.database", message)
+    return place
+
+
+def back_up(target: Path, source: Path) -> int:
+    """Copy a state directory; give how many bundles were new.
+
+    Raises: RequestError ``backup.failed``, when something cannot be read or written.
+    """
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         bundles: Iterable[str] | None = None

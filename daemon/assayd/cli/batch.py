@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 
-from assayd.cli.batch_files import Outputs, write_files
+from assayd.cli.batch_files import BatchOutputs, write_files
 from assayd.cli.batch_progress import follow
 from assayd.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd.cli.listing import STYLES
-from assayd.cli.screen import Line, line
+from assayd.cli.screen import StyledLine, line
 from assayd.cli.summary import Summary
 from assayd.cli.terminal import out, plain, print_json
 from assayd.client import Document, NotFound, PlainClient
@@ -46,12 +46,12 @@ def send_and_follow(
     client: PlainClient,
     name: str,
     file: Path,
-    outputs: Outputs,
+    outputs: BatchOutputs,
     *,
     concurrency: int | None = None,
     dedupe: bool | None = None,
 ) -> int:
-    """Send a file, follow the batch to its end, write and show the results; give the exit code.
+    """Send a file, follow the batch to its end, write and show the results; return the exit code.
 
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """
@@ -80,7 +80,7 @@ def exit_code(counts: Document) -> int:
     return FAILED if counts["failed"] else VALIDATED
 
 
-def status_lines(batch: Document) -> Iterator[Line]:
+def status_lines(batch: Document) -> Iterator[StyledLine]:
     """Return the lines that show how far a batch is."""
     counts = batch["counts"]
     done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
@@ -146,7 +146,7 @@ def _how_to_go_on(name: str, file: Path) -> str:
     )
 
 
-def _finish(client: PlainClient, batch: Document, file: Path, outputs: Outputs) -> Summary:
+def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
     """Go through the items once, for the summary and whatever files are wanted."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)

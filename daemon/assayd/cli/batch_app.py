@@ -48,12 +48,12 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Send a file as a new batch, wait for its end, and show what it came to."""
     from assayd.cli.batch import make_up_name, require_new, send_and_follow
-    from assayd.cli.batch_files import Outputs
+    from assayd.cli.batch_files import BatchOutputs
 
     with _client(context) as client:
         chosen = name or make_up_name(file)
         require_new(client, chosen, file)
-        outputs = Outputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
+        outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, chosen, file, outputs, concurrency=concurrency, dedupe=dedupe or None)
     raise typer.Exit(code)
 
@@ -71,11 +71,11 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Go on with a batch: send what is missing of its file, wait for its end, show what it came to."""
     from assayd.cli.batch import send_and_follow
-    from assayd.cli.batch_files import Outputs
+    from assayd.cli.batch_files import BatchOutputs
 
     with _client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
-        outputs = Outputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
+        outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, name, file, outputs, concurrency=concurrency)
     raise typer.Exit(code)
 

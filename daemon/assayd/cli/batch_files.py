@@ -16,7 +16,7 @@ from assayd.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class BatchOutputs:
     """Where results go beside the screen."""
 
     folder: Path | None = None
@@ -25,8 +25,8 @@ class Outputs:
     as_json: bool = False
 
 
-def write_files(client: PlainClient, batch: Document, source: Path, outputs: Outputs) -> Summary:
-    """Write whatever is wanted, and give the summary.
+def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> Summary:
+    """Write whatever is wanted, and return the summary.
 
     Raises: RequestError ``file.unwritable``.
     """
@@ -37,7 +37,9 @@ def write_files(client: PlainClient, batch: Document, source: Path, outputs: Out
         raise RequestError("file.unwritable", f"{error.filename}: {error.strerror}") from error
 
 
-def _write(client: PlainClient, batch: Document, source: Path, outputs: Outputs, files: ExitStack) -> Summary:
+def _write(
+    client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs, files: ExitStack
+) -> Summary:
     summary, folder = Summary(), outputs.folder
     adders: list[Callable[[Document], None]] = [summary.add]
     if folder is not None:

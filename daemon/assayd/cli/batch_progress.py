@@ -50,7 +50,7 @@ class Rate:
 
 
 def follow(client: PlainClient, batch: Document) -> Document:
-    """Follow a batch to its end; give it as it is then.
+    """Follow a batch to its end; return it as it is then.
 
     Raises: DaemonUnreachable, when the daemon does not come back.
     """

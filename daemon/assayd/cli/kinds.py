@@ -30,7 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownAttempt:
     """A finished attempt that is shown in a form of its kind."""
 
     client: PlainClient
@@ -50,7 +50,7 @@ class Shown:
         return document
 
 
-Form = Callable[[Shown], None]
+Form = Callable[[ShownAttempt], None]
 """Prints an attempt; what `CommandLine.forms` refers to."""
 
 

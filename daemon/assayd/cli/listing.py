@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from assayd.cli.report import duration
-from assayd.cli.screen import Line, line
+from assayd.cli.screen import StyledLine, line
 from assayd.cli.table import STYLES, print_table
 from assayd.cli.terminal import out, plain
 from assayd.client import Document, StreamEvent
@@ -90,7 +90,7 @@ def check_row(check: Document) -> list[str]:
 CHECK_HEADS = ("", "check", "seen", "remedy")
 
 
-def event_line(event: StreamEvent) -> Line:
+def event_line(event: StreamEvent) -> StyledLine:
     """Show one event in one line."""
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
     shown = plain(body.rstrip("\n")).replace("\n", "⏎")

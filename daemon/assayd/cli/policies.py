@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from assayd.client import Document
-from assayd.egress.decision import Ask, decide
+from assayd.egress.decision import AccessRequest, decide
 from assayd.egress.target import NoTarget, Target, read_target
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkPolicy
@@ -47,7 +47,7 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
     """
     profile = policy["name"]
     target = _target(url, method)
-    decision = decide(_network(policy["network"]), Ask(target=target))
+    decision = decide(_network(policy["network"]), AccessRequest(target=target))
     if decision.allowed and not policy["enforceable"]:
         return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from assayd.cli.kinds import command_line_of
 from assayd.cli.report import count, render_stages
-from assayd.cli.screen import Line, Screen, line
+from assayd.cli.screen import Screen, StyledLine, line
 from assayd.cli.terminal import plain
 from assayd.client import Document, PlainClient, StreamEvent
 from assayd.errors import AssaydError
@@ -26,7 +26,7 @@ MOST_CHARS = 1000
 """Of one of them."""
 
 
-class Progress:
+class ProgressView:
     """What is known so far; `apply` takes an event, `lines` shows the whole."""
 
     def __init__(self, kind: str) -> None:
@@ -57,7 +57,7 @@ class Progress:
             self._printed[-1] = (self._printed[-1] + first)[:MOST_CHARS]
             self._printed.extend(each[:MOST_CHARS] for each in others)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[StyledLine]:
         """Return the lines to show: stages, what is being done, and the last that the code printed."""
         yield from render_stages(self._stages)
         yield line(("▸ ", "cyan"), self._doing())
@@ -73,7 +73,7 @@ class Progress:
 
 def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
     """Show an attempt's progress until it is finished; leaves the screen as it was."""
-    progress = Progress(attempt["kind"])
+    progress = ProgressView(attempt["kind"])
     drawn = screen.redraw(progress.lines(), 0)
     try:
         for event in client.events(attempt["id"]):

@@ -54,7 +54,9 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str,
         typer.Argument(metavar="ATTEMPT", help="The failed attempt: its id, the beginning of it, or `last`."),
     ],
-    provider: Annotated[str, typer.Option(metavar="NAME", help="Who gives fixes.")] = "rules",
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who gives fixes; else `rules`, or who reads the hint.")
+    ] = None,
     max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Fixes tried at most.")] = None,
     hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Something to tell the provider.")] = None,
     edit: Annotated[bool, typer.Option("--edit", help="Correct it in $EDITOR; that is tried first.")] = False,
@@ -83,6 +85,25 @@ def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
     """Show a repair: what failed, the reason given, the change, the verdict."""
     with _client(context) as client:
         _show(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
+
+
+@repair_app.command("step")
+def show_step(
+    context: typer.Context,
+    repair_id: Id,
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Which fix, from 1.")],
+    as_json: Json = False,
+) -> None:
+    """Show the prompt of one fix, and the answer to it."""
+    from assayd.cli.terminal import print_json
+
+    with _client(context) as client:
+        step = client.repair_step(find_repair(client, repair_id), number)
+    if as_json:
+        print_json(step)
+        return
+    for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
+        print(f"======== {printable(title)} ========\n{printable(step[text])}")
 
 
 @repair_app.command("list")
@@ -213,7 +234,7 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
 
 
 def follow_repairs(client: PlainClient, attempt: Document, *, show: bool) -> Document:
-    """Wait for the repair that an attempt asked for; give the newest attempt of it."""
+    """Wait for the repair that an attempt asked for; return the newest attempt of it."""
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd.cli.report import count
-from assayd.cli.screen import Line, line
+from assayd.cli.screen import StyledLine, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document, PlainClient
 
@@ -23,7 +23,7 @@ def run(client: PlainClient, attempt_id: str) -> Document:
     return attempt
 
 
-def render_diff(attempt: Document) -> Iterator[Line]:
+def render_diff(attempt: Document) -> Iterator[StyledLine]:
     """Return the lines that show how a replay differs."""
     diff = attempt["replay_diff"]
     yield line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assayd.cli.kinds import command_line_of
 from assayd.cli.origin import UNKNOWN, Origin
-from assayd.cli.screen import Line, line
+from assayd.cli.screen import StyledLine, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
@@ -21,16 +21,19 @@ MARKS = {
 }
 MAX_FINDINGS = 20
 MAX_CASES = 10
+INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
 """Of what the code printed, the last lines; `assay logs` has it all."""
 MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 
 
-def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[Line]:
+def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
     """Return the lines that show a finished attempt."""
     report = attempt["report"]
     yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
+    if attempt.get("intent"):
+        yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
     yield verdict_line(attempt)
@@ -57,7 +60,7 @@ def where_files_are(attempt: Document) -> str:
     return f"assay artifacts {attempt['id']} --extract DIR"
 
 
-def render_stages(stages: Sequence[Document]) -> Iterator[Line]:
+def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
     """Return a line per stage, as a tree."""
     width = max((len(stage["name"]) for stage in stages), default=0)
     for stage in stages:
@@ -74,7 +77,7 @@ def render_stages(stages: Sequence[Document]) -> Iterator[Line]:
         )
 
 
-def verdict_line(attempt: Document) -> Line:
+def verdict_line(attempt: Document) -> StyledLine:
     """Describe in one line what an attempt came to."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
@@ -109,7 +112,7 @@ def _tally(cases: Document, kind: str) -> str:
     return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
 
 
-def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[Line]:
+def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[StyledLine]:
     for finding in findings[:MAX_FINDINGS]:
         yield line("")
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
@@ -123,7 +126,7 @@ def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[Line]:
         yield line((f"… and {count(len(findings) - MAX_FINDINGS, 'more finding')}", "dim"))
 
 
-def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[Line]:
+def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[StyledLine]:
     """Show where it is and the source with its line numbers, and a caret under the column."""
     place, first = origin.place(finding)
     if place is not None:
@@ -141,7 +144,7 @@ def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[Line]:
             yield line((f"{'':>{width}} │ ", "dim"), " " * (column - 1), ("^", f"bold {style}"), hang=None)
 
 
-def _cases(results: Document | None, kind: str) -> Iterator[Line]:
+def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
     if not results or not results["cases"]:
         return
     cases = results["cases"]
@@ -163,7 +166,7 @@ def _short_name(name: str, cases: Sequence[Document]) -> str:
     return shorten(last if len(alike) == 1 else name, 60)
 
 
-def _result(case: Document, kind: str) -> Line:
+def _result(case: Document, kind: str) -> StyledLine:
     if case["status"] == "passed":
         has_result = command_line_of(kind).cases_have_results
         return line(shorten(_brief(in_order(case)), 100) if has_result else "passed")
@@ -194,7 +197,7 @@ def _brief(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _execution(execution: Document) -> Iterator[Line]:
+def _execution(execution: Document) -> Iterator[StyledLine]:
     evidence = "".join(
         f", {key} {_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
@@ -207,7 +210,7 @@ def _execution(execution: Document) -> Iterator[Line]:
     yield line((f"Ran {took}, peak {peak:.0f} MiB, {start} container", "dim"))
 
 
-def _output(execution: Document, attempt_id: str) -> Iterator[Line]:
+def _output(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
     """Show the last lines that the code printed."""
     for stream in ("stdout", "stderr"):
         text = execution[stream]

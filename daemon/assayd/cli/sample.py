@@ -12,7 +12,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class MetricsSample:
     """All values, by name and labels. `taken_s` counts from any fixed moment."""
 
     taken_s: float
@@ -30,21 +30,21 @@ class Sample:
         return dict(sums)
 
 
-def read_sample(text: str, taken_s: float) -> Sample:
+def read_sample(text: str, taken_s: float) -> MetricsSample:
     """Read metrics in Prometheus' text format."""
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             values[sample.name][tuple(sorted(sample.labels.items()))] = sample.value
-    return Sample(taken_s=taken_s, values=dict(values))
+    return MetricsSample(taken_s=taken_s, values=dict(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """The time between two samples; without an earlier one, since the daemon's start."""
 
-    now: Sample
-    before: Sample
+    now: MetricsSample
+    before: MetricsSample
     seconds: float
 
     def per_s(self, name: str, **labels: str) -> float:
@@ -91,8 +91,8 @@ class Span:
         return now - before if now >= before else now
 
 
-def span(now: Sample, before: Sample | None, up_s: float) -> Span:
+def span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> Span:
     """Return the time between two samples, or since the start `up_s` ago."""
     if before is None:
-        return Span(now=now, before=Sample(taken_s=0.0), seconds=max(up_s, 1.0))
+        return Span(now=now, before=MetricsSample(taken_s=0.0), seconds=max(up_s, 1.0))
     return Span(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))

@@ -27,7 +27,7 @@ _IN_ASCII = str.maketrans(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class StyledLine:
     """A line of text with styles.
 
     Attributes:
@@ -43,13 +43,13 @@ class Line:
         """Return the text alone."""
         return "".join(text for text, _ in self.parts)
 
-    def __add__(self, other: Line) -> Line:
-        return Line(parts=(*self.parts, *other.parts), hang=self.hang)
+    def __add__(self, other: StyledLine) -> StyledLine:
+        return StyledLine(parts=(*self.parts, *other.parts), hang=self.hang)
 
 
-def line(*parts: str | tuple[str, str], hang: int | None = 0) -> Line:
+def line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
     """Return a line of texts, each alone or with its style."""
-    return Line(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
+    return StyledLine(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
 
 
 class Screen:
@@ -75,18 +75,18 @@ class Screen:
         """Return whether lines are wrapped for a person."""
         return self.width is not None
 
-    def print(self, printed: Line | str = "") -> None:
+    def print(self, printed: StyledLine | str = "") -> None:
         """Print a line; newlines in it begin further ones."""
         shown = self._plainer(line(printed) if isinstance(printed, str) else printed)
         for row in _rows(shown, self.width):
             self._file.write(self._written(row) + "\n")
 
-    def lines(self, printed: Iterable[Line]) -> None:
+    def lines(self, printed: Iterable[StyledLine]) -> None:
         """Print lines."""
         for each in printed:
             self.print(each)
 
-    def redraw(self, printed: Iterable[Line], over: int) -> int:
+    def redraw(self, printed: Iterable[StyledLine], over: int) -> int:
         """Print lines, each cut to one row, in the place of the last `over` rows; return how many."""
         width = (self.width or WIDTH_WHEN_PIPED) - 1
         rows = [next(_rows(self._plainer(line(*each.parts)), width)) for each in printed]
@@ -95,13 +95,13 @@ class Screen:
         self._file.flush()
         return len(rows)
 
-    def _plainer(self, shown: Line) -> Line:
+    def _plainer(self, shown: StyledLine) -> StyledLine:
         if not self._ascii_only:
             return shown
         parts = ((in_ascii(text), style) for text, style in shown.parts)
-        return Line(parts=tuple(parts), hang=shown.hang)
+        return StyledLine(parts=tuple(parts), hang=shown.hang)
 
-    def _written(self, row: Line) -> str:
+    def _written(self, row: StyledLine) -> str:
         if not self._colour:
             return row.plain
         return "".join(_styled(text, style) for text, style in row.parts)
@@ -157,7 +157,7 @@ def _cells_of(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _rows(shown: Line, width: int | None) -> Iterator[Line]:
+def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
     """Cut a line at its newlines and, where it may be wrapped, to the width."""
     letters = [(letter, style) for text, style in shown.parts for letter in text]
     while True:
@@ -172,7 +172,7 @@ def _rows(shown: Line, width: int | None) -> Iterator[Line]:
         letters = letters[end + 1 :]
 
 
-def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[Line]:
+def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:
     room, indent = width, ""
     while True:
         cut = _cut(letters, room)
@@ -200,11 +200,11 @@ def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
     return None
 
 
-def _joined(letters: list[tuple[str, str]]) -> Line:
+def _joined(letters: list[tuple[str, str]]) -> StyledLine:
     parts: list[tuple[str, str]] = []
     for letter, style in letters:
         if parts and parts[-1][1] == style:
             parts[-1] = (parts[-1][0] + letter, style)
         else:
             parts.append((letter, style))
-    return Line(parts=tuple(parts))
+    return StyledLine(parts=tuple(parts))

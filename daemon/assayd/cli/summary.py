@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from assayd.cli.screen import Line, line
+from assayd.cli.screen import StyledLine, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
@@ -52,7 +52,7 @@ class Summary:
             "malformed": dict(self.errors.most_common()),
         }
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[StyledLine]:
         """Return the lines that show it to a person."""
         for head, counts in (
             ("Rules", self.rules),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from assayd.cli.screen import Line, Screen, cells, line, wrapped
+from assayd.cli.screen import Screen, StyledLine, cells, line, wrapped
 from assayd.cli.terminal import plain
 
 GAP = 2
@@ -40,7 +40,7 @@ def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
     screen.lines(_laid_out(heads, clean, screen.width))
 
 
-def _laid_out(heads: Row, rows: Sequence[Row], width: int) -> Iterator[Line]:
+def _laid_out(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
     widths = [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
     below = False
     if _taken(widths) > width:
@@ -60,7 +60,7 @@ def _laid_out(heads: Row, rows: Sequence[Row], width: int) -> Iterator[Line]:
             yield line(f"  {row[-1]}", hang=2)
 
 
-def _row(row: Row, widths: Sequence[int], *, head: bool = False) -> Iterator[Line]:
+def _row(row: Row, widths: Sequence[int], *, head: bool = False) -> Iterator[StyledLine]:
     columns = [[row[0]], *(wrapped(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True))]
     for pieces in zip_longest(*columns, fillvalue=""):
         parts: list[tuple[str, str]] = []

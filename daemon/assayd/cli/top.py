@@ -14,7 +14,7 @@ from rich.text import Text
 
 from assayd.cli.listing import STYLES
 from assayd.cli.report import duration
-from assayd.cli.sample import Sample, Span, read_sample, span
+from assayd.cli.sample import MetricsSample, Span, read_sample, span
 from assayd.cli.terminal import plain
 from assayd.client import Document, PlainClient
 
@@ -46,7 +46,7 @@ class Watch:
         self._client = client
         self._clock = clock
         self._now = now or (lambda: datetime.now(UTC))
-        self._before: Sample | None = None
+        self._before: MetricsSample | None = None
 
     def look(self) -> Frame:
         """Ask the daemon how it is."""
@@ -131,7 +131,7 @@ def _latency(seen: Span, step: str) -> str:
     return f"{step} p50 {duration(half * 1000)} p95 {duration(most * 1000)}"
 
 
-def _warm(now: Sample) -> str:
+def _warm(now: MetricsSample) -> str:
     leases = now.by("assayd_leases_total", "start")
     handed_out = sum(leases.values())
     return f" · {leases.get('warm', 0.0) / handed_out:.0%} of leases warm" if handed_out else ""

@@ -38,19 +38,24 @@ def collect_garbage(
 
 @upkeep_app.command()
 def backup(
+    context: typer.Context,
     target: Annotated[
         Path, typer.Argument(metavar="DIR", help="Where to; an earlier copy is brought up to date.")
     ],
     state_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The daemon's state directory; else that of the settings."),
+        typer.Option(metavar="DIR", help="The daemon's state directory; else it is asked."),
     ] = None,
 ) -> None:
     """Copy the daemon's database and bundles while it runs; as root or the daemon's user."""
-    from assayd.cli.backup import back_up
+    from assayd.cli.backup import back_up, find_state
     from assayd.cli.report import count
 
-    print(f"{target}: the database and {count(back_up(target, state_dir), 'new bundle')}")
+    if state_dir is None:
+        with _client(context) as client:
+            state_dir = find_state(client)
+    copied = count(back_up(target, state_dir), "new bundle")
+    print(f"{target}: the database and {copied} of {state_dir}")
 
 
 @upkeep_app.command()

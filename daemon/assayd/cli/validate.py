@@ -20,7 +20,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ValidateRequest:
     """What the command line says."""
 
     kind: str
@@ -31,9 +31,11 @@ class Request:
     settings: Sequence[str]
     labels: Sequence[str]
     options: Sequence[str]
+    cases: Path | None = None
+    intent: str | None = None
 
 
-def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
+def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origin]:
     """Build the submission that the command line means, and tell which files it is from.
 
     Raises: RequestError, naming the option or file at fault.
@@ -41,18 +43,21 @@ def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
     from assayd.cli.kinds import find_kind
 
     validator = find_kind(request.kind)
+    cases = read_cases(request.cases)
     options = FileOptions(
-        sample_paths=tuple(request.sample_paths),
-        input=_read_input(request.input),
+        sample_paths=tuple(request.sample_paths) or paths_of(cases),
+        input=read_input(request.input),
         extra=dict(_pair(text, "--option") for text in request.options),
     )
     read = read_files(request.files)
+    texts = {name: content for name, (_, content) in read.items()}
+    payload = dict(validator.from_files(texts, options))
     submission: dict[str, object] = {
         "kind": request.kind,
-        "payload": dict(
-            validator.from_files({name: content for name, (_, content) in read.items()}, options)
-        ),
+        "payload": {**payload, "cases": cases} if cases else payload,
     }
+    if request.intent is not None:
+        submission["intent"] = read_words(request.intent)
     if request.policy is not None:
         submission["policy"] = request.policy
     if request.settings:
@@ -67,7 +72,7 @@ def build_submission(request: Request) -> tuple[dict[str, object], Origin]:
 
 
 def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
-    """Submit, wait, and give the finished attempt; an interrupt from the keyboard cancels it."""
+    """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
     attempt = client.submit(submission)
     try:
         if show_progress:
@@ -101,17 +106,62 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     return files
 
 
-def read_settings(settings: Sequence[str]) -> dict[str, object]:
+def read_words(text: str) -> str:
+    """Return what an option says in words: its own text, or that of the file behind ``@``."""
+    if not text.startswith("@"):
+        return text
+    path = Path(text[1:])
+    try:
+        return _read(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError("file.unreadable", f"{path}: it is not text in UTF-8") from error
+
+
+def read_cases(path: Path | None) -> list[object]:
+    """Return the cases of a file, a JSON array; none where no file is named."""
+    if path is None:
+        return []
+    found = _read_json(path)
+    if not isinstance(found, list) or not found:
+        raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
+    return list(found)
+
+
+def read_object(text: str, option: str) -> dict[str, object]:
+    """Return the JSON object that an option holds. Raises: RequestError ``malformed``."""
+    from assayd.documents import read_json
+
+    try:
+        value = read_json(text.encode())
+    except RequestError as error:
+        raise RequestError(error.code, f"{option}: {error.message}") from error
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{option} is a JSON object, not {text[:60]!r}")
+    return {**value}
+
+
+def read_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return the pairs that an option was given, each written ``key=value``."""
+    return dict(_pair(text, option) for text in texts)
+
+
+def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
+    """Return the paths that cases name, each once."""
+    paths = (case.get("path") for case in cases if isinstance(case, dict))
+    return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
+
+
+def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
     """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
     overrides: dict[str, object] = {}
     for text in settings:
-        dotted, value = _pair(text, "--set")
+        dotted, value = _pair(text, option)
         *tables, key = dotted.split(".")
         place = overrides
         for table in tables:
             inner = place.setdefault(table, {})
             if not isinstance(inner, dict):
-                raise RequestError("usage", f"--set {dotted}: {table} has a value already")
+                raise RequestError("usage", f"{option} {dotted}: {table} has a value already")
             place = inner
         place[key] = _read_value(value)
     return overrides
@@ -136,19 +186,24 @@ def _read(path: Path) -> bytes:
         raise RequestError("file.unreadable", f"{path}: {error.strerror}") from error
 
 
-def _read_input(path: Path | None) -> Mapping[str, object] | None:
+def read_input(path: Path | None) -> Mapping[str, object] | None:
+    """Return the inputs of a file, a JSON object; None where no file is named."""
     if path is None:
         return None
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{path}: the input is not a JSON object")
+    return {**value}
+
+
+def _read_json(path: Path) -> object:
     from assayd.documents import read_json
 
     content = _read(path)
     try:
-        value = read_json(content)
+        return read_json(content)
     except RequestError as error:
         raise RequestError(error.code, f"{path}: {error.message}") from error
-    if not isinstance(value, dict):
-        raise RequestError("malformed", f"{path}: the input is not a JSON object")
-    return {**value}
 
 
 def _read_value(text: str) -> object:

@@ -109,7 +109,7 @@ def refuse(response: httpx.Response) -> None:
 
 
 def require_socket(socket: SocketChoice) -> None:
-    """Say at once that there is no socket; the HTTP library would leave one of its own open."""
+    """Raise Unreachable when there is no socket: the HTTP library would leave one of its own open."""
     if not socket.path.exists():
         raise _unreachable(
             socket, "there is no such socket", "start it with `assayd`, or name its socket with --socket"

@@ -18,7 +18,7 @@ from assayd.client.answers import (
     refuse,
     require_socket,
 )
-from assayd.client.requests import SILENCE_S, Ask
+from assayd.client.requests import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ class AsyncClient(Verbs):
         """Close the connections."""
         await self._http.aclose()
 
-    async def send(self, ask: Ask[Any]) -> Any:
+    async def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
         return read_as(ask.reads)((await self._send(ask)).content)
 
-    async def send_for_content(self, ask: Ask[bytes]) -> bytes:
+    async def send_for_content(self, ask: ClientRequest[bytes]) -> bytes:
         """Send a request and return its answer as it is."""
         return (await self._send(ask)).content
 
-    async def send_for_events(self, ask: Ask[StreamEvent]) -> AsyncIterator[StreamEvent]:
+    async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
         async with self._stream(ask, silence_s=SILENCE_S) as chunks:
@@ -64,7 +64,7 @@ class AsyncClient(Verbs):
                 for event in reader.feed(chunk):
                     yield event
 
-    async def send_for_lines(self, ask: Ask[Any]) -> AsyncIterator[Any]:
+    async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
         reader = LineReader(read_as(ask.reads))
         async with self._stream(ask, silence_s=ask.wait_s) as chunks:
@@ -73,7 +73,9 @@ class AsyncClient(Verbs):
                     yield document
 
     @asynccontextmanager
-    async def _stream(self, ask: Ask[Any], *, silence_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def _stream(
+        self, ask: ClientRequest[Any], *, silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         import httpx
 
         require_socket(self.socket)
@@ -86,7 +88,7 @@ class AsyncClient(Verbs):
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
 
-    async def _send(self, ask: Ask[Any]) -> httpx.Response:
+    async def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
         import httpx
 
         require_socket(self.socket)

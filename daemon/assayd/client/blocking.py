@@ -21,7 +21,7 @@ from assayd.client.answers import (
     refuse,
     require_socket,
 )
-from assayd.client.requests import SILENCE_S, Ask
+from assayd.client.requests import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ class Blocking(Verbs, ABC):
         """Close the connections."""
         self._http.close()
 
-    def send(self, ask: Ask[Any]) -> Any:
+    def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
         return self._read(ask)(self._send(ask).content)
 
-    def send_for_content(self, ask: Ask[bytes]) -> bytes:
+    def send_for_content(self, ask: ClientRequest[bytes]) -> bytes:
         """Send a request and return its answer as it is."""
         return self._send(ask).content
 
-    def send_for_events(self, ask: Ask[StreamEvent]) -> Iterator[StreamEvent]:
+    def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
         with self._stream(ask, silence_s=SILENCE_S) as chunks:
             for chunk in chunks:
                 yield from reader.feed(chunk)
 
-    def send_for_lines(self, ask: Ask[Any]) -> Iterator[Any]:
+    def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
         reader = LineReader(self._read(ask))
         with self._stream(ask, silence_s=ask.wait_s) as chunks:
@@ -74,11 +74,11 @@ class Blocking(Verbs, ABC):
                 yield from reader.feed(chunk)
 
     @abstractmethod
-    def _read(self, ask: Ask[Any]) -> Read:
+    def _read(self, ask: ClientRequest[Any]) -> Read:
         """Return what reads the answer of a request."""
 
     @contextmanager
-    def _stream(self, ask: Ask[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
+    def _stream(self, ask: ClientRequest[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
         import httpx
 
         require_socket(self.socket)
@@ -91,7 +91,7 @@ class Blocking(Verbs, ABC):
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
 
-    def _send(self, ask: Ask[Any]) -> httpx.Response:
+    def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
         import httpx
 
         require_socket(self.socket)
@@ -106,12 +106,12 @@ class Blocking(Verbs, ABC):
 class Client(Blocking):
     """The blocking client; answers are documents with attributes. Raises ClientError."""
 
-    def _read(self, ask: Ask[Any]) -> Read:
+    def _read(self, ask: ClientRequest[Any]) -> Read:
         return read_as(ask.reads)
 
 
 class PlainClient(Blocking):
     """The blocking client for those that must start fast; answers are JSON objects. Raises ClientError."""
 
-    def _read(self, ask: Ask[Any]) -> Read:
+    def _read(self, ask: ClientRequest[Any]) -> Read:
         return json.loads

@@ -14,15 +14,27 @@ if TYPE_CHECKING:
         ItemPageDocument,
     )
     from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
-    from assayd.documents.operations import ExaminationDocument, GarbageDocument
-    from assayd.documents.repairs import RepairDocument, RepairPageDocument
+    from assayd.documents.generations import (
+        GenerationDocument,
+        GenerationPageDocument,
+        LibraryEntryDocument,
+        LibraryPageDocument,
+    )
+    from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
+    from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
-    "operations": ("ExaminationDocument", "GarbageDocument"),
-    "repairs": ("RepairDocument", "RepairPageDocument"),
+    "generations": (
+        "GenerationDocument",
+        "GenerationPageDocument",
+        "LibraryEntryDocument",
+        "LibraryPageDocument",
+    ),
+    "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
+    "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -33,14 +45,20 @@ __all__ = [
     "BatchDocument",
     "BatchPageDocument",
     "BatchResultDocument",
+    "DaemonDocument",
     "ExaminationDocument",
     "GarbageDocument",
     "ItemPageDocument",
     "KindDocument",
     "KindListDocument",
+    "GenerationDocument",
+    "GenerationPageDocument",
+    "LibraryEntryDocument",
+    "LibraryPageDocument",
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",
+    "StepDocument",
 ]
 
 

@@ -25,7 +25,7 @@ GARBAGE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask(Generic[T]):
+class ClientRequest(Generic[T]):
     """One request, before it is sent; `reads` names the document that its answer is."""
 
     method: str
@@ -56,12 +56,12 @@ def submit(
     wait_s: float = 0,
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
-) -> Ask[documents.AttemptDocument]:
-    """Submit code and give the attempt, finished if that happens within `wait_s` (at most 600).
+) -> ClientRequest[documents.AttemptDocument]:
+    """Submit code and return the attempt, finished if that happens within `wait_s` (at most 600).
 
     With an `attempt_id` (a ULID) or a key, sending the same again gives the same attempt.
     """
-    return Ask(
+    return ClientRequest(
         reads=lambda: documents.AttemptDocument,
         method="PUT" if attempt_id else "POST",
         path=f"/v1/attempts/{attempt_id}" if attempt_id else "/v1/attempts",
@@ -72,24 +72,24 @@ def submit(
     )
 
 
-def attempt(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocument]:
+def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
     """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
     return _get(
         lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
     )
 
 
-def attempts(**filters: str | int | Sequence[str] | None) -> Ask[documents.AttemptPageDocument]:
+def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[documents.AttemptPageDocument]:
     """Return a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
     return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
 
 
-def cancel(attempt_id: str) -> Ask[documents.AttemptDocument]:
+def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
     """Ask an attempt to end. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
-def replay(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocument]:
+def replay(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
     """Submit the same as an attempt once more; finished, the new one has `replay_diff`."""
     return _post(
         lambda: documents.AttemptDocument,
@@ -101,135 +101,220 @@ def replay(attempt_id: str, *, wait_s: float = 0) -> Ask[documents.AttemptDocume
     )
 
 
-def events(attempt_id: str, *, after: str | None = None) -> Ask[StreamEvent]:
+def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
     """Follow an attempt, from the event after that id, up to `finished`."""
     return _follow(path("attempts", attempt_id, "events"), after)
 
 
-def all_events(*, after: str | None = None) -> Ask[StreamEvent]:
+def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
     """Follow all attempts that this user may see, without end."""
     return _follow("/v1/events", after)
 
 
-def artifact(attempt_id: str, name: str) -> Ask[bytes]:
+def artifact(attempt_id: str, name: str) -> ClientRequest[bytes]:
     """Return one file of an attempt's bundle."""
-    return Ask(method="GET", path=path("attempts", attempt_id, "artifacts") + f"/{quote(name)}")
+    return ClientRequest(method="GET", path=path("attempts", attempt_id, "artifacts") + f"/{quote(name)}")
 
 
-def bundle(attempt_id: str) -> Ask[bytes]:
+def bundle(attempt_id: str) -> ClientRequest[bytes]:
     """Return all files of an attempt as a tar archive."""
-    return Ask(method="GET", path=path("attempts", attempt_id, "bundle"))
+    return ClientRequest(method="GET", path=path("attempts", attempt_id, "bundle"))
 
 
-def batch(name: str) -> Ask[documents.BatchDocument]:
+def batch(name: str) -> ClientRequest[documents.BatchDocument]:
     """Return a batch with its counts, by its id or this user's name for it."""
     return _get(lambda: documents.BatchDocument, "batches", name)
 
 
-def batches(*, cursor: str | None = None, limit: int = 20) -> Ask[documents.BatchPageDocument]:
+def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.BatchPageDocument]:
     """Return a page of batches."""
     query = filter_query({"cursor": cursor, "limit": limit})
     return _get(lambda: documents.BatchPageDocument, "batches", query=query)
 
 
-def batch_items(name: str, *, after: int = 0, limit: int = 100) -> Ask[documents.ItemPageDocument]:
+def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
     """Return a page of a batch's items, from beyond a line."""
     query = filter_query({"after": after, "limit": limit})
     return _get(lambda: documents.ItemPageDocument, "batches", name, "items", query=query)
 
 
-def batch_results(name: str) -> Ask[documents.BatchResultDocument]:
+def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
     """Return every item of a batch with its attempt, in line order."""
     return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
 
 
-def batch_events(name: str) -> Ask[StreamEvent]:
+def batch_events(name: str) -> ClientRequest[StreamEvent]:
     """Follow a batch up to `finished`; every event has all counts."""
     return _follow(path("batches", name, "events"), None)
 
 
-def cancel_batch(name: str) -> Ask[documents.BatchDocument]:
+def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
     """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 
-def repair(attempt_id: str, **request: object) -> Ask[documents.RepairDocument]:
+def repair(attempt_id: str, **request: object) -> ClientRequest[documents.RepairDocument]:
     """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
     wanted = {name: value for name, value in request.items() if value is not None}
     return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
 
 
-def repairs_of(attempt_id: str) -> Ask[documents.RepairPageDocument]:
+def repairs_of(attempt_id: str) -> ClientRequest[documents.RepairPageDocument]:
     """Return the repairs that an attempt began or belongs to."""
     return _get(lambda: documents.RepairPageDocument, "attempts", attempt_id, "repairs")
 
 
-def repairs(*, cursor: str | None = None, limit: int = 20) -> Ask[documents.RepairPageDocument]:
+def repairs(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.RepairPageDocument]:
     """Return a page of repairs, newest first."""
     query = filter_query({"cursor": cursor, "limit": limit})
     return _get(lambda: documents.RepairPageDocument, "repairs", query=query)
 
 
-def repair_state(repair_id: str) -> Ask[documents.RepairDocument]:
+def repair_state(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     """Return one repair with its fixes."""
     return _get(lambda: documents.RepairDocument, "repairs", repair_id)
 
 
-def repair_events(repair_id: str) -> Ask[StreamEvent]:
+def repair_step(repair_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one fix and the answer to it."""
+    return _get(lambda: documents.StepDocument, "repairs", repair_id, "steps", str(number))
+
+
+def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
     """Follow a repair to its end; each event has the whole repair."""
-    return Ask(method="GET", path=path("repairs", repair_id, "events"))
+    return ClientRequest(method="GET", path=path("repairs", repair_id, "events"))
 
 
-def cancel_repair(repair_id: str) -> Ask[documents.RepairDocument]:
+def cancel_repair(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     """End a repair. Raises: ClientError ``repair.finished``."""
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "cancel")
 
 
-def accept_fallback(repair_id: str) -> Ask[documents.RepairDocument]:
+def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     """Take the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
 
 
-def policies() -> Ask[documents.PolicyListDocument]:
+def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
+    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels."""
+    wanted = {name: value for name, value in request.items() if value is not None}
+    return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
+
+
+def generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """Return one generation with its attempts."""
+    return _get(lambda: documents.GenerationDocument, "generations", generation_id)
+
+
+def generations(
+    *, cursor: str | None = None, limit: int = 20
+) -> ClientRequest[documents.GenerationPageDocument]:
+    """Return a page of generations, newest first."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.GenerationPageDocument, "generations", query=query)
+
+
+def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
+    """Follow a generation to its end."""
+    return ClientRequest(method="GET", path=path("generations", generation_id, "events"))
+
+
+def generation_step(generation_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one attempt of a generation, and the answer to it."""
+    return _get(lambda: documents.StepDocument, "generations", generation_id, "steps", str(number))
+
+
+def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """End a generation. Raises: ClientError ``generation.finished``."""
+    return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
+
+
+def hint_generation(generation_id: str, hint: str) -> ClientRequest[documents.GenerationDocument]:
+    """Go on with a finished generation. Raises: ClientError ``generation.running``."""
+    return _post(
+        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document={"hint": hint}
+    )
+
+
+def approve_generation(generation_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put what a generation came to into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument,
+        "generations",
+        generation_id,
+        "approve",
+        document={"name": name},
+    )
+
+
+def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put a validated attempt into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument, "attempts", attempt_id, "approve", document={"name": name}
+    )
+
+
+def library(*, cursor: str | None = None, limit: int = 100) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return a page of this user's library: the newest version of each name."""
+    query = filter_query({"cursor": cursor, "limit": limit})
+    return _get(lambda: documents.LibraryPageDocument, "library", query=query)
+
+
+def library_history(name: str) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return all versions of a name, newest first."""
+    return _get(lambda: documents.LibraryPageDocument, "library", name)
+
+
+def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Return one version of a name, with what was submitted."""
+    return _get(lambda: documents.LibraryEntryDocument, "library", name, str(version))
+
+
+def policies() -> ClientRequest[documents.PolicyListDocument]:
     """Return all profiles."""
     return _get(lambda: documents.PolicyListDocument, "policies")
 
 
-def policy(name: str) -> Ask[dict[str, Any]]:
+def policy(name: str) -> ClientRequest[dict[str, Any]]:
     """Return one profile."""
     return _get(lambda: dict[str, Any], "policies", name)
 
 
-def kinds() -> Ask[documents.KindListDocument]:
+def kinds() -> ClientRequest[documents.KindListDocument]:
     """Return all kinds."""
     return _get(lambda: documents.KindListDocument, "kinds")
 
 
-def kind(name: str) -> Ask[documents.KindDocument]:
+def kind(name: str) -> ClientRequest[documents.KindDocument]:
     """Return one kind: payload schema, stages, rules."""
     return _get(lambda: documents.KindDocument, "kinds", name)
 
 
-def records(route: str, record_id: str | None = None, **filters: str | int | None) -> Ask[Any]:
+def records(route: str, record_id: str | None = None, **filters: str | int | None) -> ClientRequest[Any]:
     """Return what a kind keeps under a route of its own (``pipelines``), as JSON: a page, or one record."""
     parts = (route,) if record_id is None else (route, record_id)
-    return Ask(method="GET", path=path(*parts), query=filter_query(filters))
+    return ClientRequest(method="GET", path=path(*parts), query=filter_query(filters))
 
 
-def doctor() -> Ask[documents.ExaminationDocument]:
+def doctor() -> ClientRequest[documents.ExaminationDocument]:
     """Let the daemon examine itself."""
     return _get(lambda: documents.ExaminationDocument, "doctor", wait_s=PATIENCE_S)
 
 
-def collect_garbage(*, dry_run: bool = False) -> Ask[documents.GarbageDocument]:
+def daemon() -> ClientRequest[documents.DaemonDocument]:
+    """Return who the daemon is and where its state lies; for operators."""
+    return _get(lambda: documents.DaemonDocument, "daemon")
+
+
+def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
     """Remove what is too old or too much; for operators."""
     query = (("dry_run", "true"),) if dry_run else ()
     return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
 
 
-def metrics() -> Ask[bytes]:
+def metrics() -> ClientRequest[bytes]:
     """Return the metrics in Prometheus' text format."""
-    return Ask(method="GET", path="/metrics")
+    return ClientRequest(method="GET", path="/metrics")
 
 
 def send_batch(
@@ -238,10 +323,10 @@ def send_batch(
     name: str | None = None,
     concurrency: int | None = None,
     dedupe: bool | None = None,
-) -> Ask[documents.BatchDocument]:
+) -> ClientRequest[documents.BatchDocument]:
     """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
     chosen = None if dedupe is None else str(dedupe).lower()
-    return Ask(
+    return ClientRequest(
         method="POST",
         path="/v1/batches",
         reads=lambda: documents.BatchDocument,
@@ -252,8 +337,10 @@ def send_batch(
     )
 
 
-def _get(reads: Callable[[], type[T]], *parts: str, query: Query = (), wait_s: float = 0.0) -> Ask[T]:
-    return Ask(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
+def _get(
+    reads: Callable[[], type[T]], *parts: str, query: Query = (), wait_s: float = 0.0
+) -> ClientRequest[T]:
+    return ClientRequest(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
 
 
 def _post(
@@ -262,8 +349,10 @@ def _post(
     query: Query = (),
     document: Mapping[str, object] | None = None,
     wait_s: float = 0.0,
-) -> Ask[T]:
-    return Ask(method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s)
+) -> ClientRequest[T]:
+    return ClientRequest(
+        method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s
+    )
 
 
 def path(*parts: str) -> str:
@@ -287,5 +376,5 @@ def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> lis
     return query
 
 
-def _follow(where: str, after: str | None) -> Ask[StreamEvent]:
-    return Ask(method="GET", path=where, headers={"Last-Event-ID": after} if after else {})
+def _follow(where: str, after: str | None) -> ClientRequest[StreamEvent]:
+    return ClientRequest(method="GET", path=where, headers={"Last-Event-ID": after} if after else {})

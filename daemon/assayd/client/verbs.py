@@ -1,4 +1,4 @@
-"""Binds what can be asked to the clients: the same verbs block, are awaited, or give plain JSON objects."""
+"""Binds what can be asked to the clients: the same verbs block, are awaited, or return plain JSON objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from assayd.client import requests
 from assayd.client.answers import Document, StreamEvent
-from assayd.client.requests import Ask
+from assayd.client.requests import ClientRequest
 
 if TYPE_CHECKING:
     from assayd.client.asynchronous import AsyncClient
@@ -24,7 +24,7 @@ class Verb(Generic[P, T]):
     _send: str
     """The method of the clients that sends it."""
 
-    def __init__(self, ask: Callable[P, Ask[T]]) -> None:
+    def __init__(self, ask: Callable[P, ClientRequest[T]]) -> None:
         self._ask = ask
         self.__doc__ = ask.__doc__
 
@@ -36,7 +36,7 @@ class Verb(Generic[P, T]):
         return call
 
 
-class Answer(Verb[P, T]):
+class DocumentVerb(Verb[P, T]):
     """A verb whose answer is a document."""
 
     _send = "send"
@@ -103,34 +103,48 @@ class Lines(Verb[P, T]):
 class Verbs:
     """The verbs of all clients."""
 
-    submit = Answer(requests.submit)
-    attempt = Answer(requests.attempt)
-    attempts = Answer(requests.attempts)
-    cancel = Answer(requests.cancel)
-    replay = Answer(requests.replay)
-    send_batch = Answer(requests.send_batch)
+    submit = DocumentVerb(requests.submit)
+    attempt = DocumentVerb(requests.attempt)
+    attempts = DocumentVerb(requests.attempts)
+    cancel = DocumentVerb(requests.cancel)
+    replay = DocumentVerb(requests.replay)
+    send_batch = DocumentVerb(requests.send_batch)
     events = Events(requests.events)
     all_events = Events(requests.all_events)
     artifact = Content(requests.artifact)
     bundle = Content(requests.bundle)
-    batch = Answer(requests.batch)
-    batches = Answer(requests.batches)
-    batch_items = Answer(requests.batch_items)
+    batch = DocumentVerb(requests.batch)
+    batches = DocumentVerb(requests.batches)
+    batch_items = DocumentVerb(requests.batch_items)
     batch_results = Lines(requests.batch_results)
     batch_events = Events(requests.batch_events)
-    cancel_batch = Answer(requests.cancel_batch)
-    repair = Answer(requests.repair)
-    repairs_of = Answer(requests.repairs_of)
-    repairs = Answer(requests.repairs)
-    repair_state = Answer(requests.repair_state)
+    cancel_batch = DocumentVerb(requests.cancel_batch)
+    repair = DocumentVerb(requests.repair)
+    repairs_of = DocumentVerb(requests.repairs_of)
+    repairs = DocumentVerb(requests.repairs)
+    repair_state = DocumentVerb(requests.repair_state)
+    repair_step = DocumentVerb(requests.repair_step)
     repair_events = Events(requests.repair_events)
-    cancel_repair = Answer(requests.cancel_repair)
-    accept_fallback = Answer(requests.accept_fallback)
-    policies = Answer(requests.policies)
-    policy = Answer(requests.policy)
-    kinds = Answer(requests.kinds)
-    kind = Answer(requests.kind)
-    records = Answer(requests.records)
-    doctor = Answer(requests.doctor)
-    collect_garbage = Answer(requests.collect_garbage)
+    cancel_repair = DocumentVerb(requests.cancel_repair)
+    accept_fallback = DocumentVerb(requests.accept_fallback)
+    generate = DocumentVerb(requests.generate)
+    generation = DocumentVerb(requests.generation)
+    generations = DocumentVerb(requests.generations)
+    generation_events = Events(requests.generation_events)
+    generation_step = DocumentVerb(requests.generation_step)
+    cancel_generation = DocumentVerb(requests.cancel_generation)
+    hint_generation = DocumentVerb(requests.hint_generation)
+    approve_generation = DocumentVerb(requests.approve_generation)
+    approve = DocumentVerb(requests.approve)
+    library = DocumentVerb(requests.library)
+    library_history = DocumentVerb(requests.library_history)
+    library_entry = DocumentVerb(requests.library_entry)
+    policies = DocumentVerb(requests.policies)
+    policy = DocumentVerb(requests.policy)
+    kinds = DocumentVerb(requests.kinds)
+    kind = DocumentVerb(requests.kind)
+    records = DocumentVerb(requests.records)
+    doctor = DocumentVerb(requests.doctor)
+    daemon = DocumentVerb(requests.daemon)
+    collect_garbage = DocumentVerb(requests.collect_garbage)
     metrics = Content(requests.metrics)

@@ -26,6 +26,15 @@ class ExaminationDocument(BaseDocument):
     age_ms: float = Field(description="How long ago it was; 0 for a fresh one.")
 
 
+class DaemonDocument(BaseDocument):
+    """Who the daemon is, and where its state lies."""
+
+    daemon_id: str = Field(description="The id that its containers carry.")
+    version: str = Field(description="The version of the program.")
+    state_dir: str = Field(description="The directory of database and bundles, as the daemon sees it.")
+    database_in_state: bool = Field(description="False when `database_url` names another database.")
+
+
 class StatusDocument(BaseDocument):
     """That the daemon answers."""
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.model.repair import Fix, Repair
+from assayd.ports.llm import ProviderStep
 
 
 class RepairBody(BaseModel):
@@ -16,7 +17,9 @@ class RepairBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    provider: str = Field("rules", description="Who gives fixes; `rules` needs no model.")
+    provider: str | None = Field(
+        None, description="Who gives fixes; null: `rules`, or with a hint the one that is configured."
+    )
     max_attempts: int | None = Field(None, ge=1, le=10, description="Fixes that are tried at most.")
     hint: str | None = Field(None, max_length=4096, description="Something to tell the provider.")
     code: str | None = Field(None, description="A person's own correction, tried first.")
@@ -34,7 +37,8 @@ class FixDocument(BaseDocument):
     original_error: str = Field(description="What had failed before.")
     fix_reason: str = Field(description="The reason that was given.")
     passage: str = Field(description="Which text of the submission was replaced.")
-    patched_code: str = Field(description="The new text.")
+    patched_code: str = Field(description="The new text; JSON where `form` is not `code`.")
+    form: str = Field("code", description="What was given: `code`, `files` or `steps`.")
     diff: str | None = Field(
         description="What it changed, as a unified diff; null in lists, for a duplicate, and when it is gone."
     )
@@ -87,6 +91,10 @@ class RepairDocument(BaseDocument):
     started_at: Timestamp = Field(description="When it began.")
     finished_at: Timestamp | None = Field(description="When it ended.")
     hint: str | None = Field(description="What the person who asked has to say.")
+    granted_by: int | None = Field(
+        None, description="User who gave it a full budget by a hint, an edit or `fresh`; null for all else."
+    )
+    generation_id: str | None = Field(None, description="The generation that it is part of.")
     attempts: list[FixDocument] = Field(description="The fixes, in order.")
     outcome: str | None = Field(
         description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
@@ -95,6 +103,18 @@ class RepairDocument(BaseDocument):
     fallback: FallbackDocument | None = Field(
         description="What could be used instead, where there is something."
     )
+
+
+class StepDocument(BaseDocument):
+    """One answer of a provider, whole, with what it was asked by."""
+
+    number: int = Field(description="Its place, from 1.")
+    provider: str = Field(description="Who gave it.")
+    asked_at: Timestamp = Field(description="When it was asked for.")
+    system: str = Field(description="The prompt: what we say.")
+    user: str = Field(description="The prompt: what was submitted, asked for and found.")
+    answer: str = Field(description="The answer as it came.")
+    reason: str = Field(description="The reason that it gives.")
 
 
 class RepairPageDocument(BaseDocument):
@@ -118,12 +138,12 @@ def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> RepairD
     return RepairDocument.from_value(
         repair,
         state="running" if repair.outcome is None else "finished",
-        attempts=[_fix(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+        attempts=[fix_document(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
     )
 
 
 def repair_event_document(number: int, repair: Repair) -> RepairEventDocument:
-    """Return an event of a repair."""
+    """Return an event of a repair; `number` counts the events of one stream, and is its id."""
     return RepairEventDocument.model_construct(
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",
@@ -132,7 +152,14 @@ def repair_event_document(number: int, repair: Repair) -> RepairEventDocument:
     )
 
 
-def _fix(fix: Fix, diff: str | None) -> FixDocument:
+def step_document(step: ProviderStep) -> StepDocument:
+    """Return the document of one answer."""
+    reply = step.reply
+    return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
+
+
+def fix_document(fix: Fix, diff: str | None = None) -> FixDocument:
+    """Return the document of one fix."""
     return FixDocument.from_value(
         fix,
         original_error=fix.error,

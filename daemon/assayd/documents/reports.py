@@ -97,6 +97,7 @@ class CaseDocument(BaseDocument):
     stderr: str = Field(description="Standard error, head and tail.")
     duration_ms: float = Field(description="How long it took.")
     exit_code: int | None = Field(description="Exit code of its process.")
+    expected: Any = Field(None, description="What a case of the payload expects; null where none does.")
 
 
 class RuntimeResultsDocument(BaseDocument):

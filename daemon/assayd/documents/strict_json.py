@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import NoReturn
 
 from pydantic import BaseModel
@@ -22,6 +23,11 @@ MAX_CONTAINERS = 200_000
 """Arrays and objects of one text: an empty one takes three bytes there, and 64 or more once it is read."""
 MAX_VALUES = 1_000_000
 """Values of one text, counted by the commas between them."""
+
+_PIECE = 20_000
+"""About how many values and parts of texts are written at once: what is written holds many times its text."""
+_AT_ONCE = 1000
+_TEXT_CHARS = 2**18
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 """A string, also one that never ends. No part of the text is looked at twice."""
@@ -79,12 +85,86 @@ def canonical(value: object) -> bytes:
     What a request holds comes through exactly. Text of a guest may hold lone surrogates, which UTF-8
     cannot express: each becomes a question mark.
     """
-    return _CANONICAL.encode(value).encode("utf-8", "replace")
+    written = BytesIO()
+    _write(value, written)
+    return written.getvalue()
 
 
 def compact(value: object) -> bytes:
     """Write JSON in the order that it is in, which is the contract's: for answers that people read."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
+
+
+def _write(value: object, to: BytesIO) -> None:
+    """Write JSON canonically, what is large piece by piece."""
+    if isinstance(value, BaseModel):
+        value = vars(value)
+    if _weight(value) < _PIECE:
+        to.write(_encoded(value))
+    elif isinstance(value, str):
+        to.write(b'"')
+        to.writelines(
+            _encoded(value[at : at + _TEXT_CHARS])[1:-1] for at in range(0, len(value), _TEXT_CHARS)
+        )
+        to.write(b'"')
+    elif isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        _write_object(value, to)
+    elif isinstance(value, list | tuple):
+        _write_array(value, to)
+    else:
+        to.write(_encoded(value))
+
+
+def _write_object(members: dict[str, object], to: BytesIO) -> None:
+    between, names = b"{", sorted(members)
+    for at in range(0, len(names), _AT_ONCE):
+        group = {name: members[name] for name in names[at : at + _AT_ONCE]}
+        if _weight(group) < _PIECE:
+            to.write(between + _encoded(group)[1:-1])
+            between = b","
+            continue
+        for name, member in group.items():
+            to.write(between + _encoded(name) + b":")
+            between = b","
+            _write(member, to)
+    to.write(b"}")
+
+
+def _write_array(members: Sequence[object], to: BytesIO) -> None:
+    between = b"["
+    for at in range(0, len(members), _AT_ONCE):
+        group = members[at : at + _AT_ONCE]
+        if _weight(group) < _PIECE:
+            to.write(between + _encoded(group)[1:-1])
+            between = b","
+            continue
+        for member in group:
+            to.write(between)
+            between = b","
+            _write(member, to)
+    to.write(b"]")
+
+
+def _encoded(value: object) -> bytes:
+    return _CANONICAL.encode(value).encode("utf-8", "replace")
+
+
+def _weight(value: object) -> int:
+    """Return about how much there is to write, up to a piece."""
+    weight, waiting = 0, [value]
+    while waiting and weight < _PIECE:
+        each = waiting.pop()
+        weight += 1
+        if isinstance(each, str):
+            weight += len(each) // 16
+        elif isinstance(each, BaseModel):
+            waiting.append(vars(each))
+        elif isinstance(each, dict):
+            weight += sum(map(len, map(str, each))) // 16
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
+    return weight
 
 
 def digest(text: bytes) -> str:

@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, NoReturn, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
@@ -21,12 +29,26 @@ from assayd.tomlfile import nearest
 LARGE_DOCUMENT_BYTES = 64 * 2**10
 """What is larger is read in a thread, and waits in the store."""
 
+INTENT_BYTES = 16 * 2**10
+"""Of the request in words."""
+
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
 _NAMING = frozenset({"category", "platform"})
 """Labels that name the bundle's folder, so that they are plain."""
 LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
 FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
+
+
+def _few_words(text: str) -> str:
+    if len(text.encode()) > INTENT_BYTES:
+        raise ValueError(f"is larger than {INTENT_BYTES} bytes; say it in fewer words")
+    if not text.strip():
+        raise ValueError("says nothing; leave it out")
+    return text
+
+
+IntentText = Annotated[str, Field(max_length=INTENT_BYTES), AfterValidator(_few_words)]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
 
@@ -59,7 +81,9 @@ class RepairRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     provider: str = Field(description="Name of a configured provider.")
-    max_attempts: int = Field(3, ge=1, le=10, description="Fixes that are tried at most.")
+    max_attempts: int | None = Field(
+        None, ge=1, le=10, description="Fixes that are tried at most; null: `repair.max_attempts`."
+    )
 
 
 class SubmissionBody(BaseModel):
@@ -75,6 +99,9 @@ class SubmissionBody(BaseModel):
         default_factory=dict,
         max_length=32,
         description="Free marks; `category` and `platform` name the bundle's folder.",
+    )
+    intent: IntentText | None = Field(
+        None, description="What was asked for, in words; at most 16 KiB. Whoever repairs it is told."
     )
     repair: RepairRequest | None = Field(None, description="A repair loop to start when the attempt fails.")
     parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
@@ -112,18 +139,8 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
-    whole: dict[str, object] = {
-        "kind": envelope.kind,
-        "labels": envelope.labels,
-        "overrides": overrides,
-        "parent_id": envelope.parent_id,
-        "payload": envelope.payload,
-        "policy": policy,
-    }
-    if envelope.repair is not None:
-        whole["repair"] = envelope.repair.model_dump()
-    document = canonical(whole)
-    for read_before in (whole, envelope.payload, raw):  # what was read is not held twice
+    document = _document(envelope, policy, overrides, payload_text)
+    for read_before in (envelope.payload, raw):  # what was read is not held twice
         read_before.clear()
     payload = _read_payload(validator, payload_text)
     return Submission(
@@ -135,8 +152,27 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         overrides=overrides,
         labels={**_implied_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
+        intent=envelope.intent,
         repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
     )
+
+
+def _document(
+    envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
+) -> bytes:
+    """Return the whole submission in its canonical form; the payload, which may be large, has its already."""
+    before: dict[str, object] = {
+        "kind": envelope.kind,
+        "labels": envelope.labels,
+        "overrides": overrides,
+        "parent_id": envelope.parent_id,
+    }
+    if envelope.intent is not None:
+        before["intent"] = envelope.intent
+    after: dict[str, object] = {"policy": policy}
+    if envelope.repair is not None:
+        after["repair"] = envelope.repair.model_dump()
+    return b"".join((canonical(before)[:-1], b',"payload":', payload_text, b",", canonical(after)[1:]))
 
 
 def with_payload(

@@ -1,4 +1,4 @@
-"""The daemon's side of the way out: what guest code asks the proxy for is read, judged, connected, recorded.
+"""The daemon's side of egress: what guest code asks the proxy for is read, judged, connected, recorded.
 
 docs/egress.md is the page to read first.
 """

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from assayd.egress.addresses import Public
-from assayd.egress.decision import Ask, Decision, decide
+from assayd.egress.decision import AccessRequest, Decision, decide
 from assayd.egress.ledger import Entry, Ledger
-from assayd.egress.places import Places
+from assayd.egress.places import ThresholdSemaphore
 from assayd.egress.refusal import NotServed, failed, refused
 from assayd.egress.resolver import Looking, Resolver
 from assayd.egress.target import NoTarget, Target
@@ -38,7 +38,7 @@ class Way:
     policy: NetworkPolicy
     resolver: Resolver
     public: Public
-    places: Places
+    places: ThresholdSemaphore
     wait_s: float
     look_ups: asyncio.Semaphore
     ledger: Ledger
@@ -50,7 +50,7 @@ class Access:
 
     def __init__(self, way: Way, target: Target | NoTarget, entry: Entry) -> None:
         self._way = way
-        self._ask = Ask(target=target)
+        self._ask = AccessRequest(target=target)
         self._target = target
         self.entry = entry
 

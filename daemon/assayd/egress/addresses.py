@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 Public = Callable[[str], bool]
-"""Tells whether an address, as a resolver gives it, is one of the public network."""
+"""Decides whether an address, as a resolver gives it, is one of the public network."""
 
 _NOT_PUBLIC_4 = tuple(
     IPv4Network(block)

@@ -23,7 +23,7 @@ from assayd.model.run import Via
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AccessRequest:
     """What is known of an access so far. `server_name` may be the rule by which there is none."""
 
     target: Target | NoTarget
@@ -54,7 +54,7 @@ class Decision:
         return WORDINGS[self.rule].hint
 
 
-def decide(policy: NetworkPolicy, ask: Ask, public: Public = is_public) -> Decision:
+def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
     """Judge an access by all that is known of it.
 
     Args:
@@ -68,7 +68,7 @@ def decide(policy: NetworkPolicy, ask: Ask, public: Public = is_public) -> Decis
     return Decision(rule=rule, reason=WORDINGS[rule].reason, addresses=allowed)
 
 
-def _by_target(policy: NetworkPolicy, ask: Ask) -> Iterator[NetworkRule]:
+def _by_target(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
     target = ask.target
     if policy.mode is not NetworkMode.ALLOWLIST:
         yield NetworkRule.BLOCKED
@@ -101,12 +101,12 @@ def _by_http(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[Net
         yield NetworkRule.PATH_NOT_LISTED
 
 
-def _by_address(ask: Ask, public: Public) -> Iterator[NetworkRule]:
+def _by_address(ask: AccessRequest, public: Public) -> Iterator[NetworkRule]:
     if ask.addresses and not any(public(address) for address in ask.addresses):
         yield NetworkRule.ADDRESS_NOT_PUBLIC
 
 
-def _by_server_name(ask: Ask) -> Iterator[NetworkRule]:
+def _by_server_name(ask: AccessRequest) -> Iterator[NetworkRule]:
     if isinstance(ask.server_name, NetworkRule):
         yield ask.server_name
     elif ask.server_name is not None and isinstance(ask.target, Target):

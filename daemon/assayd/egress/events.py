@@ -26,7 +26,7 @@ _BODY_BYTES = 8192
 """What it is given at a time of content: trailers are a head too."""
 
 
-class EventReader:
+class HttpReader:
     """Reads what one end of a connection sends."""
 
     def __init__(self, http: h11.Connection) -> None:

@@ -14,7 +14,7 @@ import h11
 
 from assayd.aio import together
 from assayd.egress.access import Access
-from assayd.egress.events import EventReader
+from assayd.egress.events import HttpReader
 from assayd.egress.guest import Guest
 from assayd.egress.idle import idle_after
 from assayd.egress.refusal import RULE_HEADER, NotServed, failed, refused_by
@@ -61,7 +61,7 @@ class _Exchange:
         self.upstream = upstream
         self.host = host
         self.moved = moved
-        self._answer = EventReader(host)
+        self._answer = HttpReader(host)
 
     async def answer(self) -> AsyncIterator[list[h11.Event]]:
         """Return the host's answer, what can be read at a time, up to its end."""

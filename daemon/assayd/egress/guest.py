@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 import h11
 
-from assayd.egress.events import EventReader
+from assayd.egress.events import HttpReader
 from assayd.egress.ledger import Ledger
 from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
 from assayd.egress.turns import Turn
@@ -51,7 +51,7 @@ class Guest:
         self._ledger = ledger
         self._turn = turn
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
-        self._events = EventReader(self._http)
+        self._events = HttpReader(self._http)
         self._phase = Phase.ANSWER
         self._method = b""
 

@@ -38,7 +38,7 @@ class HelloReader:
         self.taken = b""
 
     def feed(self, data: bytes) -> str | None:
-        """Take more bytes; give the server name once it is known, None before that.
+        """Take more bytes; return the server name once it is known, None before that.
 
         Raises: HelloError.
         """

@@ -11,8 +11,8 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 
 
-class Places:
-    """So many places. Whoever waits gets one in turn, users alternating."""
+class ThresholdSemaphore:
+    """A semaphore of so many slots; those who wait get one in turn, users alternating."""
 
     def __init__(self, count: int) -> None:
         self._free = count

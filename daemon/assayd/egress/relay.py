@@ -1,4 +1,4 @@
-"""The way out for attempts whose policy has an allowlist: one session each, with its own list and budgets."""
+"""Egress for attempts whose policy has an allowlist: one session each, with its own list and budgets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.egress.addresses import Public, is_public
 from assayd.egress.forward import serve_request
 from assayd.egress.guest import Guest
 from assayd.egress.ledger import Ledger
-from assayd.egress.places import Places
+from assayd.egress.places import ThresholdSemaphore
 from assayd.egress.refusal import NotServed
 from assayd.egress.resolver import LookUp, Resolver, look_up
 from assayd.egress.target import read_target
@@ -52,11 +52,11 @@ class Relay:
         self._metrics = metrics
         self._resolver = Resolver(look_up)
         self._public = public
-        self._places = Places(limits.open_at_once)
+        self._places = ThresholdSemaphore(limits.open_at_once)
         self._turns = Turns()
         self._lanes = count()
 
-    def session(self, policy: NetworkPolicy, owner: int = 0) -> Session:
+    def session(self, policy: NetworkPolicy, owner: int = 0) -> RelaySession:
         """Begin an attempt of a user."""
         way = Way(
             owner=owner,
@@ -69,10 +69,10 @@ class Relay:
             ledger=Ledger(self._limits, self._clock, self._metrics),
             turn=partial(self._turns.take, owner, str(next(self._lanes))),
         )
-        return Session(way, self._limits)
+        return RelaySession(way, self._limits)
 
 
-class Session:
+class RelaySession:
     """Implements `ports.egress.EgressSession`."""
 
     def __init__(self, way: Way, limits: EgressLimits) -> None:

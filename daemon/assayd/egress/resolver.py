@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assayd.egress.places import Places
+from assayd.egress.places import ThresholdSemaphore
 
 LookUp = Callable[[str, int], tuple[str, ...]]
-"""Gives the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""
+"""Returns the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""
 
 PLACES = 32
 
@@ -43,7 +43,7 @@ class Resolver:
 
     def __init__(self, look_up: LookUp = look_up, *, places: int = PLACES) -> None:
         self._look_up = look_up
-        self._places = Places(places)
+        self._places = ThresholdSemaphore(places)
 
     async def acquire(self, looking: Looking) -> None:
         """Wait for a place among the user's; the attempt's own, which the caller has, is given up with it.

@@ -29,7 +29,7 @@ async def serve_tunnel(guest: Guest, access: Access) -> None:
 
 
 async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
-    """Read the ClientHello and judge whom it names; give its bytes, none when the guest has none."""
+    """Read the ClientHello and judge whom it names; return its bytes, none when the guest has none."""
     reader, data = HelloReader(), early
     try:
         async with asyncio.timeout(guest.limits.head_s):

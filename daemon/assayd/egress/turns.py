@@ -24,7 +24,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class Turns:
-    """Gives out turns, one at a time."""
+    """Grants turns, one at a time."""
 
     def __init__(
         self, *, share: float = SHARE, burst_s: float = BURST_S, clock: Callable[[], float] = perf_counter

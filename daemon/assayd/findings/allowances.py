@@ -1,4 +1,4 @@
-"""Says what a policy allows, for reminders: what may be imported, what can be reached."""
+"""Describes what a policy allows: what may be imported, what can be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges one `call` unit: did it give a value, and if not, what is there to say.
+"""Judges one `call` unit: did it return a value, and if not, which findings that makes.
 
 Works on bytes that a guest wrote; a value counts only beside the one good cause, which the sandbox decided.
 What the value should be is left to the validator.

@@ -1,4 +1,4 @@
-"""Says what helps against an exception of submitted code: by its type, its text, and what was nearest to it.
+"""Suggests what helps against an exception of submitted code: by its type, its text, and what came nearest.
 
 All of that is the guest's word: it chooses words, and an edit of the guest's own line.
 

@@ -12,6 +12,9 @@ not the interpreter's own (a NameError raised by hand) is shown as it is.
 from __future__ import annotations
 
 import builtins
+import collections.abc
+import functools
+import itertools
 import re
 import sys
 import typing
@@ -91,12 +94,21 @@ _MODULES: Mapping[str, str] = {
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
+_HOMES: Mapping[str, Collection[str]] = {
+    "collections.abc": collections.abc.__all__,
+    "collections": collections.__all__,
+    "itertools": [name for name in dir(itertools) if not name.startswith("_")],
+    "functools": functools.__all__,
+    "math": ["gcd", "isclose", "lcm"],
+    "typing": typing.__all__,
+}
+"""Where names are that are looked for elsewhere: from collections import Mapping."""
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ExceptionContext:
     """What an exception is explained with.
 
     `offer` says what can be imported, in words; `required` is what the submission says that it needs,
@@ -109,7 +121,7 @@ class Surroundings:
     awaited: Collection[str] = ()
 
 
-def failure_finding(record: Raised, around: Surroundings) -> Finding:
+def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
     """Return the finding for an exception that left the submitted code."""
     plain = raised_finding(record, around.text)
     for error_type, pattern, explain in _EXPLANATIONS:
@@ -122,7 +134,7 @@ def failure_finding(record: Raised, around: Surroundings) -> Finding:
     return plain
 
 
-def _undefined(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     if name in around.awaited:
         message = f"'{name}' is declared as an input, and no value was given for it."
@@ -148,20 +160,20 @@ def _definition_of(name: str, text: str) -> str:
     return f"Define or import '{name}' before it is used."
 
 
-def _unbound(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+def _unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"The local variable '{name}' is read before it has a value."
     remedy = f"Give '{name}' a value on every way to its use, or take it as an argument."
     return "sandbox.name_unbound", message, remedy
 
 
-def _free(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+def _free(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"'{name}' of the enclosing function is read before it has a value."
     return "sandbox.name_unbound", message, f"Give '{name}' a value before the inner function is called."
 
 
-def _no_module(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+def _no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     module = found[1]
     top = module.partition(".")[0]
     if top in IMAGE_MODULES and top != module:
@@ -192,15 +204,25 @@ def instead_of(module: str) -> str:
     return f"'{close[0]}', if that was meant" if close else "what the standard library has for it"
 
 
-def _no_such_name(found: re.Match[str], around: Surroundings) -> tuple[str, str, str]:
+def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name, module = found[1], found[2]
     message = f"The module '{module}' is there, and has no '{name}'."
-    remedy = f"Check the spelling of '{name}', or import it from the module that has it."
+    home = _home_of(name)
+    remedy = (
+        f"Write: from {home} import {name}"
+        if home is not None and home != module
+        else f"Check the spelling of '{name}', or import it from the module that has it."
+    )
     return "sandbox.import_missing", message, remedy
 
 
+def _home_of(name: str) -> str | None:
+    """Return the one module of the usual ones that has a name: Mapping has left collections for its abc."""
+    return next((module for module, names in _HOMES.items() if name in names), None)
+
+
 _NAME = r"'([^']{1,200})'"
-_Explain = Callable[[re.Match[str], Surroundings], tuple[str, str, str]]
+_Explain = Callable[[re.Match[str], ExceptionContext], tuple[str, str, str]]
 _EXPLANATIONS: tuple[tuple[str, re.Pattern[str], _Explain], ...] = (
     ("NameError", re.compile(rf"name {_NAME} is not defined"), _undefined),
     ("NameError", re.compile(rf"cannot access free variable {_NAME} where .* in enclosing scope"), _free),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
 from assayd.findings.last_lines import quoted_end
-from assayd.findings.python_failures import Surroundings, failure_finding
+from assayd.findings.python_failures import ExceptionContext, failure_finding
 from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
@@ -39,7 +39,7 @@ def read(unit: UnitResult) -> Record | None:
     return read_record(unit.results[0])
 
 
-def judge_end(unit: UnitResult, around: Surroundings, *, what: str) -> Tried:
+def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried:
     """Judge how a unit ended: passed when that was well, and the policy refused nothing.
 
     Args:
@@ -67,7 +67,7 @@ def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
     return replace(case_of(unit, status, message), exit_code=exit_code(unit))
 
 
-def _failure(unit: UnitResult, record: Record | None, around: Surroundings, what: str) -> Finding:
+def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, what: str) -> Finding:
     cause = unit.outcome.cause
     match record:
         case Raised():

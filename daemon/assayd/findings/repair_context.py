@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from assayd.model.finding import Edit
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
 
+STDERR_CHARS = 4000
+"""Of what the failed case wrote on standard error: the end."""
+
 Report = Mapping[str, object]
 Hint = Mapping[str, object]
 
@@ -29,10 +32,21 @@ def context_of(
         passage=passage,
         failure=str(report.get("retry_context") or "It was refused."),
         instructions=tuple(instructions),
-        surroundings=tuple(surroundings),
+        surroundings=(*_said(report), *surroundings),
         worth=Worth.MEDIUM if report.get("stage_reached") in runtime_stages else Worth.HIGH,
         edits=tuple(_edits(report, about)),
     )
+
+
+def _said(report: Report) -> Iterator[Surrounding]:
+    """Return the end of what the first case that failed wrote on its standard error."""
+    results = report.get("runtime_results")
+    cases = _objects(results, "cases") if isinstance(results, dict) else []
+    failed = [case for case in cases if case.get("status") in {"failed", "error"}]
+    stderr = str(failed[0].get("stderr") or "") if failed else ""
+    if stderr.strip():
+        title = f"end of the standard error of {failed[0].get('name')}"
+        yield Surrounding(title=title, text=stderr[-STDERR_CHARS:])
 
 
 def errors_of(report: Report) -> list[Mapping[str, object]]:

@@ -37,8 +37,7 @@ def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Put those together that say the same of several lines."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for f in findings:
-        alone = f.line is None or f.edit is not None
-        key = (f.file, f.rule, f.message, f.suggestion, f.context, id(f) if alone else None)
+        key = (f.file, f.rule, f.message, f.suggestion, f.context, id(f) if f.line is None else None)
         groups.setdefault(key, []).append(f)
     return list(groups.values())
 

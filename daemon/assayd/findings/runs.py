@@ -15,13 +15,13 @@ from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.findings.source_text import snippet
 from assayd.guest_results.record import NotCompiled, Raised
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.run import Cause, PolicyEvent, UnitResult
+from assayd.model.run import Cause, PolicyEvent, RunResult, UnitResult
 from assayd.model.text_limits import shorten
 
 _CAUSES: Mapping[Cause, tuple[str, str]] = {
     Cause.EXITED_NONZERO: ("ended with an exit code other than 0", "Let the code end by itself."),
     Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
-    Cause.OUT_OF_MEMORY: ("ran out of memory", "Build less at once; do not multiply strings or lists."),
+    Cause.OUT_OF_MEMORY: ("ran out of memory", "Build less at once; what is written to files counts too."),
     Cause.PROCESS_LIMIT: ("started more processes or threads than it may", "Do the work in one thread."),
     Cause.OUTPUT_LIMIT: ("wrote more output than is read", "Print less; return less."),
     Cause.DISK_LIMIT: ("filled its work directory", "Write less."),
@@ -73,6 +73,13 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
         layer=Layer.RUNTIME,
         suggestion=hint,
     )
+
+
+def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
+    """Return the finding for a run that claims to be complete although a unit of it gave nothing."""
+    if not result.outcome.completed:
+        return ()  # that end has words of its own
+    return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
 def details_of(unit: UnitResult) -> str:

@@ -1,4 +1,9 @@
 """What runs inside the container: standard library only, imports nothing else of ours.
 
-The same folder is copied into every image; `frames` is also what `sandbox.channel` speaks.
+Every image has this folder as one compiled file; `frames` is also what `sandbox.channel` speaks.
+
+Starting it costs each container processor time, so nothing here imports what brings much: no `typing`, `re`,
+`dataclasses`, `json`, `collections`, `contextlib`, `signal` (enum), `ctypes`. Names only for annotations
+stand below ``TYPE_CHECKING = False``, which type checkers take for true; `value`, `selector`, `suppress`,
+`json_text` and `kernel` do the little that is used of the rest.
 """

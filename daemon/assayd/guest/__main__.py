@@ -1,12 +1,16 @@
-"""Start the guest runner: ``python3.11 -I -S -m assayd_guest``."""
+"""Start the guest runner; in an image, all of this package is one file (`imaging/guest_file.py`)."""
 
+import gc
 import os
 import sys
 
+gc.disable()  # what is made until the first fork stays
 # Set by images whose libraries lie outside the interpreter's own folder, which -S leaves out.
 sys.path += [folder for folder in os.environ.get("ASSAYD_PYTHON_PATH", "").split(":") if folder]
 
-from .runner import main
+from .runner import main, prepare  # noqa: E402 - the path and the collector come first
+
+__all__ = ["main", "prepare"]
 
 if __name__ == "__main__":
     main()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Mapping
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -24,6 +23,10 @@ from types import (
 
 from . import private
 from .values import is_a
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 private.isolate(globals())
 
@@ -63,6 +66,8 @@ _INTERNALS = frozenset(
     name for kind in _OF_RUNNING_CODE for name in dir(kind) if "_" in name and not name.startswith("__")
 ) | {"mro", "_convert_", "_module"}
 _STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
+_OF_THE_CONTAINER = frozenset({"absolute", "cwd", "expanduser", "home"})
+"""Methods of paths that tell about the container, and touch no file."""
 _ABSENT = object()
 
 
@@ -153,5 +158,9 @@ def _touches_files(value: object, name: str) -> bool:
     pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
     kind = value if is_a(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
-        return _hasattr(pathlib.Path, name) and not _hasattr(pathlib.PurePath, name)
+        return (
+            name not in _OF_THE_CONTAINER
+            and _hasattr(pathlib.Path, name)
+            and not _hasattr(pathlib.PurePath, name)
+        )
     return io is not None and name in _STREAM_PARTS and issubclass(kind, io.IOBase)

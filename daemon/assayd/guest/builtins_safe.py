@@ -7,15 +7,21 @@ needs ``__build_class__``, an import statement ``__import__``).
 from __future__ import annotations
 
 import builtins
-import functools
-from collections.abc import Callable, Mapping
-from typing import TypeVar
 
-_T = TypeVar("_T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    _T = TypeVar("_T")
+    _cached: Any
+else:
+    from _functools import _lru_cache_wrapper as _cached
 
 _UNSAFE = frozenset(
     {"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit", "globals", "locals"}
 )
+_SHOWN = ("__module__", "__name__", "__qualname__", "__doc__")
 _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
 
 
@@ -46,6 +52,7 @@ def opaque(function: Callable[..., _T]) -> Callable[..., _T]:
 
     A cache of size 0 calls through and keeps nothing.
     """
-    wrapper = functools.lru_cache(maxsize=0)(function)
-    del wrapper.__wrapped__
+    wrapper: Callable[..., _T] = _cached(function, 0, False, None)
+    for name in _SHOWN:
+        setattr(wrapper, name, getattr(function, name))
     return wrapper

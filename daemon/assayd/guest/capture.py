@@ -16,7 +16,7 @@ class Capture:
         self._tail = bytearray()
 
     def feed(self, content: bytes) -> bytes:
-        """Take what was read and give the part of it that belongs to the head."""
+        """Take what was read and return the part of it that belongs to the head."""
         self.total_bytes += len(content)
         head = content[: self._head_room]
         self._head_room -= len(head)

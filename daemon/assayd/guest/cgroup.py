@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from .value import Value
 
 ROOT = "/sys/fs/cgroup"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(Value):
     """Counters that only grow; a unit's share is the difference of two readings."""
 
     oom_kills: int
@@ -43,7 +43,7 @@ class Cgroup:
         return Counters(oom_kills=_field(self._oom, b"oom_kill"), pids_refused=_field(self._pids, b"max"))
 
     def cpu_s(self) -> float | None:
-        """Tell the processor time of all that ever ran in the group; None where that is not counted."""
+        """Return the seconds of processor time of all that ever ran in the group; None where not counted."""
         if self.version == 2:
             used_s = _field(self._cpu, b"usage_usec") * 1e-6
         else:

@@ -8,22 +8,28 @@ child is told what it is to run: it may have been forked ahead of its unit.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import resource
-import signal
 import sys
-import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NoReturn
 
-from . import kernel, private
+from . import json_text, kernel, private
 from .policy import RuntimePolicy
-from .programs import Context, Program, Record
+from .programs import Context
 from .reporter import Reporter
-from .requests import Attempt, Limits
 from .seccomp import REPORT, build_filter
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator, Mapping
+    from typing import NoReturn
+
+    from .programs import UnitProgram
+    from .reporter import Record
+    from .requests import BeginFrame, GuestLimits
+else:
+    import _signal as signal
 
 private.isolate(globals())
 
@@ -44,8 +50,7 @@ _end_interpreter = kernel.end_interpreter
 _set_recursion_limit = sys.setrecursionlimit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Descriptors:
+class Descriptors(Value):
     """What the child gets of the runner's descriptors. All are above 4."""
 
     stdin: int
@@ -56,8 +61,7 @@ class Descriptors:
     work: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confinement:
+class Confinement(Value):
     """What holds for every child of an attempt, made ready before the first fork.
 
     `environment` is what programs of the image are started with; `proxies`, a part of it, is what Python code
@@ -78,7 +82,7 @@ def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
 
 
 def confine(
-    attempt: Attempt, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
+    attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
     """Make ready what confines the children of an attempt."""
     reporter = Reporter(REPORT)
@@ -92,7 +96,9 @@ def confine(
     )
 
 
-def become(confinement: Confinement, programs: Mapping[str, Program], descriptors: Descriptors) -> NoReturn:
+def become(
+    confinement: Confinement, programs: Mapping[str, UnitProgram], descriptors: Descriptors
+) -> NoReturn:
     """Turn this fork of the runner into a unit's process, and run what it is told to. Never returns."""
     status = _BROKEN
     try:
@@ -102,7 +108,9 @@ def become(confinement: Confinement, programs: Mapping[str, Program], descriptor
         # Nothing: there is no unit for this child.
         status = _run(told, confinement, programs) if told else 0
     except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into the runner's code
-        os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
+        from traceback import format_exc  # takes longer than all that a child does, and is hardly ever needed
+
+        os.write(2, format_exc().encode("utf-8", "backslashreplace"))
     finally:
         _exit(status)
 
@@ -125,11 +133,11 @@ def _read_order() -> bytearray:
     return told
 
 
-def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, Program]) -> int:
+def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitProgram]) -> int:
     end = told.index(b"\n")
     name, has_input = told[:end].decode().split()
     del told[: end + 1]
-    arguments = json.loads(told)
+    arguments: dict[str, object] = json_text.loads(told)  # type: ignore[assignment]  # the daemon wrote it
     told.clear()
     if not int(has_input):
         _empty_input()
@@ -171,7 +179,7 @@ def _separate(descriptors: Descriptors) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
+def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
     """Return each rlimit with its value, which may not be above what this process has."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),

@@ -12,10 +12,25 @@ Where the kernel does not say, nothing counts as waiting.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from .tasks import Task
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Protocol
+
+    from .tasks import KernelTask
+
+    class Below(Protocol):
+        """What the unit has started."""
+
+        def tasks(self) -> Iterable[KernelTask]:
+            """Return the tasks that there are."""
+            ...
+
+        def used_s(self) -> float:
+            """Return a processor time that only grows by what the unit uses."""
+            ...
+
 
 MOST = 3.0
 """A unit is over after so many times its limit, whatever it waited for."""
@@ -24,18 +39,6 @@ LOOK_S = 0.05
 _COST = 20
 """Looks take no more than one part in so many of the time."""
 _MOST_OWED_S = 0.1
-
-
-class Below(Protocol):
-    """What the unit has started."""
-
-    def tasks(self) -> Iterable[Task]:
-        """Return the tasks that there are."""
-        ...
-
-    def used_s(self) -> float:
-        """Return a processor time that only grows by what the unit uses."""
-        ...
 
 
 class UnitClock:
@@ -58,7 +61,7 @@ class UnitClock:
         self.used_s = self.starved_s = 0.0
 
     def next_at(self) -> float:
-        """Tell when to ask again: at the next look, or when the time may be up."""
+        """Return when to ask again, by the monotonic clock: at the next look, or when the time may be up."""
         return min(self._next_look, self._up_at())
 
     def is_over(self) -> bool:
@@ -96,7 +99,9 @@ class UnitClock:
             waited_s += self._waiting_of(task, before.get(at), ahead.get(at, 0.0), passed_s)
         return waited_s
 
-    def _waiting_of(self, task: Task, before: Task | None, ahead_s: float, passed_s: float) -> float:
+    def _waiting_of(
+        self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
+    ) -> float:
         """Return what one task waited; `ahead_s` of it was counted before the kernel told of it."""
         if before is None:
             # Those like it that came and went between two looks left no trace, so it speaks for them.

@@ -5,7 +5,9 @@ So no other unit ever meets it, and a unit that fails leaves it as it was.
 
 from __future__ import annotations
 
-from .workdir import WorkDirectory
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .workdir import WorkDirectory
 
 FOLDER = ".database"
 FILE = f"{FOLDER}/pipeline.sqlite"
@@ -15,7 +17,7 @@ RESULT = "database.sqlite"
 """What the database is called among the declared outputs."""
 
 
-class Database:
+class AttemptDatabase:
     """Bytes that only a unit which ended well can change."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -32,11 +34,11 @@ class Database:
         """Return the database if it is not what it was at the beginning."""
         return None if self._content is None or self._content == self._given else self._content
 
-    def lay(self, work: WorkDirectory) -> None:
+    def stage(self, work: WorkDirectory) -> None:
         """Make the file, or nothing of it. Raises: OSError."""
         work.remove(FOLDER)
         try:
-            work.lay(FILE, self._given if self._content is None else self._content)
+            work.stage(FILE, self._given if self._content is None else self._content)
         except OSError:
             work.remove(FOLDER)
             raise

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from types import CodeType, TracebackType
-
 from . import private
 from .misspelt import meant_by
-from .reporter import Record
-from .shown import Shown, Texts
+from .shown import ShownText
 from .values import type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+
+    from .reporter import Record
+    from .shown import Texts
 
 private.isolate(globals())
 
-__all__ = ["Shown", "Texts", "clean", "message_of", "not_compiled", "raised", "told"]
+__all__ = ["ShownText", "clean", "message_of", "not_compiled", "raised", "told"]
 
 _MAX_MESSAGE = 4096
 _MAX_FRAMES = 20
@@ -28,7 +32,7 @@ def raised(problem: BaseException, *, filename: str, source: str, phase: str) ->
         source: the text.
         phase: ``import`` or ``call``.
     """
-    return {"status": "raised", **told(problem, {filename: Shown(filename, source)}), "phase": phase}
+    return {"status": "raised", **told(problem, {filename: ShownText(filename, source)}), "phase": phase}
 
 
 def told(problem: BaseException, texts: Texts) -> Record:
@@ -48,7 +52,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def not_compiled(problem: BaseException) -> Record:
-    """Return the record of a text that the compiler refused."""
+    """Return the record of a text that the compiler refused; line and column count from 1, or None."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",

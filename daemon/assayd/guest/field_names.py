@@ -6,27 +6,37 @@ metaclass), and fields whose name was changed, bring any text there. Refusing it
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from keyword import iskeyword
+import sys
 from sys import _getframe
-from typing import Any
 
 from . import private
 from .builtins_safe import opaque
-from .frames_above import Places
-from .reporter import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .frames_above import FrameClassifier
+    from .reporter import Reporter
 
 private.isolate(globals())
 
 _MAKERS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_fn")
 """The functions of the library that make text of fields; each is given them in a list or tuple."""
-_Field = dataclasses.Field
 _EVENT = "compile"
 
 
-def check_field_names(places: Places, reporter: Reporter) -> None:
-    """Put a check before what makes text of fields, in this process; what it refuses is reported."""
+def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
+    """Put a check before what makes text of fields, in this process; what it refuses is reported.
+
+    Returns:
+        whether it is there: not as long as nobody has imported the library.
+    """
+    dataclasses = sys.modules.get("dataclasses")
+    if dataclasses is None:
+        return False
+    from keyword import iskeyword  # which the library imports, too
 
     def refuse() -> None:
         place = places.locate(_getframe(2))
@@ -34,23 +44,27 @@ def check_field_names(places: Places, reporter: Reporter) -> None:
         reporter.event(_EVENT, detail, allowed=False, enforced=True, file=place.file, line=place.line)
         raise PermissionError(f"{detail} is not allowed by the policy")
 
+    kind = dataclasses.Field
+
+    def is_named(field: Any) -> bool:
+        """Return whether a field is a plain one, with a name that can only be a name."""
+        if type(field) is not kind:
+            return False
+        name = field.name
+        return type(name) is str and str.isidentifier(name) and not iskeyword(name)
+
     for name in _MAKERS:
-        setattr(dataclasses, name, opaque(_checked(getattr(dataclasses, name), refuse)))
+        setattr(dataclasses, name, opaque(_checked(getattr(dataclasses, name), is_named, refuse)))
+    return True
 
 
-def _checked(make: Callable[..., Any], refuse: Callable[[], None]) -> Callable[..., Any]:
+def _checked(
+    make: Callable[..., Any], is_named: Callable[[Any], bool], refuse: Callable[[], None]
+) -> Callable[..., Any]:
     def checked(*arguments: Any, **named: Any) -> Any:
         for argument in (*arguments, *named.values()):
-            if type(argument) in {list, tuple} and not all(map(_is_named, argument)):
+            if type(argument) in {list, tuple} and not all(map(is_named, argument)):
                 refuse()
         return make(*arguments, **named)
 
     return checked
-
-
-def _is_named(field: object) -> bool:
-    """Return whether a field is a plain one, with a name that can only be a name."""
-    if type(field) is not _Field:
-        return False
-    name = field.name
-    return type(name) is str and str.isidentifier(name) and not iskeyword(name)

@@ -7,11 +7,15 @@ nobody has loaded are not loaded for this: there are no instances of their class
 from __future__ import annotations
 
 import sys
-from binascii import b2a_base64
-from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
 
 from . import private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date, datetime, time, timedelta
+else:
+    from _datetime import date, datetime, time, timedelta
 
 private.isolate(globals())
 
@@ -21,7 +25,7 @@ TYPE = "type"
 """Beside the value of an enum's member and of a dataclass: which one it is."""
 
 
-class Form:
+class ValueForm:
     """The form of one value. `nested`: it is a value of guest code, and has to be rendered itself."""
 
     __slots__ = ("kind", "nested", "of", "tag", "value")
@@ -32,7 +36,7 @@ class Form:
         self.tag, self.value, self.kind, self.of, self.nested = tag, value, kind, of, nested
 
 
-def form_of(value: object) -> Form | None:
+def form_of(value: object) -> ValueForm | None:
     """Return the form of a value; None when it has none.
 
     Raises whatever code of the value's class raises: a time zone may be guest code.
@@ -40,22 +44,22 @@ def form_of(value: object) -> Form | None:
     kind = type(value)
     for base, tag, write in _WRITERS:
         if issubclass(kind, base):
-            return Form(tag, write(value), base)
+            return ValueForm(tag, write(value), base)
     for module, name, tag, read in _LOADED:
         known = _class(module, name)
         if known is not None and issubclass(kind, known):
-            return Form(tag, read(value), kind)
+            return ValueForm(tag, read(value), kind)
     known = _class("enum", "Enum")
     if known is not None and issubclass(kind, known):
         member = object.__getattribute__(value, "_name_")
         of = f"{_name(kind)}.{str.__str__(member)}" if type(member) is str else _name(kind)
-        return Form("enum", object.__getattribute__(value, "_value_"), kind, of=of, nested=True)
+        return ValueForm("enum", object.__getattribute__(value, "_value_"), kind, of=of, nested=True)
     namespaces = (_namespace(one) for one in type.__dict__["__mro__"].__get__(kind))
     fields = next((names[_FIELDS] for names in namespaces if _FIELDS in names), None)
     if type(fields) is dict and "dataclasses" in sys.modules:
         names = [name for name, one in fields.items() if type(name) is str and _is_plain_field(one)]
         given = {name: object.__getattribute__(value, name) for name in names}
-        return Form("dataclass", given, kind, of=_name(kind), nested=True)
+        return ValueForm("dataclass", given, kind, of=_name(kind), nested=True)
     return None
 
 
@@ -82,6 +86,8 @@ def _name(kind: type) -> str:
 
 
 def _base64(value: bytes | bytearray) -> str:
+    from binascii import b2a_base64  # only where there are bytes
+
     return b2a_base64(value, newline=False).decode()
 
 

@@ -6,16 +6,18 @@ as hostile. See docs/guest-protocol.md.
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Iterator
+from . import json_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROTOCOL = 1
 """Version of the conversation; it opens with it, and a difference ends it."""
 
 MAX_HEADER = 64 * 1024
 MAX_BODY = 1024 * 1024
-_LENGTHS = struct.Struct(">II")
+_LENGTHS_BYTES = 8
 
 WINDOW = 128 * 1024
 """How much each end of a relayed stream may send before the other has taken anything of it."""
@@ -34,10 +36,10 @@ def encode(header: Header, body: bytes = b"") -> bytes:
 
     Raises: FrameError when header or body is over its cap.
     """
-    head = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    head = json_text.dumps(header)
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
         raise FrameError(f"frame too large to send: header {len(head)}, body {len(body)} bytes")
-    return _LENGTHS.pack(len(head), len(body)) + head + body
+    return b"".join((len(head).to_bytes(4, "big"), len(body).to_bytes(4, "big"), head, body))
 
 
 def cost(piece: bytes) -> int:
@@ -71,28 +73,38 @@ class Decoder:
             yield frame
 
     @property
+    def missing(self) -> int:
+        """Return how many bytes the frame under way lacks; of the next one, how many tell its size."""
+        held = len(self._buffer)
+        if held < _LENGTHS_BYTES:
+            return _LENGTHS_BYTES - held
+        head, body = self._buffer[:4], self._buffer[4:_LENGTHS_BYTES]
+        return _LENGTHS_BYTES + int.from_bytes(head, "big") + int.from_bytes(body, "big") - held
+
+    @property
     def pending(self) -> int:
         """Return how many bytes of an incomplete frame are held."""
         return len(self._buffer)
 
     def _next(self) -> tuple[Header, bytes] | None:
-        if len(self._buffer) < _LENGTHS.size:
+        buffer = self._buffer
+        if len(buffer) < _LENGTHS_BYTES:
             return None
-        head_size, body_size = _LENGTHS.unpack_from(self._buffer)
+        head_size, body_size = int.from_bytes(buffer[:4], "big"), int.from_bytes(buffer[4:8], "big")
         if head_size > MAX_HEADER or body_size > MAX_BODY:
             raise FrameError(f"frame over the cap: header {head_size}, body {body_size} bytes")
-        end = _LENGTHS.size + head_size + body_size
-        if len(self._buffer) < end:
+        end = _LENGTHS_BYTES + head_size + body_size
+        if len(buffer) < end:
             return None
-        head = bytes(self._buffer[_LENGTHS.size : _LENGTHS.size + head_size])
-        body = bytes(self._buffer[_LENGTHS.size + head_size : end])
-        del self._buffer[:end]
+        head = bytes(buffer[_LENGTHS_BYTES : _LENGTHS_BYTES + head_size])
+        body = bytes(buffer[_LENGTHS_BYTES + head_size : end])
+        del buffer[:end]
         return _parse(head), body
 
 
 def _parse(head: bytes) -> Header:
     try:
-        header = json.loads(head)
+        header = json_text.loads(head)
     except (ValueError, RecursionError) as problem:
         raise FrameError(f"frame header is not JSON: {type(problem).__name__}") from None
     if not isinstance(header, dict) or not isinstance(header.get("type"), str):

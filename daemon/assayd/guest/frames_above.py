@@ -9,20 +9,21 @@ from __future__ import annotations
 import os
 import sys
 from _thread import get_ident
-from dataclasses import dataclass
 from sys import _getframe
-from types import FrameType
 
 from . import private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 private.isolate(globals())
 
 _IMPORT_SYSTEM = "<frozen importlib"
-_IMPORT_MODULES = frozenset({"importlib", "importlib._bootstrap", "pkgutil"})
+_IMPORT_MODULES = frozenset({"_frozen_importlib", "importlib", "importlib._bootstrap", "pkgutil"})
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class CallerLocation:
     """What the frames above an act tell.
 
     `direct`: guest code did it itself, with no library in between. `importing`: it was done while a
@@ -30,13 +31,13 @@ class Place:
     submitted, and where in it; None when there is none.
     """
 
-    direct: bool
-    importing: bool
-    file: str | None
-    line: int | None
+    __slots__ = ("direct", "file", "importing", "line")
+
+    def __init__(self, direct: bool, importing: bool, file: str | None, line: int | None) -> None:
+        self.direct, self.importing, self.file, self.line = direct, importing, file, line
 
 
-class Places:
+class FrameClassifier:
     """Knows guest code from library code."""
 
     def __init__(self, work_path: str) -> None:
@@ -48,14 +49,14 @@ class Places:
         self.libraries = tuple(_library_folders(self.work))
         self._trusted = ("<frozen ", *self.libraries)
 
-    def locate(self, frame: FrameType | None) -> Place:
+    def locate(self, frame: FrameType | None) -> CallerLocation:
         """Judge the frames from this one upwards."""
         direct, importing = True, False
         while frame is not None and frame.f_code.co_filename.startswith(self._trusted):
             direct = False
             importing = importing or frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)
             frame = frame.f_back
-        return Place(direct and frame is not None, importing, *self._submitted_line(frame))
+        return CallerLocation(direct and frame is not None, importing, *self._submitted_line(frame))
 
     def guest_above(self) -> FrameType | None:
         """Return the frame that called the caller, when it is the guest's own."""

@@ -7,15 +7,22 @@ allow it; is it refused or only recorded.
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from os import O_ACCMODE, O_RDONLY, getcwd
 from sys import _getframe
 
 from . import private
-from .frames_above import Place, Places
-from .reporter import Reporter
+from .frames_above import CallerLocation
+from .value import Value
 from .values import is_a, type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .frames_above import FrameClassifier
+    from .reporter import Reporter
+
+    Judge = Callable[[str, tuple[object, ...], CallerLocation], "Act | None"]
 
 private.isolate(globals())
 
@@ -60,8 +67,7 @@ _READ_BY_LIBRARIES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookRules:
+class HookRules(Value):
     """What the policy allows, as far as the hook asks."""
 
     enforce: bool
@@ -71,19 +77,19 @@ class HookRules:
     allow_native: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Act:
     """A judged event: what is told of it, and whether the policy allows it."""
 
-    kind: str
-    detail: str
-    allowed: bool
+    __slots__ = ("allowed", "detail", "kind")
+
+    def __init__(self, kind: str, detail: str, allowed: bool) -> None:
+        self.kind, self.detail, self.allowed = kind, detail, allowed
 
 
 class AuditHook:
     """A callable for ``sys.addaudithook``. Raises PermissionError for what is refused."""
 
-    def __init__(self, rules: HookRules, places: Places, reporter: Reporter) -> None:
+    def __init__(self, rules: HookRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
         self._places = places
         self._reporter = reporter
@@ -103,7 +109,7 @@ class AuditHook:
         finally:
             looking.discard(thread)
 
-    def _judge(self, judge: _Judge, event: str, arguments: Arguments, place: Place) -> None:
+    def _judge(self, judge: Judge, event: str, arguments: Arguments, place: CallerLocation) -> None:
         act = judge(event, arguments, place)
         if act is None:
             return
@@ -114,8 +120,8 @@ class AuditHook:
         if refused:
             raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
 
-    def _table(self) -> Mapping[str, _Judge]:
-        judges: dict[str, _Judge] = {}
+    def _table(self) -> Mapping[str, Judge]:
+        judges: dict[str, Judge] = {}
         for events, judge in (
             (_CODE | _INTROSPECTION, self._inside),
             ({"object.__getattr__", "object.__setattr__"}, self._attribute),
@@ -131,28 +137,28 @@ class AuditHook:
             judges.update(dict.fromkeys(events, judge))
         return judges
 
-    def _inside(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _inside(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         """Judge code made at run time and looks at frames: refused to guest code itself."""
         return Act(event, event, False) if place.direct else None
 
-    def _attribute(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         """Judge a look at frames by guest code itself, and an exchange of code, also by a library for it."""
         name = _text(arguments[1])
         if event == "object.__setattr__":
             return Act(event, name, False) if name == "__code__" and not place.importing else None
         return Act(event, name, False) if name in _FRAME_ATTRIBUTES and place.direct else None
 
-    def _program(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _program(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         return Act(event, _text(arguments[0]), self._rules.allow_exec)
 
-    def _anew(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _anew(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         """Judge a second load of what is loaded: it would bring back what was taken out of the first."""
         return Act(event, _NEVER_ANEW, False)
 
-    def _fork(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _fork(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         return Act(event, event, self._rules.allow_fork)
 
-    def _native(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _native(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         """Judge calls into C, but for those that modules make while they are loaded (ctypes itself does)."""
         if place.importing:
             return None
@@ -163,7 +169,7 @@ class AuditHook:
             self._rules.allow_native,
         )
 
-    def _file(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _file(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         """Judge a path as it is written: inside the work directory, a harmless device, or outside."""
         if type(arguments[0]) is int:
             return None
@@ -179,17 +185,17 @@ class AuditHook:
         fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
         return None if not place.direct and f"{full}/".startswith(fine) else Act(event, full, False)
 
-    def _lookup(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _lookup(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         port = arguments[1] if event == "socket.getaddrinfo" else None
         return self._network(arguments[0], port)
 
-    def _address(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _address(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         address = arguments[1]
         if not is_a(address, tuple) or tuple.__len__(address) < 2:
             return None
         return self._network(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
 
-    def _socket(self, event: str, arguments: Arguments, place: Place) -> Act | None:
+    def _socket(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         if place.importing:
             return None  # a library that finds out what there is; the system call filter answers it
         family = arguments[1]
@@ -205,9 +211,6 @@ class AuditHook:
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
         return Act("network", name if port is None else f"{name}:{_text(port)}", False)
-
-
-_Judge = Callable[[str, Arguments, Place], Act | None]
 
 
 def _text(value: object) -> str:

@@ -8,25 +8,31 @@ it shares the interpreter's, the guard asks who called, and how.
 
 from __future__ import annotations
 
+import _frozen_importlib
 import builtins
-import importlib
-from collections.abc import Mapping, Sequence
-from opcode import opmap
 from sys import _getframe
-from types import FrameType
-from typing import Any
 
 from . import private
-from .frames_above import Place, Places
-from .reporter import Reporter
-from .requests import ImportRules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+    from typing import Any
+
+    from .frames_above import CallerLocation, FrameClassifier
+    from .reporter import Reporter
+    from .requests import ImportRules
+
+    _Names = Mapping[str, object] | None
+    _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
+    """What ``__import__`` was called with: name, global names, local names, wanted names, level."""
 
 private.isolate(globals())
 
 _real_import = builtins.__import__
-_bootstrap: Any = importlib._bootstrap
+_bootstrap: Any = _frozen_importlib
 _real_by_name = _bootstrap._gcd_import
-_IMPORT_STATEMENT = opmap["IMPORT_NAME"]
 
 _OURS = __name__.partition(".")[0]
 _FREE = frozenset({"__future__"})
@@ -47,20 +53,28 @@ names; an import statement passes None or a tuple.
 _PATCHED_BY_TESTS = frozenset({"builtins"})
 """What tests name without being able to import it, and what is harmless: ``patch("builtins.open")``."""
 
-_Names = Mapping[str, object] | None
-_Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
-"""What ``__import__`` was called with: name, global names, local names, wanted names, level."""
-
 
 class ImportGuard:
     """Holds the rules, reports every import of guest code, and refuses where the mode is `enforce`."""
 
-    def __init__(self, rules: ImportRules, places: Places, reporter: Reporter) -> None:
+    def __init__(self, rules: ImportRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
         self._places = places
         self._reporter = reporter
         self._begun = False
+        self._import_statement = -1
+        self._on_import: Callable[[], bool] | None = None
         self._named_before: set[str] = set()
+
+    def when_loaded(self, look: Callable[[], bool]) -> None:
+        """Call this after each import of guest code, until it gives True."""
+        self._on_import = look
+
+    def share(self) -> None:
+        """Make ready for `shared`, before any guest code runs."""
+        from opcode import opmap  # only where built-in names are shared
+
+        self._import_statement = opmap["IMPORT_NAME"]
 
     def guest_begins(self) -> None:
         """Judge modules that are imported by name from here on; those named before are not its doing."""
@@ -100,7 +114,7 @@ class ImportGuard:
             return self._import(frame, asked)
         caller = _getframe(1)
         by_c = type(fromlist) is list and not fromlist
-        stated = by_c or caller.f_code.co_code[caller.f_lasti] == _IMPORT_STATEMENT
+        stated = by_c or caller.f_code.co_code[caller.f_lasti] == self._import_statement
         if not level and not stated:
             self._judge_named(str.__str__(name), caller)
         return _real_import(*asked)
@@ -131,9 +145,12 @@ class ImportGuard:
         name = str.__str__(name)
         if name not in _FREE and not (by_c and name in _IMPORTED_BY_C):
             self._judge(_absolute(name, names, level), wanted, self._places.locate(frame))
-        return _real_import(name, names, local_names, wanted, level)
+        found = _real_import(name, names, local_names, wanted, level)
+        if self._on_import is not None and self._on_import():
+            self._on_import = None
+        return found
 
-    def _judge(self, name: str, wanted: tuple[str, ...], place: Place) -> None:
+    def _judge(self, name: str, wanted: tuple[str, ...], place: CallerLocation) -> None:
         for module, allowed in self._judged(name, wanted):
             refused = self._rules.enforce and not allowed
             self._reporter.event(

@@ -1,11 +1,19 @@
-"""What Python has no function for: prctl, signalfd, a seccomp filter, an end like an interpreter's."""
+"""What Python has no function for: prctl, signalfd, a seccomp filter, an end like an interpreter's.
+
+Calls C through `_ctypes` alone: the package `ctypes` above it takes as long to import as half of our code.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import _ctypes
 import os
-import signal
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+else:
+    import _signal as signal
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22
@@ -14,18 +22,43 @@ _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 _SIGSET_BYTES = 128
 _INSTRUCTION_BYTES = 8
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-# Looked up here: a child's own lookup would be an event of the audit hook.
-_end_interpreter = ctypes.pythonapi.Py_Exit
-_end_interpreter.argtypes, _end_interpreter.restype = [ctypes.c_int], None
+_C, _HOLDS_INTERPRETER, _KEEPS_ERRNO = 1, 4, 8
+"""How a function is called: `ctypes.CDLL`, `ctypes.PyDLL`, ``use_errno``."""
 
 
-class _Program(ctypes.Structure):
+class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]  # only `ctypes` makes it take one
+    _type_ = "i"
+
+
+class _Short(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "H"
+
+
+class _Text(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "z"
+
+
+class _Program(_ctypes.Structure):
     """``struct sock_fprog``: how the kernel wants a filter."""
 
-    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+    _fields_ = (("length", _Short), ("instructions", _Text))
+
+
+class _Function(_ctypes.CFuncPtr):
+    _flags_ = _C | _KEEPS_ERRNO
+    _restype_ = _Int
+
+
+class _PythonFunction(_ctypes.CFuncPtr):
+    _flags_ = _C | _HOLDS_INTERPRETER
+    _restype_ = _Int
+
+
+# Looked up here: a child's own lookup would be an event of the audit hook.
+_this_process = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # as `ctypes.CDLL(None)` does
+_prctl_function = _Function(_ctypes.dlsym(_this_process, "prctl"))
+_signalfd_function = _Function(_ctypes.dlsym(_this_process, "signalfd"))
+_end_interpreter = _PythonFunction(_ctypes.dlsym(_this_process, "Py_Exit"))
 
 
 def set_dumpable(dumpable: bool) -> None:
@@ -46,7 +79,7 @@ def forbid_new_privileges() -> None:
 def load_filter(program: bytes) -> None:
     """Put a seccomp filter (BPF instructions) on this process and all that it starts, for good."""
     fprog = _Program(len(program) // _INSTRUCTION_BYTES, program)
-    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(fprog))
+    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(fprog))
 
 
 def end_interpreter(status: int) -> NoReturn:
@@ -64,17 +97,17 @@ def child_signals() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     mask = bytearray(_SIGSET_BYTES)
     mask[(signal.SIGCHLD - 1) // 8] |= 1 << (signal.SIGCHLD - 1) % 8
-    descriptor = int(_libc.signalfd(-1, bytes(mask), os.O_CLOEXEC | os.O_NONBLOCK))
+    descriptor = int(_signalfd_function(-1, bytes(mask), os.O_CLOEXEC | os.O_NONBLOCK))
     if descriptor < 0:
         raise _last_error("signalfd")
     return descriptor
 
 
-def _prctl(option: int, value: int, address: int = 0) -> None:
-    if _libc.prctl(option, value, address, 0, 0) != 0:
+def _prctl(option: int, value: int, address: object = 0) -> None:
+    if _prctl_function(option, value, address, 0, 0) != 0:
         raise _last_error("prctl")
 
 
 def _last_error(call: str) -> OSError:
-    number = ctypes.get_errno()
+    number = _ctypes.get_errno()
     return OSError(number, f"{call}: {os.strerror(number)}")

@@ -11,19 +11,23 @@ import os
 import posix
 from os import getpid
 from sys import _getframe
-from typing import NoReturn
 
 from . import private
 from .builtins_safe import opaque
-from .frames_above import Places
-from .reporter import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from .frames_above import FrameClassifier
+    from .reporter import Reporter
 
 private.isolate(globals())
 
 _leave = os._exit
 
 
-def refuse_to_leave(places: Places, reporter: Reporter) -> None:
+def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
     """Put a refusal in the place of ``os._exit``, for this process only; the act is reported."""
     ours = getpid()
 

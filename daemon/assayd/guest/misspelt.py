@@ -7,23 +7,28 @@ into the record of the exception, which is the guest's word.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator, Mapping
-from types import FrameType, ModuleType
 
 from . import private
 from .near import nearest
-from .shown import Texts
 from .values import is_a
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
+
+    from .shown import Texts
 
 private.isolate(globals())
 
 _MOST_DICTS = 20
 _MOST_KEYS = 1000
-_NAMES = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _namespace = type.__dict__["__dict__"].__get__
-_CANNOT_IMPORT = re.compile(r"cannot import name '([^']{1,80})' from '([^']{1,80})'")
+_ModuleType = type(sys)
+_CANNOT_IMPORT = ("cannot import name ", " from ")
+"""What is between the quotes of an ImportError's text."""
+_MOST_CHARS = 80
 
 
 def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
@@ -36,18 +41,31 @@ def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
             key = BaseException.__dict__["args"].__get__(problem)[0]
             return nearest(key, _keys(problem, texts)) if type(key) is str else None
         if is_a(problem, ImportError):
-            found = _CANNOT_IMPORT.match(str(problem))
-            module = sys.modules.get(found[2]) if found is not None else None
-            return (
-                nearest(found[1], _attributes(module)) if found is not None and module is not None else None
-            )
+            name, origin = _not_imported(str(problem))
+            module = sys.modules.get(origin)
+            return nearest(name, _attributes(module)) if name and module is not None else None
     except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
         return None
     return None
 
 
+def _not_imported(message: str) -> tuple[str, str]:
+    """Read ``cannot import name 'a' from 'b'``; nothing where the text is another."""
+    before, name, between, origin, *_ = [*message.split("'"), "", "", "", ""]
+    fits = (before, between) == _CANNOT_IMPORT and max(len(name), len(origin)) <= _MOST_CHARS
+    return (name, origin) if fits else ("", "")
+
+
+def _names(line: str) -> Iterator[str]:
+    """Return the words of a line that can be names in ASCII."""
+    plain = "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter == "_") else " " for letter in line
+    )
+    return (word for word in plain.split() if not word[0].isdigit())
+
+
 def _attributes(value: object) -> Iterator[str]:
-    if is_a(value, ModuleType):
+    if is_a(value, _ModuleType):
         yield from (name for name in dict.keys(vars(value)) if type(name) is str and name[:1] != "_")
         return
     kinds = value if is_a(value, type) else type(value)
@@ -83,7 +101,7 @@ def _keys(problem: BaseException, texts: Texts) -> Iterator[str]:
     if found is None:
         return
     lines = texts[found.f_code.co_filename].text.split("\n")
-    named = dict.fromkeys(_NAMES.findall(lines[line - 1])) if 0 < line <= len(lines) else {}
+    named = dict.fromkeys(_names(lines[line - 1])) if 0 < line <= len(lines) else {}
     values = [space[name] for name in named for space in (found.f_locals, found.f_globals) if name in space]
     seen = 0
     for value in values:

@@ -10,8 +10,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -23,8 +27,7 @@ _TIME_LIMIT_S = 10.0
 _PIECE_BYTES = 2**18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Value):
     """A part of a file that leaves; `truncated` tells that there was no room for the whole file."""
 
     path: str
@@ -100,13 +103,13 @@ class Collector:
         return any(pattern.matches(path) for pattern in self._wanted)
 
     def _is_known(self, folder: int, name: str, path: str) -> bool:
-        """Return whether a regular file still has the content that it was laid with."""
-        laid = self._known.get(path)
-        if laid is None:
+        """Return whether a regular file still has the content that it was staged with."""
+        staged = self._known.get(path)
+        if staged is None:
             return False
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
-            return os.fstat(stream.fileno()).st_size == len(laid) and stream.read(len(laid)) == laid
+            return os.fstat(stream.fileno()).st_size == len(staged) and stream.read(len(staged)) == staged
 
     def _problem(self, path: str, mode: int) -> str | None:
         if not stat.S_ISREG(mode):

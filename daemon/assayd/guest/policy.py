@@ -5,21 +5,25 @@ Feedback and audit trail, not a wall: what it sees can fail a submission, never 
 
 from __future__ import annotations
 
+import _frozen_importlib
 import builtins
-import importlib
 import sys
-from collections.abc import Mapping
 
 from . import private
 from .attributes import AttributeGuard
 from .builtins_safe import guest_builtins, opaque
 from .field_names import check_field_names
-from .frames_above import Places
+from .frames_above import FrameClassifier
 from .hook import AuditHook, HookRules
 from .importer import ImportGuard
 from .leaving import refuse_to_leave
-from .reporter import Reporter
-from .requests import Attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .reporter import Reporter
+    from .requests import BeginFrame
 
 private.isolate(globals())
 
@@ -27,8 +31,8 @@ private.isolate(globals())
 class RuntimePolicy:
     """What guest code may do in this process, as far as Python can see it."""
 
-    def __init__(self, attempt: Attempt, work_path: str, reporter: Reporter) -> None:
-        self._places = Places(work_path)
+    def __init__(self, attempt: BeginFrame, work_path: str, reporter: Reporter) -> None:
+        self._places = FrameClassifier(work_path)
         self._reporter = reporter
         self._imports = ImportGuard(attempt.imports, self._places, reporter)
         rules = HookRules(
@@ -60,8 +64,13 @@ class RuntimePolicy:
         """
         self._places.submitted[submitted] = submitted
         if kind == "safe":
-            check_field_names(self._places, self._reporter)
+            self._check_field_names()
         return self._builtins[kind]
+
+    def _check_field_names(self) -> None:
+        places, reporter = self._places, self._reporter
+        if not check_field_names(places, reporter):
+            self._imports.when_loaded(lambda: check_field_names(places, reporter))
 
     def refuse_to_leave(self) -> None:
         """Refuse ``os._exit`` to this process, so that what its program has to say is said."""
@@ -81,6 +90,7 @@ class RuntimePolicy:
             submitted: the file names that texts are compiled under, with the names to show.
         """
         self._places.submitted.update(submitted)
+        self._imports.share()
         vars(builtins)["__import__"] = opaque(self._imports.shared)
-        vars(importlib._bootstrap)["_gcd_import"] = opaque(self._imports.by_name)
+        vars(_frozen_importlib)["_gcd_import"] = opaque(self._imports.by_name)
         return vars(builtins)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import builtins
 
+_NAMES = dict(vars(builtins))
+"""One copy for all of our modules, made before any guest code runs."""
+
 
 def isolate(module: dict[str, object]) -> None:
     """Copy the built-in names for a module; holds for functions defined after the call.
@@ -13,4 +16,4 @@ def isolate(module: dict[str, object]) -> None:
     Args:
         module: the caller's ``globals()``.
     """
-    module["__builtins__"] = dict(vars(builtins))
+    module["__builtins__"] = _NAMES

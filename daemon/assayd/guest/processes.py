@@ -6,24 +6,30 @@ and finds its descendants in /proc, so that it ends the same processes and no ot
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from . import kernel
-from .cgroup import Cgroup
-from .tasks import Task, read_tasks, used_s
+from .suppress import suppress
+from .tasks import read_tasks, used_s
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+
+    from .cgroup import Cgroup
+    from .tasks import KernelTask
+else:
+    import _signal as signal
 
 _REAP_LIMIT_S = 20.0
 _REAP_TURN_S = 0.02
 _DEAD = frozenset("ZX")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ReapedProcess(Value):
     """One process that was reaped, with what it used."""
 
     pid: int
@@ -46,9 +52,9 @@ class Processes:
         if not self._is_init:
             kernel.become_subreaper()
 
-    def reap(self) -> Iterator[Ended]:
+    def reap(self) -> Iterator[ReapedProcess]:
         """Return every descendant that has ended and is ours to wait for. Never waits."""
-        with contextlib.suppress(ChildProcessError):
+        with suppress(ChildProcessError):
             while (ended := _wait(os.WNOHANG)) is not None:
                 self._reaped_s += ended.cpu_s
                 yield ended
@@ -61,7 +67,7 @@ class Processes:
             return True
         return False
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[KernelTask]:
         """Return what the kernel tells of the tasks of all descendants."""
         return read_tasks(self._pids())
 
@@ -85,8 +91,8 @@ class Processes:
         """Return how many descendants run (stopped ones included)."""
         return 0 if self.none_left() else len(self._running())
 
-    def kill_all(self) -> Iterator[Ended]:
-        """Kill and reap until nothing is left; give what was reaped.
+    def kill_all(self) -> Iterator[ReapedProcess]:
+        """Kill and reap until nothing is left; return what was reaped.
 
         SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
         """
@@ -101,11 +107,11 @@ class Processes:
     def _kill(self) -> None:
         if self._is_init:
             # One call reaches them all: a fork on its way fails when the signal is pending.
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
             return
         for pid in self._running():
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def _running(self) -> set[int]:
@@ -129,17 +135,17 @@ def _processes() -> Iterator[tuple[int, int, str]]:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
             # The name in parentheses is the process's own choice; the last one closes it.
             state, parent, *_ = stat.read().rpartition(b")")[2].split()
             yield int(name), int(parent), state.decode()
 
 
-def _wait(options: int) -> Ended | None:
+def _wait(options: int) -> ReapedProcess | None:
     pid, status, usage = os.wait4(-1, options)
     if pid == 0:
         return None
-    return Ended(
+    return ReapedProcess(
         pid=pid,
         status=status,
         cpu_s=usage.ru_utime + usage.ru_stime,

@@ -9,22 +9,27 @@ bounded amount for each connection, so that output, results and other connection
 from __future__ import annotations
 
 import os
-import selectors
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TypeVar
 
-from .frames import LEAST_COST, WINDOW, Header, cost
+from .frames import LEAST_COST, WINDOW, cost
 from .requests import Fault, RelayCaps, get
-from .streams import Send
+from .selector import READ, WRITE
+from .suppress import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeVar
+
+    from .frames import Header
+    from .selector import Selector
+    from .streams import Send
+
+    _T = TypeVar("_T")
 
 PORT = 3128
-KINDS = frozenset({"stream_data", "stream_end", "stream_reset", "stream_credit"})
-"""What the daemon sends here."""
 
 _READ_BYTES = 32 * 1024
 _QUEUE = 128
@@ -38,10 +43,7 @@ _TOO_MANY = (
 """What the daemon answers to a request too many; it is not asked about connections that it would not take."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
-_T = TypeVar("_T")
 
-
-@dataclass(slots=True, eq=False)
 class _Connection:
     """One connection of guest code.
 
@@ -49,20 +51,20 @@ class _Connection:
     it has taken and the daemon was not told of.
     """
 
-    number: int
-    socket: socket.socket
-    credit: int = WINDOW
-    unsent: bytearray = field(default_factory=bytearray)
-    taken: int = 0
-    guest_ended: bool = False
-    daemon_ended: bool = False
-    watched: int = 0
+    def __init__(self, number: int, accepted: socket.socket) -> None:
+        self.number = number
+        self.socket = accepted
+        self.credit = WINDOW
+        self.unsent = bytearray()
+        self.taken = 0
+        self.guest_ended = self.daemon_ended = False
+        self.watched = 0
 
 
-class Relay:
+class GuestRelay:
     """All connections of an attempt; of one unit at a time. Does nothing until it is opened."""
 
-    def __init__(self, selector: selectors.BaseSelector, send: Send) -> None:
+    def __init__(self, selector: Selector, send: Send) -> None:
         self._selector = selector
         self._send = send
         self._listener: socket.socket | None = None
@@ -75,7 +77,7 @@ class Relay:
         self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
-        """Listen; give the environment by which clients find the proxy. Raises: OSError."""
+        """Listen; return the environment by which clients find the proxy. Raises: OSError."""
         # In a container always the same port, so that equal code runs the same; elsewhere it may be taken.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
@@ -117,20 +119,22 @@ class Relay:
                 connection.daemon_ended = True
             case "stream_credit":
                 connection.credit += get(header, "credit", int)
-            case _:
+            case "stream_reset":
                 connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
                 self._forget(connection)
                 return
+            case other:
+                raise Fault(f"{other} was not expected")
         self._move(connection)
 
     def _listen(self) -> None:
         if self._listener is not None and not self._listening:
-            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            self._selector.register(self._listener.fileno(), READ, self._accept)
             self._listening = True
 
     def _stop_listening(self) -> None:
         if self._listener is not None and self._listening:
-            self._selector.unregister(self._listener)
+            self._selector.unregister(self._listener.fileno())
             self._listening = False
 
     def _accept(self) -> None:
@@ -225,20 +229,20 @@ class Relay:
     def _watch(self, connection: _Connection) -> None:
         """Wait for what the connection can go on with; for nothing, while that is up to the daemon."""
         reads = not connection.guest_ended and connection.credit >= LEAST_COST
-        events = reads * selectors.EVENT_READ | bool(connection.unsent) * selectors.EVENT_WRITE
+        events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
             return
         if not connection.watched:
-            self._selector.register(connection.socket, events, lambda: self._serve(connection))
+            self._selector.register(connection.socket.fileno(), events, lambda: self._serve(connection))
         elif not events:
-            self._selector.unregister(connection.socket)
+            self._selector.unregister(connection.socket.fileno())
         else:
-            self._selector.modify(connection.socket, events, lambda: self._serve(connection))
+            self._selector.modify(connection.socket.fileno(), events)
         connection.watched = events
 
     def _forget(self, connection: _Connection) -> None:
         if connection.watched:
-            self._selector.unregister(connection.socket)
+            self._selector.unregister(connection.socket.fileno())
         connection.socket.close()
         del self._connections[connection.number]
         self._listen()

@@ -10,14 +10,17 @@ from __future__ import annotations
 from _json import encode_basestring, encode_basestring_ascii
 from _json import make_encoder as _make_encoder
 from _thread import RLock
-from collections.abc import Mapping
 from os import write
 
 from . import private
 
-private.isolate(globals())
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-Record = Mapping[str, object]
+    Record = Mapping[str, object]
+
+private.isolate(globals())
 
 MAX_DETAIL = 200
 MAX_FILE = 100

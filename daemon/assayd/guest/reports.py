@@ -5,9 +5,13 @@ Counts, caps and passes on. Whether a result means anything is for the daemon to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from .frames import Decoder, FrameError
 
-from .frames import Decoder, FrameError, Header
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .frames import Header
 
 MAX_EVENTS = 200
 _EVENTS_FOR_ALLOWED = 150
@@ -40,7 +44,7 @@ class Reports:
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Take what was read and give the frames that the daemon is to get."""
+        """Take what was read and return the frames that the daemon is to get."""
         self._read_bytes += len(data)
         self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
         if self._broken:

@@ -6,13 +6,17 @@ says is a Fault.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TypeVar
+from .value import Value
 
-from .frames import Header
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeVar
 
-_T = TypeVar("_T")
+    from .frames import Header
+
+    _T = TypeVar("_T")
+
 _MAX_PATH = 1024
 _MAX_NAME = 255
 _MAX_DEPTH = 16
@@ -22,8 +26,7 @@ class Fault(Exception):
     """The runner cannot do what it was asked; the conversation ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GuestLimits(Value):
     """Caps of one attempt, as `begin` gives them."""
 
     max_processes: int
@@ -36,8 +39,7 @@ class Limits:
     work_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRules:
+class ImportRules(Value):
     """Which modules guest code may import, as `begin` gives them."""
 
     enforce: bool
@@ -46,25 +48,28 @@ class ImportRules:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayCaps:
+class RelayCaps(Value):
     """How many connections to the proxy may be open at once, and how many there may be in all."""
 
     streams: int
     connections: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """What `begin` says: holds for all units that follow. `relay` is None where the network is blocked."""
+class BeginFrame(Value):
+    """What `begin` says: holds for all units that follow. `relay` is None where the network is blocked.
 
-    limits: Limits
+    `programs` are those of its units, `preload` the modules that they are to find loaded.
+    """
+
+    limits: GuestLimits
     imports: ImportRules
     relay: RelayCaps | None
     allow_exec: bool
     folders: tuple[str, ...]
     collect: tuple[str, ...]
     changed_only: bool
+    programs: tuple[str, ...]
+    preload: tuple[str, ...]
 
     @property
     def allow_inet(self) -> bool:
@@ -72,8 +77,7 @@ class Attempt:
         return self.relay is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitRequest:
+class UnitRequest(Value):
     """What `unit` says, apart from the arguments in its body. `more`: another one will follow."""
 
     index: int
@@ -84,17 +88,19 @@ class UnitRequest:
     more: bool
 
 
-def read_attempt(header: Header) -> Attempt:
+def read_attempt(header: Header) -> BeginFrame:
     """Read a `begin` header. Raises: Fault."""
     limits = mapping(header, "limits")
-    return Attempt(
-        limits=Limits(**{field.name: _positive(limits, field.name) for field in fields(Limits)}),
+    return BeginFrame(
+        limits=GuestLimits(**{name: _positive(limits, name) for name in GuestLimits.__slots__}),
         imports=_read_imports(mapping(header, "imports")),
         relay=_read_relay(mapping(header, "network")),
         allow_exec=get(header, "allow_exec", bool),
         folders=tuple(_check_path(folder) for folder in texts(header, "folders")),
         collect=texts(header, "collect"),
         changed_only=get(header, "changed_only", bool),
+        programs=texts(header, "programs"),
+        preload=texts(header, "preload"),
     )
 
 

@@ -7,22 +7,16 @@ or gain by it. It ends when its standard input does.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import selectors
 import sys
-from collections.abc import Mapping
-from typing import NoReturn
 
 from . import kernel
 from .cgroup import Cgroup
-from .frames import PROTOCOL, Decoder, FrameError, Header, encode
+from .frames import PROTOCOL, Decoder, FrameError, encode
 from .processes import Processes, ProcessesRemain
-from .programs import find_programs
-from .relay import KINDS as RELAYED
-from .relay import Relay
+from .programs import PROGRAMS, load_programs
 from .requests import Fault, get, read_attempt, read_unit, texts
-from .session import Session
+from .selector import HANG_UP, READ, Selector
 from .startup import (
     hide_our_modules,
     open_shared_memory,
@@ -32,9 +26,21 @@ from .startup import (
     take_environment,
     take_standard_streams,
 )
+from .suppress import suppress
 from .tasks import OwnWaiting
-from .unit import Surroundings, Unit
+from .unit import RunnerContext
 from .workdir import NotEmptied, WorkDirectory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from .frames import Header
+    from .relay import GuestRelay
+    from .requests import BeginFrame
+    from .session import GuestSession
+    from .unit import RunningUnit
 
 WORK = "/sandbox"
 _FAULT_EXIT = 70
@@ -51,6 +57,19 @@ def main(work: str = WORK) -> NoReturn:
     os._exit(Runner(source, sink, work, environment).serve())
 
 
+def prepare() -> None:
+    """Load all that attempts may need, for one that is forked again and again before its conversation."""
+    load_session()
+    load_programs(PROGRAMS)
+
+
+def load_session() -> type[GuestSession]:
+    """Import what an attempt needs, and starting does not."""
+    from .session import GuestSession
+
+    return GuestSession
+
+
 class Runner:
     """One conversation with the daemon."""
 
@@ -59,70 +78,80 @@ class Runner:
         self._sink = sink
         self._decoder = Decoder()
         self._children = kernel.child_signals()
-        self._programs = find_programs()
-        hide_our_modules()
-        selector, cgroup = selectors.DefaultSelector(), Cgroup()
-        self._around = Surroundings(
-            selector=selector,
+        cgroup = Cgroup()
+        self._around = RunnerContext(
+            selector=Selector(),
             processes=Processes(cgroup),
             waiting=OwnWaiting(),
             cgroup=cgroup,
             work=WorkDirectory(work),
             environment=environment,
             shared=open_shared_memory() if os.getpid() == 1 else (),
-            relay=Relay(selector, self._send),
             send=self._send,
         )
         self._greeted = False
         self._done = False
-        self._session: Session | None = None
-        self._unit: Unit | None = None
+        self._session: GuestSession | None = None
+        self._unit: RunningUnit | None = None
         self._exit: int | None = None
 
     def serve(self) -> int:
-        """Run the conversation to its end and give the exit status."""
+        """Run the conversation to its end and return the exit status."""
         selector = self._around.selector
-        selector.register(self._source, selectors.EVENT_READ, self._read_frames)
-        selector.register(self._children, selectors.EVENT_READ, self._drain_signals)
+        selector.register(self._source, READ, self._read_frames)
+        selector.register(self._children, READ, self._drain_signals)
         try:
             while self._exit is None:
                 self._turn()
         except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
             self._exit = _FAULT_EXIT
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._send({"type": "fault", "message": f"{type(problem).__name__}: {problem}"[:1000]}, b"")
-        with contextlib.suppress(ProcessesRemain):
+        with suppress(ProcessesRemain):
             list(self._around.processes.kill_all())
         return self._exit
 
     def _turn(self) -> None:
-        wait_s = self._unit.wait_s() if self._unit is not None else None
-        for key, _ in self._around.selector.select(wait_s):
-            # A callback may have closed the pipe of one that was ready in the same round.
-            if key.fd in self._around.selector.get_map():
-                key.data()
+        self._around.selector.wait(self._unit.wait_s() if self._unit is not None else None)
         if self._unit is not None and self._unit.turn():
             more = self._unit.request.more
             self._unit = None
+            self._listen()
             if more and self._session is not None:
-                with contextlib.suppress(OSError):  # the next unit tries again, and says what is wrong
+                with suppress(OSError):  # the next unit tries again, and says what is wrong
                     self._session.fork_ahead()
 
+    def _listen(self) -> None:
+        """Read frames, but for those that were sent ahead of their unit: they stay unread while one lives.
+
+        Under an allowlist nothing is sent ahead, and the frames of connections are read all the time.
+        """
+        lives = self._unit is not None and (self._session is None or self._session.relay is None)
+        self._around.selector.modify(self._source, HANG_UP if lives else READ)
+
     def _read_frames(self) -> None:
-        content = os.read(self._source, _READ_BYTES)
-        if not content:
-            self._exit = 0
-        for header, body in self._decoder.feed(content):
-            self._take(header, body)
+        """Read up to the end of a frame, and no byte of the next one."""
+        if self._unit is not None and self._session is not None and self._session.relay is None:
+            self._exit = 0  # nothing is read now, so this is the end of the stream
+            return
+        while True:
+            content = os.read(self._source, min(self._decoder.missing, _READ_BYTES))
+            if not content:
+                self._exit = 0
+                return
+            for header, body in self._decoder.feed(content):
+                self._take(header, body)
+            if not self._decoder.pending or self._unit is not None or self._exit is not None:
+                return
 
     def _drain_signals(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with suppress(BlockingIOError):
             os.read(self._children, 4096)
 
     def _take(self, header: Header, body: bytes) -> None:
         kind = header["type"]
-        if kind in RELAYED:
-            self._around.relay.take(header, body)
+        if str(kind).startswith("stream_"):
+            self._relay().take(header, body)
             return
         if self._unit is not None:
             raise Fault(f"{kind} while a unit runs")
@@ -134,13 +163,11 @@ class Runner:
             self._exit = 0
         elif self._session is None:
             self._expect(kind, "begin")
-            self._around.waiting.take()
-            self._session = Session(read_attempt(header), self._programs, self._around)
-            self._session.fork_ahead()
+            self._begin(read_attempt(header))
         else:
             self._serve_attempt(self._session, header, body)
 
-    def _serve_attempt(self, session: Session, header: Header, body: bytes) -> None:
+    def _serve_attempt(self, session: GuestSession, header: Header, body: bytes) -> None:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
@@ -152,10 +179,33 @@ class Runner:
                 session.add_arguments(body)
             case "unit":
                 self._unit = session.start(read_unit(header), body)
+                self._listen()
             case "finish":
                 self._say_goodbye(session)
             case other:
                 raise Fault(f"{other} was not expected")
+
+    def _relay(self) -> GuestRelay:
+        if self._session is None or self._session.relay is None:
+            raise Fault("there is no relay")
+        return self._session.relay
+
+    def _begin(self, attempt: BeginFrame) -> None:
+        """Load what the units need and is not loaded yet, then fork the child of the first."""
+        self._around.waiting.take()
+        for name in attempt.preload:
+            preload(name)
+        programs = load_programs(attempt.programs)
+        relay = None
+        if attempt.relay is not None:
+            from .relay import GuestRelay  # brings `socket`, where connections are relayed
+
+            relay = GuestRelay(self._around.selector, self._send)
+        session = load_session()(attempt, programs, self._around, relay)
+        hide_our_modules()
+        settle_memory()
+        self._session = session
+        session.fork_ahead()
 
     def _greet(self, header: Header) -> None:
         if (theirs := get(header, "protocol", int)) != PROTOCOL:
@@ -172,8 +222,10 @@ class Runner:
         ready |= {"preloaded": len(wanted) - len(failed), "preload_failed": failed}
         ready |= {"cgroup": self._around.cgroup.version, "memory_bytes": self._around.cgroup.memory_bytes()}
         self._send(ready, b"")
+        # The daemon takes as long to say what is next.
+        load_session()
 
-    def _say_goodbye(self, session: Session) -> None:
+    def _say_goodbye(self, session: GuestSession) -> None:
         dropped = session.send_outputs()
         peak = self._around.cgroup.peak_memory_bytes()
         self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")

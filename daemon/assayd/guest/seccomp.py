@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
-import struct
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
@@ -40,6 +38,9 @@ REPORT = 3
 
 _NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 """CLONE_NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWNS."""
+_AF_UNIX, _AF_INET, _SOCK_STREAM, _IPPROTO_TCP = 1, 2, 1, 6
+_SOL_SOCKET, _SO_SNDBUF, _SO_RCVBUF = 1, 7, 8
+"""As `socket` has them, which takes long to import; equal on both machines."""
 _SOCKET_KIND = 0x0F
 """The bits of a socket's type without SOCK_CLOEXEC and SOCK_NONBLOCK."""
 _PRIO_PROCESS = 0
@@ -167,7 +168,7 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
         "clone": _load(0) + _step(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1) + _fail(errno.EPERM),
         "socket": _unless_tcp() if allow_inet else _fail(errno.EPERM),
         "setsockopt": _fail_on_buffer_sizes() if allow_inet else b"",
-        "socketpair": _unless_equal(0, socket.AF_UNIX),
+        "socketpair": _unless_equal(0, _AF_UNIX),
         "prlimit64": own_only,
         "sched_setaffinity": own_only,
         "sched_setscheduler": own_only,
@@ -181,14 +182,14 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
 def _unless_tcp() -> bytes:
     """Refuse every socket but one of TCP over IPv4, whatever flags its type carries."""
     return (
-        _unless_equal(0, socket.AF_INET)
+        _unless_equal(0, _AF_INET)
         + _load(1)
         + _step(_AND, _SOCKET_KIND)
-        + _step(_JUMP_EQUAL, socket.SOCK_STREAM, skip_if=1)
+        + _step(_JUMP_EQUAL, _SOCK_STREAM, skip_if=1)
         + _fail(errno.EPERM)
         + _load(2)
         + _step(_JUMP_EQUAL, 0, skip_if=2)
-        + _step(_JUMP_EQUAL, socket.IPPROTO_TCP, skip_if=1)
+        + _step(_JUMP_EQUAL, _IPPROTO_TCP, skip_if=1)
         + _fail(errno.EPERM)
     )
 
@@ -197,11 +198,11 @@ def _fail_on_buffer_sizes() -> bytes:
     """Refuse SO_SNDBUF and SO_RCVBUF, by which a socket takes more memory than the container gives it."""
     judged = (
         _load(2)
-        + _step(_JUMP_EQUAL, socket.SO_SNDBUF, skip_if=1)
-        + _step(_JUMP_EQUAL, socket.SO_RCVBUF, skip_if_not=1)
+        + _step(_JUMP_EQUAL, _SO_SNDBUF, skip_if=1)
+        + _step(_JUMP_EQUAL, _SO_RCVBUF, skip_if_not=1)
         + _fail(errno.EPERM)
     )
-    return _load(1) + _step(_JUMP_EQUAL, socket.SOL_SOCKET, skip_if_not=len(judged) // 8) + judged
+    return _load(1) + _step(_JUMP_EQUAL, _SOL_SOCKET, skip_if_not=len(judged) // 8) + judged
 
 
 def _report_kept() -> dict[str, bytes]:
@@ -235,4 +236,5 @@ def _fail(number: int) -> bytes:
 
 
 def _step(code: int, operand: int, *, skip_if: int = 0, skip_if_not: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, skip_if, skip_if_not, operand)
+    """Return a ``struct sock_filter``: u16 code, two u8, u32 operand (little-endian machines)."""
+    return (code | skip_if << 16 | skip_if_not << 24 | operand << 32).to_bytes(8, "little")

@@ -1,20 +1,28 @@
-"""One attempt inside the runner: what `begin` allowed, the files to lay, what the next unit is to get."""
+"""One attempt inside the runner: what `begin` allowed, the files to stage, what the next unit is to get."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from dataclasses import replace
 
 from . import child
-from .database import RESULT, Database
-from .frames import Header, chunks
-from .outputs import Collector, Piece
-from .programs import Program
-from .requests import Attempt, Fault, UnitRequest, get, read_path
-from .spare import Spare
-from .unit import Given, Surroundings, Unit
+from .database import RESULT, AttemptDatabase
+from .frames import chunks
+from .requests import Fault, get, read_path
+from .spare import PreforkedChild
+from .unit import RunningUnit, UnitInput
 from .workdir import clear
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .frames import Header
+    from .outputs import Piece
+    from .programs import UnitProgram
+    from .relay import GuestRelay
+    from .requests import BeginFrame, UnitRequest
+    from .unit import RunnerContext
 
 _NO_SUCH_PROGRAM = 127 << 8
 """Wait status that a shell would give for a program that it does not know."""
@@ -23,29 +31,37 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _USES_DATABASE = "sql"
 
 
-class Session:
+class GuestSession:
     """Takes the frames between `begin` and `finish`."""
 
-    def __init__(self, attempt: Attempt, programs: Mapping[str, Program], around: Surroundings) -> None:
+    def __init__(
+        self,
+        attempt: BeginFrame,
+        programs: Mapping[str, UnitProgram],
+        around: RunnerContext,
+        relay: GuestRelay | None,
+    ) -> None:
         self._attempt = attempt
         self._programs = programs
         self._around = around
-        proxies = around.relay.open(attempt.relay) if attempt.relay is not None else {}
+        self.relay = relay
+        proxies = relay.open(attempt.relay) if relay is not None and attempt.relay is not None else {}
         self._confinement = child.confine(attempt, around.work.path, around.environment, proxies)
         self._files: dict[str, bytearray] = {}
-        self._unlaid: set[str] = set()
+        self._unstaged: set[str] = set()
         self._stdin = bytearray()
         self._arguments = bytearray()
         self._used = False
-        self._database = Database(attempt.limits.outputs_bytes)
-        self._spare: Spare | None = None
+        self._outputs = _load_outputs() if attempt.collect or _USES_DATABASE in attempt.programs else None
+        self._database = AttemptDatabase(attempt.limits.outputs_bytes)
+        self._next_child: PreforkedChild | None = None
 
     def fork_ahead(self) -> None:
         """Fork the child of the next unit, unless it is there. No other may live. Raises: OSError."""
-        if self._spare is None:
+        if self._next_child is None:
             self._around.work.open_up()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
-            self._spare = Spare(self._confinement, self._programs, work, before)
+            self._next_child = PreforkedChild(self._confinement, self._programs, work, before)
 
     def add_file(self, header: Header, body: bytes) -> None:
         """Take a file or a further part of one. Raises: Fault."""
@@ -55,7 +71,7 @@ class Session:
         elif path not in self._files:
             raise Fault(f"nothing to append to: {path!a}")
         self._files[path] += body
-        self._unlaid.add(path)
+        self._unstaged.add(path)
 
     def add_database(self, body: bytes) -> None:
         """Take a part of the database that `sql` units work on."""
@@ -69,7 +85,7 @@ class Session:
         """Take a part of the next unit's arguments."""
         self._arguments += body
 
-    def start(self, request: UnitRequest, body: bytes) -> Unit | None:
+    def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
         """Start a unit; None when it has ended already. Raises: Fault, OSError."""
         self._arguments += body
         arguments, stdin = bytes(self._arguments), bytes(self._stdin)
@@ -79,31 +95,33 @@ class Session:
             self._around.send(_never_ran(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
             return None
         self.fork_ahead()
-        given = Given(arguments=arguments, stdin=stdin)
+        given = UnitInput(arguments=arguments, stdin=stdin, relay=self.relay)
         try:
             self._prepare_work(request.fresh_cwd)
             if request.program == _USES_DATABASE:
-                self._database.lay(self._around.work)
-                given = replace(given, on_dead=self._take_database)
+                self._database.stage(self._around.work)
+                given = UnitInput(
+                    arguments=arguments, stdin=stdin, relay=self.relay, on_dead=self._take_database
+                )
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
             # What earlier units have left there is the guest's doing, not ours.
-            self._do_without_spare()
+            self._discard_child()
             full = _never_ran(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
-        return Unit(request, self._attempt.limits, self._around, self._take_spare(), given)
+        return RunningUnit(request, self._attempt.limits, self._around, self._take_child(), given)
 
-    def _take_spare(self) -> Spare:
-        assert self._spare is not None  # noqa: S101 - it was forked before the files were laid
-        spare, self._spare = self._spare, None
-        return spare
+    def _take_child(self) -> PreforkedChild:
+        assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
+        forked, self._next_child = self._next_child, None
+        return forked
 
-    def _do_without_spare(self) -> None:
-        if self._spare is not None:
-            self._spare.dismiss()
-            self._spare = None
+    def _discard_child(self) -> None:
+        if self._next_child is not None:
+            self._next_child.discard()
+            self._next_child = None
             for _ in self._around.processes.kill_all():
                 pass
 
@@ -112,12 +130,16 @@ class Session:
 
     def send_outputs(self) -> list[str]:
         """Send the declared outputs; give the reasons why others stay behind."""
-        self._do_without_spare()
-        limits = self._attempt.limits
+        self._discard_child()
         database = self._database.changed
+        if self._outputs is None:
+            return []
+        limits = self._attempt.limits
         for number, part in enumerate(() if database is None else chunks(database)):
-            self._send_piece(Piece(path=RESULT, content=part, append=number > 0, truncated=False))
-        collector = Collector(
+            self._send_piece(
+                self._outputs.Piece(path=RESULT, content=part, append=number > 0, truncated=False)
+            )
+        collector = self._outputs.Collector(
             self._around.work.descriptor,
             self._attempt.collect,
             max_files=limits.outputs_files - (database is not None),
@@ -126,7 +148,8 @@ class Session:
         )
         for piece in collector.collect():
             self._send_piece(piece)
-        return collector.dropped
+        dropped: list[str] = collector.dropped
+        return dropped
 
     def _send_piece(self, piece: Piece) -> None:
         header: Header = {"type": "collected", "path": piece.path}
@@ -140,14 +163,21 @@ class Session:
                 clear(directory)
         if fresh and self._used:
             self._around.work.empty()
-            self._unlaid = set(self._files)
+            self._unstaged = set(self._files)
         if fresh or not self._used:
             for folder in self._attempt.folders:
                 self._around.work.make(folder)
-        for path in sorted(self._unlaid):
-            self._around.work.lay(path, self._files[path])
-        self._unlaid.clear()
+        for path in sorted(self._unstaged):
+            self._around.work.stage(path, self._files[path])
+        self._unstaged.clear()
         self._used = True
+
+
+def _load_outputs() -> Any:
+    """Load what brings `re`, where outputs are declared; before our modules are hidden."""
+    from . import outputs
+
+    return outputs
 
 
 def _never_ran(unit: int, status: int, reason: str) -> Header:

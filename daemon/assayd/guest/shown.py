@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Texts = Mapping[str, "ShownText"]
+    """Submitted texts by the file name that they were compiled under; only their frames are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class ShownText:
     """A submitted text, and the name that it is shown by."""
 
-    name: str
-    text: str
+    __slots__ = ("name", "text")
 
-
-Texts = Mapping[str, Shown]
-"""Submitted texts by the file name that they were compiled under; only their frames are shown."""
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text

@@ -6,19 +6,22 @@ could kill it.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 from . import child
-from .cgroup import Counters
-from .programs import Program
+from .suppress import suppress
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .cgroup import Counters
+    from .programs import UnitProgram
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipes:
+class Pipes(Value):
     """The runner's ends of a child's pipes; none of them blocks."""
 
     stdin: int
@@ -27,14 +30,14 @@ class Pipes:
     report: int
 
 
-class Spare:
-    """A child that waits. Either `employ` or `dismiss` ends that.
+class PreforkedChild:
+    """A child that waits. Either `assign` or `discard` ends that.
 
-    `before` is what was counted before it was there: memory may run out, and take it, while files are laid.
+    `before` is what was counted before it was there: memory may run out, and take it, while files are staged.
     """
 
     def __init__(
-        self, confinement: child.Confinement, programs: Mapping[str, Program], work: int, before: Counters
+        self, confinement: child.Confinement, programs: Mapping[str, UnitProgram], work: int, before: Counters
     ) -> None:
         self.before = before
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(5)]
@@ -58,15 +61,15 @@ class Spare:
         for pipe in (stdin[0], stdout[1], stderr[1], report[1], order[0]):
             os.close(pipe)
 
-    def employ(self, program: str, arguments: bytes, *, has_input: bool) -> None:
-        """Tell the child what to run. It reads to the end; one that is dead is seen when it is reaped."""
+    def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
+        """Send the child what to run. It reads to the end; one that is dead is seen when it is reaped."""
         rest = memoryview(child.order(program, arguments, has_input=has_input))
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(self._order, rest) :]
         os.close(self._order)
 
-    def dismiss(self) -> None:
-        """Do without it. It ends by itself, and is still to be reaped."""
+    def discard(self) -> None:
+        """Close its pipes. It ends by itself, and is still to be reaped."""
         for pipe in (*self._ours, self._order):
             os.close(pipe)

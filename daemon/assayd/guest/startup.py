@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
-import signal
 import sys
-from typing import IO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import IO
+else:
+    import _signal as signal
 
 _FIRST_FREE_DESCRIPTOR = 5
 _FOR_PROGRAMS = ("PATH", "LANG")
@@ -18,14 +22,14 @@ _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 def preload(name: str) -> bool:
     """Import a module for the children to find; False when that fails."""
     try:
-        importlib.import_module(name)
+        __import__(name)
     except Exception:  # noqa: BLE001 - a module may fail to import in any way; the daemon is told
         return False
     return True
 
 
 def take_environment() -> dict[str, str]:
-    """Empty the environment and give the part of it that programs of the image are started with."""
+    """Empty the environment and return the part of it that programs of the image are started with."""
     kept = {name: os.environ[name] for name in _FOR_PROGRAMS if name in os.environ}
     os.environ.clear()
     return kept
@@ -36,6 +40,7 @@ def hide_our_modules() -> None:
 
     What runs holds them by reference. Code that may use ctypes imports it anew.
     """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "holds_guest_code")]
     for name in list(sys.modules):
         if f"{name}.".startswith((f"{__package__}.", "ctypes.", "_ctypes.")):
             del sys.modules[name]
@@ -50,8 +55,7 @@ def open_shared_memory() -> tuple[int, ...]:
 
 
 def settle_memory() -> None:
-    """Leave collected objects where they are: moving them would copy pages that forks share."""
-    gc.collect()
+    """Leave objects where they are: collecting them would copy pages that forks share."""
     gc.disable()
     gc.freeze()
 

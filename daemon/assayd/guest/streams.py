@@ -6,30 +6,36 @@ And what it reads: its standard input is written as fast as it takes it, and giv
 from __future__ import annotations
 
 import os
-import selectors
-from collections.abc import Callable
 
 from .capture import Capture
-from .frames import Header, chunks
+from .frames import chunks
 from .reports import Reports
-from .requests import Limits
-from .spare import Pipes
+from .selector import READ, WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .frames import Header
+    from .requests import GuestLimits
+    from .selector import Selector
+    from .spare import Pipes
+
+    Send = Callable[[Header, bytes], None]
 
 _READ_BYTES = 64 * 1024
 
-Send = Callable[[Header, bytes], None]
 
-
-class Streams:
+class UnitStreams:
     """The four pipes of one unit, as the runner sees them."""
 
     def __init__(
         self,
         unit: int,
-        limits: Limits,
+        limits: GuestLimits,
         pipes: Pipes,
         stdin: bytes,
-        selector: selectors.BaseSelector,
+        selector: Selector,
         send: Send,
     ) -> None:
         self.reports = Reports(unit, limits.unit_result_bytes)
@@ -45,7 +51,7 @@ class Streams:
         self._watch(pipes.stdout, lambda content: self._take_output("stdout", self.stdout, content))
         self._watch(pipes.stderr, lambda content: self._take_output("stderr", self.stderr, content))
         self._watch(pipes.report, self._take_report)
-        selector.register(pipes.stdin, selectors.EVENT_WRITE, self._feed)
+        selector.register(pipes.stdin, WRITE, self._feed)
         self._feed()
 
     @property
@@ -70,7 +76,7 @@ class Streams:
 
     def _watch(self, pipe: int, take: Callable[[bytes], None]) -> None:
         self._takers[pipe] = take
-        self._selector.register(pipe, selectors.EVENT_READ, lambda: self._read_or_close(pipe))
+        self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
     def _feed(self) -> None:
         """Write what the pipe takes now; close it after the last byte, or when nobody reads."""

@@ -9,21 +9,26 @@ classes), which goes out as ``object`` with the name of its type.
 
 from __future__ import annotations
 
-from binascii import a2b_base64
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-
 from . import private
 from .forms import TAG, VALUE
-from .values import MAX_KEY, Pairs, Rendered, Renderer, type_name
+from .values import MAX_KEY, Renderer, type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import date, datetime, time, timedelta
+    from decimal import Decimal
+
+    from .values import Pairs, Rendered
+else:
+    from _datetime import date, datetime, time, timedelta
 
 private.isolate(globals())
 
 FLOATS = ("nan", "inf", "-inf")
 
 Json = object
-__all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "Rendered", "render_tagged", "restore"]
+__all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore"]
 
 
 def render_tagged(value: object) -> Rendered:
@@ -84,6 +89,8 @@ def _text(value: Json) -> str:
 
 
 def _bytes(value: Json) -> bytes:
+    from binascii import a2b_base64  # only where there are bytes
+
     return a2b_base64(_text(value).encode("ascii"), strict_mode=True)
 
 
@@ -94,6 +101,8 @@ def _float(value: Json) -> float:
 
 
 def _decimal(value: Json) -> Decimal:
+    from decimal import Decimal  # only where one is given
+
     try:
         return Decimal(_text(value))
     except ArithmeticError:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+
+from .suppress import suppress
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from functools import partial
+else:
+    from _functools import partial
 
 _NS = 1e-9
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _STATE, _TIMES = 0, slice(11, 15)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class KernelTask(Value):
     """One task, as ``/proc/PID/task/TID/schedstat`` has it.
 
     `waited_s` is told when a wait is over; `slices` counts how often it was given a processor. `is_runnable`
@@ -43,12 +48,12 @@ class OwnWaiting:
         return max(passed_s, 0.0)
 
 
-def read_tasks(pids: Iterable[int]) -> Iterator[Task]:
+def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
     """Return the tasks of processes; none where the kernel does not keep such figures."""
     for pid in pids:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/task"):
-                with contextlib.suppress(OSError, ValueError):
+                with suppress(OSError, ValueError):
                     yield _read(pid, int(name))
 
 
@@ -60,10 +65,10 @@ def used_s(pids: Iterable[int]) -> float:
     return ticks * _TICK_S
 
 
-def _read(pid: int, tid: int) -> Task:
+def _read(pid: int, tid: int) -> KernelTask:
     with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as told:
         ran, waited, slices = map(int, told.read(128).split())
-    return Task(
+    return KernelTask(
         pid=pid,
         tid=tid,
         ran_s=ran * _NS,
@@ -79,7 +84,7 @@ def _is_runnable(pid: int, tid: int) -> bool:
 
 def _after_name(path: str) -> list[bytes]:
     """Return the fields of a stat file from the state on; none when the task is gone."""
-    with contextlib.suppress(OSError), open(path, "rb") as stat:
+    with suppress(OSError), open(path, "rb") as stat:
         # The name in parentheses is the process's own choice; the last one closes it.
         return stat.read(1024).rpartition(b")")[2].split()
     return []

@@ -1,4 +1,4 @@
-"""One unit: employ a child, watch it, stop it where a limit says so, and put the evidence together.
+"""One unit: assign it to a preforked child, watch it, stop it at its limits, and collect the evidence.
 
 A unit has ended when its child was reaped and nothing that it left is alive; end-of-file on a pipe is
 never waited for.
@@ -6,21 +6,29 @@ never waited for.
 
 from __future__ import annotations
 
-import selectors
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from .cgroup import Cgroup
 from .clock import UnitClock
-from .frames import Header
-from .processes import Ended, Processes
-from .relay import Relay
-from .requests import Limits, UnitRequest
-from .spare import Spare
-from .streams import Send, Streams
-from .tasks import OwnWaiting
-from .workdir import WorkDirectory
+from .streams import UnitStreams
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .cgroup import Cgroup
+    from .frames import Header
+    from .processes import Processes, ReapedProcess
+    from .relay import GuestRelay
+    from .requests import GuestLimits, UnitRequest
+    from .selector import Selector
+    from .spare import PreforkedChild
+    from .streams import Send
+    from .tasks import OwnWaiting
+    from .workdir import WorkDirectory
+
+    OnDead = Callable[[bool], str | None]
+    """Done when a unit is dead, told whether it ended well; gives what is wrong with what is left."""
 
 _LINGER_S = 0.1
 """How long descendants may take to end after the child, but for waiting for a processor; then they count as
@@ -31,8 +39,7 @@ _TOLD_S = 0.05
 _TELL_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RunnerContext(Value):
     """What a unit uses of the runner.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
@@ -40,58 +47,61 @@ class Surroundings:
     of the image are started with.
     """
 
-    selector: selectors.BaseSelector
+    selector: Selector
     processes: Processes
     waiting: OwnWaiting
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
-    relay: Relay
     environment: Mapping[str, str]
     send: Send
-
-
-OnDead = Callable[[bool], str | None]
-"""What is done when a unit is dead, told whether it ended well; it gives what is wrong with what is left."""
 
 
 def _nothing_to_do(_: bool) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a unit gets beside its request. `on_dead` may judge what it has left."""
+class UnitInput(Value):
+    """What a unit gets beside its request, a relay under an allowlist. `on_dead` may judge what it left."""
 
     arguments: bytes
     stdin: bytes
+    relay: GuestRelay | None
     on_dead: OnDead = _nothing_to_do
 
 
-class Unit:
-    """A unit that runs. Call `turn` after every round of the selector until it gives True."""
+class RunningUnit:
+    """A unit that runs. Call `turn` after every round of the selector until it returns True."""
 
     def __init__(
-        self, request: UnitRequest, limits: Limits, around: Surroundings, spare: Spare, given: Given
+        self,
+        request: UnitRequest,
+        limits: GuestLimits,
+        around: RunnerContext,
+        forked: PreforkedChild,
+        given: UnitInput,
     ) -> None:
         self.request = request
-        self._on_dead = given.on_dead
+        self._on_dead, self._relay = given.on_dead, given.relay
         self._around = around
-        self._streams = Streams(request.index, limits, spare.pipes, given.stdin, around.selector, around.send)
+        self._streams = UnitStreams(
+            request.index, limits, forked.pipes, given.stdin, around.selector, around.send
+        )
         self._end = "exited"
-        self._child: Ended | None = None
+        self._child: ReapedProcess | None = None
         self._cpu_s = 0.0
         self._wall_s = 0.0
-        self._before = spare.before
-        self._pid = spare.pid
+        self._before = forked.before
+        self._pid = forked.pid
         self._started = time.monotonic()
         self._clock = UnitClock(request.deadline_s, around.processes)
         self._told_s, self._tell_at = 0.0, self._started + _TELL_S
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0
-        spare.employ(request.program, given.arguments, has_input=bool(given.stdin))
+        forked.assign(request.program, given.arguments, has_input=bool(given.stdin))
         around.send({"type": "started", "unit": request.index, "starved_s": around.waiting.take()}, b"")
-        around.relay.begin(request.index)
+        if self._relay is not None:
+            self._relay.begin(request.index)
 
     def wait_s(self) -> float:
         """Return how long the selector may wait."""
@@ -139,7 +149,7 @@ class Unit:
         self._clock.look()
         return time.monotonic() >= self._linger_until()
 
-    def _note(self, ended: Ended) -> None:
+    def _note(self, ended: ReapedProcess) -> None:
         self._cpu_s += ended.cpu_s
         # Once it is reaped, its number may come back on a process that it left.
         if ended.pid == self._pid and self._child is None:
@@ -154,7 +164,8 @@ class Unit:
         for ended in self._around.processes.kill_all():
             self._note(ended)
         self._streams.finish()
-        self._around.relay.end()
+        if self._relay is not None:
+            self._relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
         evidence = self._evidence(left_processes)

@@ -7,14 +7,28 @@ subclasses of the built-in containers are read with the built-in's own methods.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import isfinite
-from typing import TypeGuard, TypeVar, cast
+import sys
 
 from . import private
-from .forms import TAG, TYPE, VALUE, Form, form_of
+from .forms import TAG, TYPE, VALUE, form_of
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import OrderedDict, defaultdict
+    from collections.abc import Iterable
+    from typing import TypeGuard, TypeVar, cast
+
+    from .forms import ValueForm
+
+    Pairs = list[tuple[object, object]]
+    _T = TypeVar("_T")
+else:
+    from _collections import OrderedDict, defaultdict
+
+    def cast(_, value):  # noqa: D103 - a stand-in
+        return value
+
 
 private.isolate(globals())
 
@@ -36,13 +50,11 @@ _CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
     set,
     frozenset,
 )
-_DICTS = frozenset({OrderedDict, defaultdict, Counter})
-"""Types that are dicts in all that JSON can hold."""
-_T = TypeVar("_T")
+_DICTS = frozenset({OrderedDict, defaultdict})
+"""Types that are dicts in all that JSON can hold; `Counter` is one, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Rendered(Value):
     """A value as JSON can hold it, and what was lost on the way.
 
     `complete` tells that nothing of it was left out for its size.
@@ -70,23 +82,22 @@ def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
     return issubclass(type(value), kind)
 
 
-Pairs = list[tuple[object, object]]
-
-
-@dataclass(slots=True)
 class Renderer:
     """Renders one value. Give it to nobody else: it counts."""
 
-    notes: list[dict[str, str]] = field(default_factory=list)
-    complete: bool = True
-    _above: set[int] = field(default_factory=set)
-    _items_left: int = MAX_ITEMS
-    _containers_left: int = MAX_CONTAINERS
+    __slots__ = ("_above", "_containers_left", "_items_left", "complete", "notes")
+
+    def __init__(self, *, most_items: int = MAX_ITEMS, most_containers: int = MAX_CONTAINERS) -> None:
+        self.notes: list[dict[str, str]] = []
+        self.complete = True
+        self._above: set[int] = set()
+        self._items_left = most_items
+        self._containers_left = most_containers
 
     def rendered(self, value: object) -> Rendered:
         """Return the form of a whole value."""
         plain = self.render(value, "$", 0)
-        name = "dict" if type(value) in _DICTS else type_name(value)
+        name = "dict" if _is_dict_in_all(type(value)) else type_name(value)
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
@@ -113,7 +124,8 @@ class Renderer:
     def _float(self, value: float, path: str) -> object:
         plain = float.__float__(value)
         self._note_subclass(value, float, path)
-        return plain if isfinite(plain) else self._odd_float(plain, path)
+        # An infinity less itself is no number, and what is no number equals nothing.
+        return plain if plain - plain == 0.0 else self._odd_float(plain, path)
 
     def _odd_float(self, value: float, path: str) -> object:
         name = float.__repr__(value).replace("inf", "Infinity").replace("nan", "NaN")
@@ -170,7 +182,7 @@ class Renderer:
             text = ""
         return self._tagged(form.tag, text)
 
-    def _nested(self, value: object, form: Form, path: str, depth: int) -> object:
+    def _nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
         """Render a member of an enum, or a dataclass, with the name of its class beside."""
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:
@@ -250,12 +262,19 @@ class Renderer:
             self._note(path, f"a {type_name(value)}, shown as an array")
 
     def _note_subclass(self, value: object, base: type, path: str) -> None:
-        if type(value) is not base and type(value) not in _DICTS:
+        if type(value) is not base and not _is_dict_in_all(type(value)):
             self._note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
 
     def _note(self, path: str, problem: str) -> None:
         if len(self.notes) < MAX_NOTES:
             self.notes.append({"path": path[:_MAX_PATH], "problem": problem})
+
+
+def _is_dict_in_all(kind: type) -> bool:
+    if kind in _DICTS:
+        return True
+    collections = sys.modules.get("collections")
+    return collections is not None and kind is vars(collections).get("Counter")
 
 
 def _is_text(value: str) -> bool:

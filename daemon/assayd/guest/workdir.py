@@ -6,13 +6,17 @@ lives, so nothing changes underneath.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+
+from .suppress import suppress
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,13 +28,27 @@ class NotEmptied(RuntimeError):
     """The work directory could not be emptied in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class WorkdirUse(Value):
     """How much of the work directory's file system is taken."""
 
     used_bytes: int
     used_files: int
     full: bool
+
+
+class _Open:
+    """A descriptor that is closed at the end of a with statement."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __enter__(self) -> int:
+        return self.descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
 
 
 class WorkDirectory:
@@ -41,10 +59,10 @@ class WorkDirectory:
         self.path = os.path.realpath(path)
         self._baseline = self._measure()
 
-    def use(self) -> Use:
+    def use(self) -> WorkdirUse:
         """Measure what has been added since the start, and whether there is room for more."""
         now = self._measure()
-        return Use(
+        return WorkdirUse(
             used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
             used_files=max(now.used_files - self._baseline.used_files, 0),
             full=now.full,
@@ -59,7 +77,7 @@ class WorkDirectory:
         self.open_up()
         clear(self.descriptor)
 
-    def lay(self, path: str, content: bytes | bytearray) -> None:
+    def stage(self, path: str, content: bytes | bytearray) -> None:
         """Write a file at a relative path that `requests.read_path` has accepted.
 
         What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
@@ -88,22 +106,21 @@ class WorkDirectory:
         """Remove what has this name, if anything has, with all that is in it. Raises: NotEmptied, OSError."""
         _discard(self.descriptor, name)
 
-    @contextlib.contextmanager
-    def _entered(self, folders: list[str]) -> Iterator[int]:
+    def _entered(self, folders: list[str]) -> _Open:
         """Open a directory, making it and those on the way to it where there is none."""
-        parent = os.dup(self.descriptor)
+        entered = _Open(os.dup(self.descriptor))
         try:
             for folder in folders:
-                inner = _enter(parent, folder)
+                parent, entered.descriptor = entered.descriptor, _enter(entered.descriptor, folder)
                 os.close(parent)
-                parent = inner
-            yield parent
-        finally:
-            os.close(parent)
+        except BaseException:
+            os.close(entered.descriptor)
+            raise
+        return entered
 
-    def _measure(self) -> Use:
+    def _measure(self) -> WorkdirUse:
         found = os.fstatvfs(self.descriptor)
-        return Use(
+        return WorkdirUse(
             used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
             used_files=found.f_files - found.f_ffree,
             full=found.f_blocks > 0 and (found.f_bavail == 0 or (found.f_files > 0 and found.f_ffree == 0)),
@@ -160,14 +177,9 @@ def _is_directory(name: str, parent: int) -> bool:
     return stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode)
 
 
-@contextlib.contextmanager
-def _opened(name: str, parent: int) -> Iterator[int]:
+def _opened(name: str, parent: int) -> _Open:
     os.chmod(name, 0o700, dir_fd=parent)
-    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return _Open(os.open(name, _DIRECTORY, dir_fd=parent))
 
 
 def _enter(parent: int, name: str) -> int:
@@ -194,7 +206,7 @@ def _write_file(parent: int, name: str, content: bytes | bytearray) -> None:
 
 
 def _discard(parent: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         if _is_directory(name, parent):
             with _opened(name, parent) as inner:
                 clear(inner)

@@ -35,7 +35,7 @@ class Image:
 
 
 def pack_layer(root: Path, layer: Path, owners: Mapping[str, int] | None = None) -> str:
-    """Write the folder `root` as a layer and give its digest.
+    """Write the folder `root` as a layer and return its digest.
 
     Args:
         root: becomes `/`; symbolic links are kept as they are.
@@ -51,7 +51,7 @@ def pack_layer(root: Path, layer: Path, owners: Mapping[str, int] | None = None)
 
 
 def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]]) -> str:
-    """Write a file for `docker load` and give the image's id.
+    """Write a file for `docker load` and return the image's id.
 
     Args:
         archive: the file to write.

@@ -38,7 +38,7 @@ class _Facts:
 def build(
     name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progress, library: Path | None = None
 ) -> Path:
-    """Build image `name` and give the path of its archive, which is ``<cache>/<name>/image.tar``.
+    """Build image `name` and return the path of its archive, which is ``<cache>/<name>/image.tar``.
 
     Blocks for seconds (cached) to a minute; safe when several processes build at once.
 
@@ -133,8 +133,7 @@ def _build_base(
 def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
     root, layer = work / "guest", work / "guest.tar"
     root.mkdir()
-    rootfs.place_guest(guest, root, recipe)
-    rootfs.compile_python(system, root, [recipe.library], recipe)
+    rootfs.place_guest(guest, system, root, recipe)
     return pack_layer(root, layer), layer
 
 

@@ -18,7 +18,7 @@ def plain_environment() -> dict[str, str]:
 def run(
     command: Sequence[str], *, code: str, timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a program to its end and give what it printed.
+    """Run a program to its end and return what it printed.
 
     Args:
         command: program and arguments; no shell.

@@ -67,7 +67,10 @@ def can_refresh() -> bool:
 
 
 def apt_sources() -> list[Source]:
-    """List the distribution's own sources among those that apt has lists of."""
+    """List the distribution's own sources among those that apt has lists of.
+
+    Raises: ConfigError ``image.tool_missing``.
+    """
     if not shutil.which("apt-get"):
         message = "images are built from the packages of a Debian-like system; apt is missing"
         raise ConfigError("image.tool_missing", message)
@@ -102,7 +105,7 @@ def engine_architecture() -> str:
 
 
 def extract(packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress) -> Path:
-    """Fetch packages with all they depend on and give a tar file of their files; nothing of them is run.
+    """Fetch packages with all they depend on and return a tar file of their files; nothing of them is run.
 
     Raises:
         ConfigError: ``image.packages_failed``, when a package does not exist or cannot be fetched.

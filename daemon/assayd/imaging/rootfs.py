@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assayd.errors import ConfigError
+from assayd.imaging import guest_file
 from assayd.imaging.command import run
-from assayd.imaging.digest import guest_files, library_files
+from assayd.imaging.digest import library_files
 from assayd.imaging.recipe import Recipe
 
 GUEST_UID = 10001
@@ -19,6 +20,8 @@ GUEST_UID = 10001
 SANDBOX = "sandbox"
 """Folder where the engine mounts the only writable place."""
 GUEST_PACKAGE = "assayd_guest"
+GUEST_FILE = "usr/lib/assayd/guest.pyc"
+"""What the entry points of images with guest code start."""
 
 _PROGRAM_FOLDERS = ("usr/bin", "usr/sbin", "usr/libexec", "usr/games")
 # The engine mounts or creates these.
@@ -83,10 +86,25 @@ def furnish(root: Path, recipe: Recipe) -> None:
         _write(root / _BUNDLE, b"".join(path.read_bytes() for path in certificates))
 
 
-def place_guest(guest: Path, root: Path, recipe: Recipe) -> None:
-    """Copy the guest code into the library folder of `root`, which may hold nothing else."""
-    for name, path in guest_files(guest):
-        _write(root / recipe.library / GUEST_PACKAGE / name, path.read_bytes())
+def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
+    """Put the guest code into `root`, which may hold nothing else, as one file that is compiled already.
+
+    Args:
+        guest: folder with the sources.
+        system: root folder that holds the interpreter.
+        root: root folder for the file.
+        recipe: says which interpreter.
+    """
+    target = root / GUEST_FILE
+    target.parent.mkdir(parents=True)
+    script = str(Path(guest_file.__file__).resolve())
+    arguments = [
+        str(guest.resolve()),
+        GUEST_PACKAGE,
+        f"/{GUEST_FILE.removesuffix('.pyc')}",
+        str(target.resolve()),
+    ]
+    _run_python(system, recipe, [script, *arguments])
 
 
 def place_library(library: Path, root: Path, folder: str) -> None:

@@ -67,7 +67,7 @@ class Table:
         raise self.error(key, "must be a list of strings")
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Return a table of strings."""
+        """Return a table of strings, empty where it is missing. Raises: ConfigError."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value

@@ -67,7 +67,8 @@ class Attempt:
 
     `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
     `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
-    of its errors, each once. `replay_of` is the attempt that it repeats.
+    of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is what was asked for, in
+    words.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Attempt:
     batch_id: str | None = None
     parent_id: str | None = None
     replay_of: str | None = None
+    intent: str | None = None
     attempt_number: int = 1
     run_number: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -96,5 +98,5 @@ class Attempt:
 
     @property
     def flow(self) -> tuple[int, str]:
-        """Return the flow that it waits in: its user, and there its batch or the sending program."""
+        """Return the flow that it waits in: user id, then its batch's id or else the peer's process id."""
         return self.peer.uid, self.batch_id or str(self.peer.pid)

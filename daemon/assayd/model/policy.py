@@ -87,7 +87,7 @@ class NetworkPolicy:
     http: Mapping[str, HttpRule] = field(default_factory=dict)
 
     def rules(self, name: str) -> Iterator[HttpRule | None]:
-        """Give, for each entry that covers a folded name or entry, its rule; None for one without."""
+        """Return, for each entry that covers a folded name or entry, its rule; None for one without."""
         return (self.http.get(entry) for entry in sorted(self.hosts) if covers(entry, name))
 
 

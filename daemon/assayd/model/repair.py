@@ -41,7 +41,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class ReplyCost:
     """What one reply cost. Tokens are None where the provider does not count them."""
 
     input_tokens: int | None = None
@@ -56,7 +56,7 @@ class Fix:
     `number` counts from 1. A duplicate was given before and is not run: it has no attempt. The id of an
     attempt is chosen before it is submitted. `fingerprint` is that of the failure which the attempt ended
     with; None while it runs and when it was validated. `digest` is that of the normal form of the patched
-    submission.
+    submission. Where `form` is ``files`` or ``steps``, `patched_code` is these as JSON.
     """
 
     number: int
@@ -67,12 +67,13 @@ class Fix:
     reason: str
     passage: str
     patched_code: str
+    form: str = "code"
     duplicate: bool = False
     attempt_id: str | None = None
     verdict: Verdict | None = None
     cause: str | None = None
     fingerprint: str | None = None
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,8 @@ class Repair:
 
     `first_fingerprint` and `first_digest` are those of the attempt that it began with; None until that has
     failed. There are at most `max_attempts` fixes. All of it must be over at `ends_at`, which counts from
-    then.
+    then. `granted_by` is the user who began it with something of their own, and a full budget;
+    `generation_id` the generation that it is part of.
     """
 
     id: str
@@ -97,6 +99,8 @@ class Repair:
     first_cause: str | None = None
     fixes: tuple[Fix, ...] = ()
     hint: str | None = None
+    granted_by: int | None = None
+    generation_id: str | None = None
     fallback: Mapping[str, object] | None = None
     outcome: RepairOutcome | None = None
     detail: str | None = None

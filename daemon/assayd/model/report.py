@@ -75,7 +75,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One thing that was run: a sample path, a step, a test, a node."""
+    """One thing that was run: a sample path, a step, a test, a node; `expected` is what it should give."""
 
     name: str
     status: CaseStatus
@@ -90,6 +90,7 @@ class Case:
     stderr: str = ""
     duration_s: float = 0.0
     exit_code: int | None = None
+    expected: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ class Program(StrEnum):
     """The closed set of unit programs that the guest runner knows."""
 
     CALL = "call"
-    """Compile a text, call one function of it with given arguments, give back its value."""
+    """Compile a text, call one function of it with given arguments, return its value."""
     PYTHON = "python"
-    """Run a text in a namespace, give back the named values."""
+    """Run a text in a namespace, return the named values."""
     EXEC = "exec"
     """Run an argv or a script file."""
     SQL = "sql"
@@ -118,8 +118,8 @@ class Unit:
     time that passes less what its tasks waited for a processor (docs/result-contract.md).
     Where `status_decides`, the wait status is the unit's result, and a record of it only tells more: so it
     is for every `exec`, and for scripts.
-    `files` are laid just before it starts, whatever earlier units have put in their place. What it writes is
-    laid as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
+    `files` are staged just before it starts, whatever earlier units have put there. What it writes is
+    staged as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
     """
 
     name: str
@@ -138,9 +138,10 @@ class RunSpec:
     """Everything that one container is asked to do, decided before it is leased.
 
     `folders` and `files` are laid into the work directory before the first unit. `preload` names modules
-    that the runner imports before it waits, so that children find them loaded. `collect` lists the declared
+    that the runner imports before it waits, so that children find them loaded; `needed` are those that these
+    units use, for a runner that has not waited. `collect` lists the declared
     outputs, as relative paths or glob patterns; ``!`` before one takes back. With `changed_only`, files that
-    still are as they were laid stay behind. `database` is what `sql` units work on; changed, it comes back as
+    are still as staged stay behind. `database` is what `sql` units work on; changed, it comes back as
     the declared output `DATABASE_OUTPUT`. With `stop_on_failure`, no unit is started after one that did not
     complete.
     """
@@ -154,6 +155,7 @@ class RunSpec:
     files: Mapping[str, bytes] = field(default_factory=dict)
     database: bytes = b""
     preload: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     changed_only: bool = False
     stop_on_failure: bool = False

@@ -16,7 +16,8 @@ class Submission:
 
     `payload` is an instance of the kind's own payload model. `input_digest` is the SHA-256 of the
     canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole submission as it
-    was accepted, which is what the store keeps and what a replay sends again.
+    was accepted, which is what the store keeps and what a replay sends again. `intent` is what was asked for,
+    in words.
     """
 
     kind: str
@@ -27,15 +28,19 @@ class Submission:
     overrides: Mapping[str, JsonValue] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     parent_id: str | None = None
+    intent: str | None = None
     repair: RepairWish | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairWish:
-    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails."""
+    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails.
+
+    Without a number there are as many as the settings say.
+    """
 
     provider: str
-    max_attempts: int
+    max_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

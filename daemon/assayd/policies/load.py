@@ -15,7 +15,7 @@ from assayd.policies.canonical import unenforceable
 from assayd.policies.clamp import clamp, narrow
 from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
 from assayd.policies.merge import merge_bounds
-from assayd.policies.resolve import Draft, Resolver
+from assayd.policies.resolve import Draft, ProfileResolver
 from assayd.tomlfile import FileError, Problem, nearest
 
 WIDEST = Bounds(max_processes=Range(least=1, most=64))
@@ -70,7 +70,7 @@ class PolicySet:
         """
         candidate = read_profile(path)
         profiles = _read_all({**self._paths, candidate.name: path})
-        resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
+        resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
         draft = resolver.draft(candidate.name)
         if draft is None:
             raise FileError(CODE, resolver.problems)
@@ -87,7 +87,7 @@ class PolicySet:
         """
         paths = profile_paths(self._folders)
         profiles = _read_all(paths)
-        resolver = Resolver(profiles, read_categories(self._folders), self._bounds)
+        resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
         drafts = {name: resolver.draft(name) for name in profiles}
         if resolver.problems:
             raise FileError(CODE, resolver.problems)

@@ -53,7 +53,7 @@ class Draft:
     bounds: Bounds
 
 
-class Resolver:
+class ProfileResolver:
     """Resolves profiles against one another; every problem met is kept in `problems`."""
 
     def __init__(self, profiles: Mapping[str, Profile], categories: Categories, bounds: Bounds) -> None:

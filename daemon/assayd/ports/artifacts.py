@@ -97,7 +97,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def sweep(self) -> int:
-        """Remove what an interrupted write has left; give how many."""
+        """Remove what an interrupted write has left; return how many."""
         ...
 
     async def free_bytes(self) -> int:

@@ -24,7 +24,7 @@ class BatchStore(Protocol):
     """Batches and their items. Raises StoreError; each write is one transaction."""
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or give the one of that user and name, set to go on.
+        """Record a new batch, or return the one of that user and name, set to go on.
 
         Raises: RequestError ``quota.full``, when the user has so many unfinished ones.
         """
@@ -42,11 +42,11 @@ class BatchStore(Protocol):
         ...
 
     async def get(self, batch_id: str) -> Batch | None:
-        """Look a batch up."""
+        """Return a batch by its id; None where there is none."""
         ...
 
     async def find(self, uid: int, name: str) -> Batch | None:
-        """Look a batch up by its user and name."""
+        """Return a batch by its user and name; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -153,7 +153,7 @@ class Batches(Protocol):
         ...
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Look a batch up by its id, or by the name that this user gave it."""
+        """Return a batch by its id, or by the name that this user gave it; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:

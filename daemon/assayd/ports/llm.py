@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from assayd.model.finding import Edit
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
+from assayd.ports.generatable import Document, Proposal
 from assayd.ports.repairable import Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request for one fix. `edits` are safe fixes: replacements in the passage."""
+class FixRequest:
+    """A request for one answer. `edits` are safe fixes: replacements in the passage.
+
+    `attempt` counts the answers that were asked for, from 1; `findings` are those of the last report, as it
+    has them. A passage without a name stands for a submission that is still to be written.
+    """
 
     system: str
     user: str
     passage: Passage
     edits: tuple[Edit, ...] = ()
+    kind: str = ""
+    attempt: int = 1
+    intent: str | None = None
+    findings: tuple[Document, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A provider's fix."""
+    """A provider's answer: `code`, or else `files` or `steps`. `text` is what it was read from."""
 
-    code: str
+    code: str = ""
     reason: str
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
+    files: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[Document, ...] = ()
+    text: str = ""
+
+    @property
+    def proposal(self) -> Proposal:
+        """Return what it proposes."""
+        return Proposal(code=self.code, files=self.files, steps=self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderStep:
+    """One answer with what it was asked by, recorded whole before anything is made of it.
+
+    `number` counts the answers of a repair or a generation, from 1.
+    """
+
+    number: int
+    provider: str
+    asked_at: datetime
+    system: str
+    user: str
+    reply: Reply
 
 
 class Provider(Protocol):
@@ -37,7 +71,7 @@ class Provider(Protocol):
         """The name that requests use."""
         ...
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Return a fix within the time, the provider's own retries included.
 
         Raises: ProviderError when none can be had.

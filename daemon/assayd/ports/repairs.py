@@ -8,6 +8,8 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.repair import Repair
+from assayd.model.submission import Peer
+from assayd.ports.llm import ProviderStep
 
 Document = Mapping[str, object]
 
@@ -22,17 +24,19 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRequest:
+class RepairTerms:
     """How somebody wants an attempt repaired.
 
-    `code` is a person's, for the first fix; `fresh` goes back to what was submitted first.
+    `code` is a person's, for the first fix; `fresh` goes back to what was submitted first. Without a
+    provider it is `rules`, or with a hint the only one that reads it. `uid` is the user who asks.
     """
 
-    provider: str = "rules"
+    provider: str | None = None
     max_attempts: int | None = None
     hint: str | None = None
     code: str | None = None
     fresh: bool = False
+    uid: int | None = None
 
 
 class Attempts(Protocol):
@@ -40,6 +44,13 @@ class Attempts(Protocol):
 
     async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
         """Submit in the name of the parent's peer; doing it again changes nothing.
+
+        Raises: RequestError.
+        """
+        ...
+
+    async def submit_new(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+        """Submit something of its own in the name of a peer; doing it again changes nothing.
 
         Raises: RequestError.
         """
@@ -70,7 +81,7 @@ class RepairStore(Protocol):
         ...
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         ...
 
     async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
@@ -87,20 +98,28 @@ class RepairStore(Protocol):
         """Return every repair without an outcome, oldest first."""
         ...
 
+    async def save_step(self, repair_id: str, step: ProviderStep) -> None:
+        """Record an answer whole, durably; one that is there already stays."""
+        ...
+
+    async def step(self, repair_id: str, number: int) -> ProviderStep | None:
+        """Look an answer up."""
+        ...
+
 
 class Repairs(Protocol):
     """The repairs of a daemon, as its API sees them; whose they are, the API checks."""
 
-    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
+    async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
         """Begin a repair of a finished attempt.
 
         Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.unsupported``,
-        ``repair.provider_unknown``.
+        ``repair.provider_unknown``, ``repair.hint_unread``, ``repair.budget_spent``.
         """
         ...
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         ...
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
@@ -113,6 +132,10 @@ class Repairs(Protocol):
 
     async def diffs(self, repair: Repair) -> Sequence[str | None]:
         """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
+        ...
+
+    async def step(self, repair: Repair, number: int) -> ProviderStep | None:
+        """Return the prompt and the answer that a fix came of; None for one that a person gave."""
         ...
 
     async def cancel(self, repair: Repair) -> None:

@@ -35,6 +35,16 @@ class HealthRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonFacts:
+    """Who a daemon is and where its state lies; `database_in_state` unless the database is elsewhere."""
+
+    daemon_id: str
+    version: str
+    state_dir: str
+    database_in_state: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
     """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
 
@@ -87,7 +97,7 @@ class Service(Protocol):
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         ...
 
     async def list(self, query: Query) -> Page:
@@ -147,6 +157,10 @@ class Service(Protocol):
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
+        ...
+
+    def facts(self) -> DaemonFacts:
+        """Return who this daemon is and where its state lies."""
         ...
 
     def metrics(self) -> bytes:

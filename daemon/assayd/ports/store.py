@@ -87,9 +87,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUsage:
-    """What a user holds: finished attempts, what their bundles take on disk, and what was submitted.
+    """What a user holds: finished attempts, what their bundles take on disk, and what waits.
 
-    `document_bytes` are those of all that is on record, in batches as well; what is equal counts once.
+    `document_bytes` are of submissions without a verdict, lines of cancelled batches included; what is equal
+    counts once.
     """
 
     attempts: int = 0
@@ -145,7 +146,7 @@ class JobStore(Protocol):
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         ...
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
@@ -153,7 +154,7 @@ class JobStore(Protocol):
         ...
 
     async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
-        """Look up the attempt that a user has made with a key."""
+        """Return the attempt that a user has made with a key; None where there is none."""
         ...
 
     async def document(self, attempt_id: str) -> bytes:

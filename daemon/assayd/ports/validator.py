@@ -136,7 +136,7 @@ class Validator(Protocol[P, Q]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Say, for a model that tries again, what stage failed, on what, and what is allowed.
+        """Describe, for a model that tries again, what stage failed, on what, and what is allowed.
 
         `findings` are those of every stage that failed, in order; `stage` is the first of them. What is
         allowed is what the effective policy says; without one, nothing is said of it.

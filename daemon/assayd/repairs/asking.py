@@ -15,7 +15,7 @@ from tenacity import (
 
 from assayd.errors import ProviderError
 from assayd.ports.clock import Clock
-from assayd.ports.llm import Provider, Reply, Request
+from assayd.ports.llm import FixRequest, Provider, Reply
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ _JITTER = wait_random_exponential(multiplier=1, max=20)
 
 
 async def ask(
-    provider: Provider, request: Request, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
+    provider: Provider, request: FixRequest, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
 ) -> Reply:
     """Return the provider's fix.
 

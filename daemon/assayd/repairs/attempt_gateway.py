@@ -10,6 +10,7 @@ from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
+from assayd.model.submission import Peer
 from assayd.ports.repairs import Document, Subject
 from assayd.ports.store import JobStore
 
@@ -44,6 +45,12 @@ class AttemptGateway:
         document = canonical({**wanted, "parent_id": parent.id})
         origin = AttemptOrigin(peer=parent.peer, attempt_id=attempt_id)
         await self._admission.submit_document(document, origin)
+
+    async def submit_new(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+        """Submit something of its own in the name of a peer; doing it again changes nothing."""
+        await self._admission.submit_document(
+            canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
+        )
 
     async def finished(self, attempt_id: str) -> Subject:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""

@@ -1,4 +1,4 @@
-"""Tells a repair attempt by attempt: what each fix changed in the submission before it."""
+"""Recounts a repair attempt by attempt: what each fix changed in the submission before it."""
 
 from __future__ import annotations
 

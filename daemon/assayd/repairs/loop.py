@@ -11,7 +11,8 @@ that was kept is not asked for again, and its attempt has its id before it is su
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -23,19 +24,23 @@ from assayd.errors import ProviderError, RequestError
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.llm import Provider, Reply, Request
+from assayd.ports.generatable import Proposal
+from assayd.ports.llm import FixRequest, Provider, ProviderStep, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
 from assayd.ports.validator import Validator
 from assayd.repairs.asking import ask
 from assayd.repairs.decide import Stop, decide
 from assayd.repairs.fingerprint import fingerprint
 from assayd.repairs.offering import offer_rules
-from assayd.repairs.prompt import build_prompt, cut
+from assayd.repairs.prompt import EarlierAnswer, build_prompt, cut
 
 log = structlog.get_logger()
 
 ERROR_CHARS = 4000
 """How much of what failed is kept with each fix."""
+MOST_FINDINGS = 50
+"""Of a report, that a provider gets as data."""
+_NAMES_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,7 @@ class RepairDependencies:
 
 
 async def run_repair(repair: Repair, deps: RepairDependencies) -> Repair | None:
-    """Carry a repair to its outcome and give it as it ended; None when it was not needed after all.
+    """Carry a repair to its outcome and return it as it ended; None when it was not needed after all.
 
     Cancelling the task leaves the repair for the next run of the daemon.
     """
@@ -167,33 +172,61 @@ class Course:
         """Submit a fix that is on record. The daemon knows an id that it has seen before."""
         before = replace(self.repair, fixes=self.repair.fixes[:-1])
         parent = await self._deps.attempts.finished(before.last_attempt_id)
-        patched = await self._patched(parent, fix.passage, fix.patched_code)
+        patched = await self._patched(parent, fix.passage, proposal_of(fix))
         submission = {**parent.submission, "payload": patched.payload}
         await self._deps.attempts.submit(attempt_id, submission, parent=parent.attempt)
 
     async def _fix(self, strategy: Strategy) -> None:
-        """AskProvider for one fix and put it on record, with the id of its attempt."""
+        """Ask for one fix, unless its answer is there already, and record it with the id of its attempt."""
         deps, began = self._deps, self._deps.clock.now()
         subject = await deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
-        prompt = build_prompt(described.context, strategy, hint=self.repair.hint)
-        request = Request(
+        number = len(self.repair.fixes) + 1
+        step = await deps.repairs.step(self.repair.id, number)
+        if step is None:
+            request = self._request(strategy, number, subject, described)
+            left_s = (self.repair.ends_at - began).total_seconds()
+            provider = deps.providers[self.repair.provider]
+            reply = await ask(provider, request, timeout_s=left_s, clock=deps.clock)
+            step = ProviderStep(
+                number=number,
+                provider=self.repair.provider,
+                asked_at=began,
+                system=request.system,
+                user=request.user,
+                reply=reply,
+            )
+            await deps.repairs.save_step(self.repair.id, step)
+        await self._add(strategy, step.asked_at, subject, described, step.reply)
+
+    def _request(self, strategy: Strategy, number: int, subject: Subject, described: Described) -> FixRequest:
+        """Word what the provider is asked, and give it what it may need of that in data."""
+        intent, context = _intent(subject), described.context
+        prompt = build_prompt(
+            context,
+            strategy,
+            hint=self.repair.hint,
+            intent=intent,
+            earlier=earlier_answers(self.repair.fixes, context.failure),
+        )
+        return FixRequest(
             system=prompt.system,
             user=prompt.user,
-            passage=described.context.passage,
-            edits=described.context.edits,
+            passage=context.passage,
+            edits=context.edits,
+            kind=self.repair.kind,
+            attempt=number,
+            intent=intent,
+            findings=tuple(_findings(subject.report)),
         )
-        left_s = (self.repair.ends_at - began).total_seconds()
-        provider = deps.providers[self.repair.provider]
-        reply = await ask(provider, request, timeout_s=left_s, clock=deps.clock)
-        await self._add(strategy, began, subject, described, reply)
 
     async def _add(
         self, strategy: Strategy, began: datetime, subject: Subject, described: Described, reply: Reply
     ) -> None:
         """Put a fix on record, with the id that its attempt will have; a duplicate gets none."""
         deps, name = self._deps, described.context.passage.name
-        patched = await self._patched(subject, name, reply.code)
+        proposal = reply.proposal
+        patched = await self._patched(subject, name, proposal)
         duplicate = patched.digest in self.repair.digests
         fix = Fix(
             number=len(self.repair.fixes) + 1,
@@ -202,8 +235,9 @@ class Course:
             error=cut(described.context.failure, ERROR_CHARS),
             digest=patched.digest,
             reason=reply.reason,
-            passage=name,
-            patched_code=reply.code,
+            passage=name if proposal.form == "code" else _named(proposal),
+            patched_code=_text_of(proposal),
+            form=proposal.form,
             duplicate=duplicate,
             attempt_id=None if duplicate else deps.ids.new(),
             usage=replace(reply.usage, took_s=(deps.clock.now() - began).total_seconds()),
@@ -219,17 +253,65 @@ class Course:
             raise FixUnusable("there is no text in the submission that could be fixed")
         return described
 
-    async def _patched(self, subject: Subject, passage: str, code: str) -> Patched:
-        if len(code.encode()) > self._deps.source_bytes:
+    async def _patched(self, subject: Subject, passage: str, proposal: Proposal) -> Patched:
+        if len(_text_of(proposal).encode()) > self._deps.source_bytes:
             raise FixUnusable(f"it is larger than {self._deps.source_bytes} bytes")
-        patching = Patching(payload=_payload(subject), passage=passage, code=code)
+        patching = Patching(payload=_payload(subject), passage=passage, proposal=proposal)
         kind = self._deps.kinds[self.repair.kind]
-        return await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
+        patched = await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
+        if patched.problem is not None:
+            raise FixUnusable(patched.problem)
+        return patched
 
     async def _keep(self, repair: Repair) -> None:
         await self._deps.repairs.save(repair)
         self.repair = repair
         self._deps.publish(repair)
+
+
+def earlier_answers(fixes: Sequence[Fix], failure: str) -> list[EarlierAnswer]:
+    """Return the answers so far, each with what was found after it; `failure` is the newest."""
+    found = [*(fix.error for fix in fixes[1:]), failure]
+    return [
+        EarlierAnswer(number=fix.number, text=fix.patched_code, reason=fix.reason, failure=what)
+        for fix, what in zip(fixes, found, strict=False)  # without fixes, there is a failure all the same
+    ]
+
+
+def proposal_of(fix: Fix) -> Proposal:
+    """Return what a fix on record proposes."""
+    match fix.form:
+        case "files":
+            return Proposal(files=json.loads(fix.patched_code))
+        case "steps":
+            return Proposal(steps=tuple(json.loads(fix.patched_code)))
+        case _:
+            return Proposal(code=fix.patched_code)
+
+
+def _text_of(proposal: Proposal) -> str:
+    """Return a proposal as it is recorded: a text, or files or steps as JSON."""
+    if proposal.form == "code":
+        return proposal.code
+    whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]
+    return json.dumps(whole, ensure_ascii=False, sort_keys=True, indent=1)
+
+
+def _named(proposal: Proposal) -> str:
+    """Name what a proposal replaces, where that is more than one passage."""
+    return ", ".join(sorted(proposal.files))[:_NAMES_CHARS] if proposal.files else "all steps"
+
+
+def _findings(report: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    found = report.get("findings")
+    yield from (
+        (one for one in found[:MOST_FINDINGS] if isinstance(one, dict)) if isinstance(found, list) else ()
+    )
+
+
+def _intent(subject: Subject) -> str | None:
+    intent = subject.submission.get("intent")
+    return intent if isinstance(intent, str) else None
 
 
 def _payload(subject: Subject) -> dict[str, object]:

@@ -16,11 +16,15 @@ from assayd.model.repair import Strategy
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
 
 PASSAGE_CHARS = 64 * 1024
-FAILURE_CHARS = 16 * 1024
-SURROUNDING_CHARS = 4 * 1024
-SURROUNDINGS_CHARS = 32 * 1024
+FAILURE_CHARS = 32 * 1024
+SURROUNDING_CHARS = 32 * 1024
+SURROUNDINGS_CHARS = 128 * 1024
 """Of all surroundings together."""
 HINT_CHARS = 4 * 1024
+EARLIER_CHARS = 16 * 1024
+EARLIER_SHOWN = 3
+"""Of the answers that failed: the last ones."""
+INTENT_CHARS = 16 * 1024
 NAME_CHARS = 200
 MARK_DIGITS = 32
 """Of the digest: too many for a text to be tried out that holds its own."""
@@ -53,6 +57,16 @@ _MEDIUM = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAnswer:
+    """An answer that failed: what it was, the reason that came with it, and what was found then."""
+
+    number: int
+    text: str
+    reason: str
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """What a model is sent."""
 
@@ -60,18 +74,32 @@ class Prompt:
     user: str
 
 
-def build_prompt(context: RepairContext, strategy: Strategy, *, hint: str | None = None) -> Prompt:
-    """Word the request for one fix. `hint` is a person's, and is quoted like everything else."""
-    lines = ["TASK", _STRATEGIES[strategy]]
+def build_prompt(
+    context: RepairContext,
+    strategy: Strategy,
+    *,
+    hint: str | None = None,
+    intent: str | None = None,
+    earlier: Sequence[EarlierAnswer] = (),
+) -> Prompt:
+    """Word the request for one fix. `intent` and `hint` are a person's, and quoted like everything else."""
+    lines = [*asked_for(intent), "TASK", _STRATEGIES[strategy]]
     if context.worth is Worth.MEDIUM and strategy is Strategy.FIX:
         lines.append(_MEDIUM)
     lines += ["", *_passage(context.passage)]
     lines += ["", "FAILURE", quote(context.failure, FAILURE_CHARS)]
-    lines += _surroundings(context.surroundings)
+    lines += told_earlier(earlier)
+    lines += told_around(context.surroundings)
     if hint:
         lines += ["", "HINT OF THE PERSON WHO ASKED", quote(hint, HINT_CHARS)]
     lines += ["", "RULES", *(f"- {instruction}" for instruction in context.instructions)]
     return Prompt(system=_SYSTEM, user="\n".join(lines) + "\n")
+
+
+def asked_for(intent: str | None) -> Iterator[str]:
+    """Say what the code is for, in the words of whoever asked."""
+    if intent:
+        yield from ("WHAT THE CODE IS FOR, IN THE WORDS OF WHOEVER ASKED", quote(intent, INTENT_CHARS), "")
 
 
 def _passage(passage: Passage) -> Iterator[str]:
@@ -79,13 +107,30 @@ def _passage(passage: Passage) -> Iterator[str]:
     yield quote(passage.text, PASSAGE_CHARS)
 
 
-def _surroundings(surroundings: Sequence[Surrounding]) -> Iterator[str]:
-    """Show surroundings while there is room for a whole one, and count the others."""
-    shown = min(len(surroundings), SURROUNDINGS_CHARS // SURROUNDING_CHARS)
-    for surrounding in surroundings[:shown]:
+def told_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
+    """Show the last answers that failed, and why: a call remembers none."""
+    if not earlier:
+        return
+    yield from ("", "ANSWERS THAT WERE TRIED BEFORE AND FAILED; DO NOT REPEAT THEM")
+    for answer in earlier[-EARLIER_SHOWN:]:
+        yield f"ANSWER {answer.number}"
+        yield quote(answer.text, EARLIER_CHARS)
+        yield f"ITS REASON AND WHAT WAS FOUND THEN, {answer.number}"
+        yield quote(f"{answer.reason}\n\n{answer.failure}", EARLIER_CHARS)
+
+
+def told_around(surroundings: Sequence[Surrounding]) -> Iterator[str]:
+    """Show surroundings while there is room, in order, and count the others."""
+    left, hidden = SURROUNDINGS_CHARS, 0
+    for surrounding in surroundings:
+        size = min(len(surrounding.text), SURROUNDING_CHARS) + NAME_CHARS
+        if size > left:
+            hidden += 1
+            continue
+        left -= size
         yield from ("", f"WITH {line(surrounding.title)}", quote(surrounding.text, SURROUNDING_CHARS))
-    if len(surroundings) > shown:
-        yield from ("", f"AND {len(surroundings) - shown} MORE THAT ARE NOT SHOWN")
+    if hidden:
+        yield from ("", f"AND {hidden} MORE THAT ARE NOT SHOWN")
 
 
 def quote(text: str, chars: int) -> str:

@@ -18,16 +18,16 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
-from assayd.ports.repairs import RepairRequest
+from assayd.ports.llm import ProviderStep
+from assayd.ports.repairs import RepairTerms
 from assayd.repairs.chain import diffs_of
 from assayd.repairs.loop import Course, FixUnusable, RepairDependencies, run_repair
+from assayd.repairs.providers import rules
 from assayd.repairs.providers.command import run
 from assayd.repairs.requests import RecordedRequests
 
 log = structlog.get_logger()
 
-WANTS_A_PERSON = frozenset({RepairOutcome.EXHAUSTED, RepairOutcome.STUCK})
-"""How a repair ends that only somebody else can take further."""
 ALERT_TIMEOUT_S = 60.0
 
 
@@ -38,6 +38,21 @@ class RepairLimits:
     at_once: int = 4
     max_attempts: int = 3
     on_exhausted: tuple[str, ...] = ()
+
+
+def budget_left(chain: Sequence[Repair], most: int) -> int:
+    """Return how many fixes a chain of repairs may still try: since somebody granted it a full budget."""
+    used = 0
+    for repair in chain:
+        used = len(repair.fixes) if repair.granted_by is not None else used + len(repair.fixes)
+    return max(most - used, 0)
+
+
+def _spent(most: int) -> str:
+    return (
+        f"this chain of attempts has used its {most} fixes (repair.max_attempts); give a hint (--hint), "
+        "code of your own (--edit), or begin afresh (--fresh): each grants it as many again"
+    )
 
 
 @dataclass(slots=True)
@@ -87,25 +102,75 @@ class DaemonRepairs:
         if unfinished:
             log.warning("repairs.recovered", count=len(unfinished))
 
-    async def start(self, attempt: Attempt, request: RepairRequest) -> Repair:
-        """Begin a repair of a finished attempt."""
+    async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
+        """Begin a repair of a finished attempt.
+
+        Raises: RequestError ``repair.not_failed``, ``repair.running``.
+        """
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
-        wish = RepairWish(
-            provider=request.provider, max_attempts=request.max_attempts or self._limits.max_attempts
-        )
+        most = request.max_attempts or self._limits.max_attempts
+        wish = RepairWish(provider=self._provider(request), max_attempts=most)
         self._requests.check(attempt.kind, wish)
         for earlier in await self._store.of_attempt(attempt.id):
             if earlier.outcome is None:
                 raise RequestError("repair.running", f"repair {earlier.id} of this attempt is under way")
+        granted = request.hint is not None or request.code is not None or request.fresh
+        if not granted:
+            left = budget_left(await self._chain_of(attempt), self._limits.max_attempts)
+            if left == 0:
+                raise RequestError("repair.budget_spent", _spent(self._limits.max_attempts))
+            wish = replace(wish, max_attempts=min(most, left))
         if request.fresh:
             attempt = await self._first_of(attempt)
-        repair = replace(self._requests.new(attempt, wish), hint=request.hint)
+        repair = replace(
+            self._requests.new(attempt, wish),
+            hint=request.hint,
+            granted_by=request.uid if granted else None,
+        )
         if request.code is not None:
             repair = await self._edited(repair, request.code)
         await self._store.save(repair)
         self._start(repair)
         return repair
+
+    async def begin(self, repair: Repair) -> None:
+        """Carry out a repair that somebody else has decided on; beginning it again changes nothing."""
+        if repair.id not in self._running and await self._store.get(repair.id) is None:
+            await self._store.save(repair)
+            self._start(repair)
+
+    def _provider(self, request: RepairTerms) -> str:
+        """Return who is asked; a hint goes to nobody who cannot read it.
+
+        Raises: RequestError ``repair.hint_unread``.
+        """
+        readers = sorted(name for name in self._deps.providers if name != rules.NAME)
+        if request.hint is None:
+            return request.provider or rules.NAME
+        if request.provider is None and len(readers) == 1:
+            return readers[0]
+        if request.provider in {None, rules.NAME}:
+            known = f"name one of {', '.join(readers)}" if readers else "configure one below repair.providers"
+            message = (
+                f"a hint is read by a model or a program, not by {rules.NAME}; {known}, or edit the code"
+            )
+            raise RequestError("repair.hint_unread", message, field="hint")
+        return request.provider or rules.NAME
+
+    async def _chain_of(self, attempt: Attempt) -> Sequence[Repair]:
+        """Return the repairs of an attempt and of those that it follows, oldest first."""
+        found: dict[str, Repair] = {}
+        wanted: str | None = attempt.id
+        seen: set[str] = set()
+        while wanted is not None and wanted not in seen:
+            seen.add(wanted)
+            found |= {repair.id: repair for repair in await self._store.of_attempt(wanted)}
+            try:
+                wanted = (await self._deps.attempts.finished(wanted)).attempt.parent_id
+            except RequestError:  # it was removed, being old
+                break
+        return [found[repair_id] for repair_id in sorted(found)]
 
     async def _first_of(self, attempt: Attempt) -> Attempt:
         """Follow the parents to the submission that nobody had repaired yet."""
@@ -185,7 +250,7 @@ class DaemonRepairs:
 
     async def _alert(self, repair: Repair) -> None:
         """Run the operator's command with what nobody here can repair."""
-        if repair.outcome not in WANTS_A_PERSON or not self._limits.on_exhausted:
+        if repair.outcome is RepairOutcome.REPAIRED or not self._limits.on_exhausted:
             return
         subject = await self._deps.attempts.finished(repair.last_attempt_id)
         alert = canonical({"repair": repair_document(repair), "report": dict(subject.report)})
@@ -197,7 +262,7 @@ class DaemonRepairs:
             log.info("repair.alerted", repair_id=repair.id)
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         running = self._running.get(repair_id)
         return running.repair if running is not None else await self._store.get(repair_id)
 
@@ -213,8 +278,12 @@ class DaemonRepairs:
         """Return what each fix changed; None for one that was not submitted, or is not kept any more."""
         return await diffs_of(repair, self._deps.attempts.submission)
 
+    async def step(self, repair: Repair, number: int) -> ProviderStep | None:
+        """Return the prompt and the answer that a fix came of; None for one that a person gave."""
+        return await self._store.step(repair.id, number)
+
     async def cancel(self, repair: Repair) -> None:
-        """End a repair, and the attempt that it has under way."""
+        """End a repair, and the attempt that it has under way. Raises: RequestError ``repair.finished``."""
         running = self._running.get(repair.id)
         if running is None:
             raise RequestError("repair.finished", "the repair has ended")
@@ -222,7 +291,7 @@ class DaemonRepairs:
         running.task.cancel()
 
     async def accept_fallback(self, repair: Repair) -> Repair:
-        """Take the rules that a repair offers."""
+        """Take the rules that a repair offers. Raises: RequestError ``repair.no_fallback``."""
         if repair.fallback is None:
             raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
         if repair.fallback.get("accepted_at") is not None:

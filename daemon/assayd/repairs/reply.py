@@ -1,4 +1,6 @@
-"""Reads a model's reply: strict JSON {patched_code, fix_reason}, wherever in the text it stands.
+"""Reads a model's reply: strict JSON {code | files | steps, reason}, wherever in the text it stands.
+
+The older names `patched_code` and `fix_reason` are read as well.
 
 The reply is a stranger's text: it is sized, taken apart without running anything, and refused when it is not
 exactly one answer.
@@ -7,9 +9,9 @@ exactly one answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assayd.errors import ProviderError
 
@@ -23,9 +25,11 @@ _MARK = "```"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """What a model proposes."""
+    """What a model proposes: `code`, `files` by name, or `steps`."""
 
-    code: str
+    code: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[Mapping[str, object], ...] = ()
     reason: str
 
 
@@ -39,7 +43,7 @@ def read_reply(text: str) -> Patch:
     for candidate in _candidates(text):
         if (patch := _patch(candidate)) is not None:
             return patch
-    raise _refused('holds no JSON object with "patched_code" and "fix_reason"')
+    raise _refused('holds no JSON object with "code", "files" or "steps", and "reason"')
 
 
 def _candidates(text: str) -> Iterator[object]:
@@ -75,17 +79,35 @@ def _fenced(text: str) -> Iterator[str]:
 
 
 def _patch(candidate: object) -> Patch | None:
+    """Return what an object proposes: code, else files, else steps; keys that are not known are ignored."""
     if not isinstance(candidate, dict):
         return None
-    code, reason = candidate.get("patched_code"), candidate.get("fix_reason", "")
-    if not isinstance(code, str) or not isinstance(reason, str) or not code.strip():
+    reason = candidate.get("reason", candidate.get("fix_reason", ""))
+    code = candidate.get("code", candidate.get("patched_code", ""))
+    files, steps = candidate.get("files", {}), candidate.get("steps", [])
+    if not (isinstance(reason, str) and isinstance(code, str) and _are_files(files) and _are_steps(steps)):
         return None
-    try:
-        code.encode()
-    except UnicodeEncodeError:
+    if not (code.strip() or files or steps) or not _can_be_written(candidate):
         return None
     reason = "".join(c if c.isprintable() else " " for c in reason)
-    return Patch(code=code, reason=reason[:MAX_REASON_CHARS])
+    return Patch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
+
+
+def _are_files(files: object) -> bool:
+    return isinstance(files, dict) and all(isinstance(text, str) for text in files.values())
+
+
+def _are_steps(steps: object) -> bool:
+    return isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
+
+
+def _can_be_written(value: object) -> bool:
+    """Return whether all texts of a value are Unicode: lone surrogates are none."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 def _refused(why: str) -> ProviderError:

@@ -31,6 +31,7 @@ class RecordedRequests:
     clock: Clock
     ids: Ids
     timeout: timedelta = timedelta(minutes=5)
+    max_attempts: int = 3
     recorded: asyncio.Queue[Repair] = field(default_factory=asyncio.Queue)
 
     def check(self, kind: str, wish: RepairWish) -> None:
@@ -61,7 +62,7 @@ class RecordedRequests:
             kind=attempt.kind,
             provider=wish.provider,
             uid=attempt.peer.uid,
-            max_attempts=wish.max_attempts,
+            max_attempts=wish.max_attempts or self.max_attempts,
             started_at=now,
             ends_at=now + self.timeout,
         )

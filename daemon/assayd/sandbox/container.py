@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+
+import structlog
 
 from assayd.aio import finish
 from assayd.errors import EngineError
@@ -24,6 +26,8 @@ from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.session.channel import Channel, GuestFault, StreamEnded
 from assayd.sandbox.session.handshake import LEAVE, Ready, greet
 
+log = structlog.get_logger()
+
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 0.5
@@ -32,7 +36,7 @@ SETTLE_TRIES, SETTLE_S = 200, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ContainerOrigin:
     """What the labels say of every container of this daemon."""
 
     daemon_id: str
@@ -57,7 +61,7 @@ class Container:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
     async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
-        """Ask how the container ended, after ending it, and tell whether that took our own kill.
+        """Ask how the container ended, after ending it, and return whether that took our own kill.
 
         One whose stream has ended by itself is about to be seen as ended; it is given time, so that our own
         kill does not hide how.
@@ -77,11 +81,11 @@ class Container:
         Raises: EngineError when it is not.
         """
         if self.orderly:
-            await self._dismiss()
+            await self._shut_down()
         await self.channel.close()
         await self._engine.remove(self.ref)
 
-    async def _dismiss(self) -> None:
+    async def _shut_down(self) -> None:
         """Let the runner exit by itself, which is less work for the engine than a kill."""
         with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
@@ -93,8 +97,10 @@ class Container:
         await self.channel.duplex.read()
 
 
-async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str) -> Container:
-    """Create, inspect, start and greet a container.
+async def open_container(
+    engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
+) -> Container:
+    """Create, inspect, start and greet a container; one made `ahead` of need preloads all that its key names.
 
     Raises: EngineError; nothing is left behind then, or the reaper finds it by its labels.
     """
@@ -105,15 +111,23 @@ async def open_container(engine: Engine, key: PoolKey, origin: Origin, ulid: str
             await engine.verify(ref, spec)
             container = Container(engine=engine, ref=ref, key=key, channel=Channel(await engine.start(ref)))
         except BaseException:
-            await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
+            await _discard(engine.remove(ref), ulid)
             raise
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                container.ready = await greet(container.channel, key.preload)
+                container.ready = await greet(container.channel, key.preload if ahead else ())
         except BaseException:
-            await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+            await _discard(container.remove(), ulid)
             raise
     return container
+
+
+async def _discard(removal: Coroutine[object, object, None], ulid: str) -> None:
+    """Remove what could not be opened. One that stays is the reaper's, and hides nothing of why it failed."""
+    try:
+        await finish(removal, timeout_s=REMOVE_TIMEOUT_S)
+    except (EngineError, TimeoutError) as problem:
+        log.warning("container.left_behind", container=ulid, problem=str(problem) or "timeout")
 
 
 @asynccontextmanager
@@ -131,7 +145,7 @@ async def _guest_faults_are_ours() -> AsyncIterator[None]:
         raise EngineError("runner.slow", "the runner was not ready in time", retryable=True) from late
 
 
-def container_spec(key: PoolKey, origin: Origin, ulid: str) -> ContainerSpec:
+def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> ContainerSpec:
     """Return the engine's form of a key, with the labels of one container."""
     return ContainerSpec(
         image=key.image,

@@ -1,4 +1,4 @@
-"""Tries the walls against the live engine before the first submission is taken, and when doctor asks.
+"""Tries the isolation of containers on the live engine: before the first submission, and when doctor asks.
 
 What is believed is behaviour: a probe that gets through, or a limit that does not end what exceeds it,
 is a leak, whatever the engine says of itself.
@@ -37,7 +37,7 @@ def _runner_lost_spec(image: str) -> RunSpec:
 
 
 async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
-    """Return a sentence for each wall that does not hold.
+    """Return a sentence for each probe that got through.
 
     Raises: EngineError when no container can be had.
     """
@@ -70,7 +70,9 @@ async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: l
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
     if len(result.units) != len(tried):
-        found.append(f"the canary ended early: {result.outcome.cause} {dict(result.outcome.evidence)}")
+        found.append(
+            f"the isolation check ended early: {result.outcome.cause} {dict(result.outcome.evidence)}"
+        )
         return
     for probe, unit in zip(tried, result.units, strict=True):
         found.extend(_complaints(probe, unit))

@@ -1,4 +1,4 @@
-"""Says how a unit and a run ended: one cause of a closed list, with the evidence that decided it.
+"""Classifies how a unit and a run ended: one cause of a closed list, with the evidence that decided it.
 
 Pure. Evidence is asked in this order, and the first that speaks decides:
 

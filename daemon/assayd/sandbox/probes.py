@@ -1,4 +1,4 @@
-"""The canary's probes: guest code of ours that tries the walls, and what must come of each.
+"""The isolation check's probes: guest code of ours that tries the container, and what must come of each.
 
 The texts are run like any submission's, in `observe` mode and with all builtins, so that what holds is the
 container and the child's own limits, not the Python rules.
@@ -13,7 +13,7 @@ from assayd.model.run import Cause
 from assayd.model.submission import JsonValue
 
 Facts = Mapping[str, JsonValue]
-"""What the walls probe returns, in plain JSON."""
+"""What the isolation probe returns, in plain JSON."""
 
 UID = 10001
 WRITABLE = frozenset({"/sandbox", "/dev/shm"})  # noqa: S108 - named to be checked
@@ -46,7 +46,7 @@ def writable(folder):
     return True
 """
 
-WALLS = (
+ISOLATION = (
     _SETUP
     + """
 
@@ -94,7 +94,7 @@ SYSCALLS = {
 }
 """System calls that must be refused, with their numbers on x86_64 and on aarch64."""
 
-WAY_OUT = (
+EGRESS = (
     _SETUP
     + """
 
@@ -231,7 +231,7 @@ _EXPECTED: Facts = {
     "environment": 0,
     "syscalls_refused": dict.fromkeys(SYSCALLS, True),
 }
-_EXPECTED_OF_A_WAY_OUT: Facts = {
+_EXPECTED_OF_A_EGRESS: Facts = {
     "interfaces": ["lo"],
     "routes": 0,
     "sockets_refused": True,
@@ -244,8 +244,8 @@ def _none(value: JsonValue) -> Iterator[str]:
     yield from ()
 
 
-def _walls(value: JsonValue) -> Iterator[str]:
-    """Judge what the walls probe has seen."""
+def _isolation(value: JsonValue) -> Iterator[str]:
+    """Judge what the isolation probe has seen."""
     facts = value if isinstance(value, dict) else {}
     yield from _unlike(facts, _EXPECTED)
     places = facts.get("writable")
@@ -259,9 +259,9 @@ def _unlike(facts: Facts, expected: Facts) -> Iterator[str]:
             yield f"{name.replace('_', ' ')}: {facts.get(name)!r} instead of {want!r}"
 
 
-def _way_out(value: JsonValue) -> Iterator[str]:
+def _egress(value: JsonValue) -> Iterator[str]:
     """Judge what code sees whose profile has an allowlist without a host."""
-    yield from _unlike(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_WAY_OUT)
+    yield from _unlike(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
 
 
 def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
@@ -274,9 +274,9 @@ def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
 
 def probes(*, max_processes: int, work_bytes: int) -> tuple[Probe, ...]:
     """Return the probes for a container with these limits, the gentlest first."""
-    walls = f"{WALLS}\n\nSYSCALLS = {SYSCALLS!r}\n"
+    source = f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\n"
     return (
-        Probe(name="walls", source=walls, cause=Cause.COMPLETED, complaints=_walls),
+        Probe(name="isolation", source=source, cause=Cause.COMPLETED, complaints=_isolation),
         Probe(
             name="processes",
             source=PROCESSES,
@@ -295,5 +295,5 @@ def probes(*, max_processes: int, work_bytes: int) -> tuple[Probe, ...]:
     )
 
 
-RELAYED = (Probe(name="way out", source=WAY_OUT, cause=Cause.COMPLETED, complaints=_way_out),)
+RELAYED = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_egress),)
 """The probe for a container whose profile has an allowlist."""

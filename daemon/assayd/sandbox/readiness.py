@@ -135,12 +135,15 @@ class ReadinessSupervisor:
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:
-            return _row("walls", Health.FAIL, trouble.message)
+            return _row("isolation", Health.FAIL, trouble.message)
         if leaks:
             return _row(
-                "walls", Health.FAIL, "; ".join(leaks), "do not serve from this host; see the threat model"
+                "isolation",
+                Health.FAIL,
+                "; ".join(leaks),
+                "do not serve from this host; see the threat model",
             )
-        return _row("walls", Health.OK, "every probe of the isolation check was held")
+        return _row("isolation", Health.OK, "every probe of the isolation check was held")
 
     async def _examine_engine(self) -> HealthRow:
         try:

@@ -119,7 +119,7 @@ class Sandbox:
             self.pool.release(container)
 
     async def run(self, lease: Lease, deadline: Deadline, observer: Observer | None = None) -> RunResult:
-        """Run the units in the leased container; give what came back, classified."""
+        """Run the units in the leased container; return what came back, classified."""
         began, killed_before = self._clock.monotonic(), self.oom_kills()
         conversation = lease.conversation
         end, detail = await conversation.hold(deadline, observer)

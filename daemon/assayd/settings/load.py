@@ -1,4 +1,4 @@
-"""Read settings: defaults, then the settings file, then the environment; and tell where each came from."""
+"""Read settings: defaults, then the settings file, then the environment; and record where each came from."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FileArtifactStore:
         return await asyncio.to_thread(self._doubles)
 
     async def sweep(self) -> int:
-        """Remove what an interrupted write has left; give how many."""
+        """Remove what an interrupted write has left; return how many."""
         return await asyncio.to_thread(self._sweep)
 
     async def free_bytes(self) -> int:

@@ -96,7 +96,7 @@ class DatabaseBatchStore:
         self._new_submission = access.insert_or_nothing(submissions)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or give the one of that user and name, set to go on."""
+        """Record a new batch, or return the one of that user and name, set to go on."""
 
         def apply(connection: Connection) -> Batch:
             by_name = {"by_uid": batch.peer.uid, "by_name": batch.name}
@@ -192,11 +192,11 @@ class DatabaseBatchStore:
         await self._access.write(lambda connection: connection.execute(statement, at).close())
 
     async def get(self, batch_id: str) -> Batch | None:
-        """Look a batch up."""
+        """Return a batch by its id; None where there is none."""
         return await self._one(_BY_ID, {"batch": batch_id})
 
     async def find(self, uid: int, name: str) -> Batch | None:
-        """Look a batch up by its user and name."""
+        """Return a batch by its user and name; None where there is none."""
         return await self._one(_BY_NAME, {"by_uid": uid, "by_name": name})
 
     async def _one(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
@@ -242,7 +242,7 @@ class DatabaseBatchStore:
         return [Waiting(**row) for row in await self._rows(_WAITING.limit(limit), wanted)]
 
     async def document(self, submission: str) -> bytes:
-        """Return a submission by its digest."""
+        """Return a submission by its digest. Raises: StoreError ``submission.missing``."""
         found = await self._rows(_DOCUMENT, {"wanted": submission})
         if not found:
             raise StoreError("submission.missing", "the submission of an item is gone")

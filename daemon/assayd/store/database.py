@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-HEAD = "0004"
+HEAD = "0007"
 """The newest revision in `migrations`; a test holds the two together."""
 
 BACKENDS = ("sqlite", "postgresql")

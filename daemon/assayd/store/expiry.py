@@ -15,23 +15,29 @@ from sqlalchemy import BindParameter, Connection, and_, bindparam, delete, func,
 from assayd.ports.store import Removable, StoredUsage
 from assayd.store import rows
 from assayd.store.listing import Condition, Statement
-from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
+from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts
 
 _USAGE = (
     select(attempts.c.uid, func.count(), func.coalesce(func.sum(verdicts.c.disk_bytes), 0))
     .join_from(verdicts, attempts, attempts.c.id == verdicts.c.attempt_id)
     .group_by(attempts.c.uid)
 )
-_SENT = union(  # what is equal is on the disk once
-    select(attempts.c.uid, attempts.c.submission),
-    select(batches.c.uid, batch_items.c.submission).join_from(
-        batch_items, batches, batches.c.id == batch_items.c.batch_id
+_JUDGED = select(verdicts.c.attempt_id)
+_WAITING = union(  # what is equal is on the disk once
+    select(attempts.c.uid, attempts.c.submission).where(
+        ~_JUDGED.where(verdicts.c.attempt_id == attempts.c.id).exists()
+    ),
+    select(batches.c.uid, batch_items.c.submission)
+    .join_from(batches, batch_items, batches.c.id == batch_items.c.batch_id)
+    .where(
+        batches.c.finished_at.is_(None),
+        ~_JUDGED.where(verdicts.c.attempt_id == batch_items.c.attempt_id).exists(),
     ),
 ).subquery()
 _DOCUMENTS = (
-    select(_SENT.c.uid, func.sum(func.length(submissions.c.document)))
-    .join_from(_SENT, submissions, submissions.c.digest == _SENT.c.submission)
-    .group_by(_SENT.c.uid)
+    select(_WAITING.c.uid, func.sum(func.length(submissions.c.document)))
+    .join_from(_WAITING, submissions, submissions.c.digest == _WAITING.c.submission)
+    .group_by(_WAITING.c.uid)
 )
 _IDS: BindParameter[str] = bindparam("ids", expanding=True)
 _DIGESTS: BindParameter[str] = bindparam("digests", expanding=True)
@@ -46,6 +52,8 @@ _REMOVE_SUBMISSIONS = delete(submissions).where(
 _STRIP = (
     update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
 )
+_APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
+"""What the library has stays, its bundle too."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
@@ -68,7 +76,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
         attempt: selects attempts, joined with their verdicts.
         wanted: which. Those that are old go with batches that nobody has sent to their end.
     """
-    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
+    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None), ~_APPROVED]
     if wanted.bundled:
         conditions.append(verdicts.c.bundle.is_not(None))
     else:

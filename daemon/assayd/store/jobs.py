@@ -88,7 +88,7 @@ class DatabaseJobStore:
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
     ) -> Accepted:
-        """Record a new attempt with its submission, or give the one that was recorded first."""
+        """Record a new attempt with its submission, or return the one that was recorded first."""
         digest = hashlib.sha256(document).hexdigest()
         values = rows.attempt_values(attempt, digest, idempotency_key)
         labels = [
@@ -160,7 +160,7 @@ class DatabaseJobStore:
         await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Look an attempt up."""
+        """Return an attempt by its id; None where there is none."""
         return await self.access.read(lambda connection: _get(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
@@ -170,7 +170,7 @@ class DatabaseJobStore:
         return {attempt.id: attempt for attempt in found}
 
     async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
-        """Look up the attempt that a user has made with a key."""
+        """Return the attempt that a user has made with a key; None where there is none."""
 
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}

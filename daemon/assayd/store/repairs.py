@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, delete, insert, select
+from sqlalchemy import Connection, RowMapping, Select, delete, insert, select, update
 
-from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy, Usage
+from assayd.model.repair import Fix, Repair, RepairOutcome, ReplyCost, Strategy
 from assayd.model.report import Verdict
+from assayd.ports.llm import ProviderStep
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, to_micros
-from assayd.store.tables import repair_fixes, repairs
+from assayd.store.steps import DatabaseSteps
+from assayd.store.tables import repair_fixes, repair_steps, repairs
 
 Values = dict[str, object]
 # SQLAlchemy types a select by its columns; rows are read by name here.
@@ -25,6 +27,15 @@ class DatabaseRepairStore:
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
+        self._steps = DatabaseSteps(access, repair_steps)
+
+    async def save_step(self, repair_id: str, step: ProviderStep) -> None:
+        """Record an answer whole, durably; one that is there already stays."""
+        await self._steps.save(repair_id, step)
+
+    async def step(self, repair_id: str, number: int) -> ProviderStep | None:
+        """Look an answer up."""
+        return await self._steps.get(repair_id, number)
 
     async def save(self, repair: Repair) -> None:
         """Record a repair as it is now, durably."""
@@ -33,8 +44,11 @@ class DatabaseRepairStore:
 
         def apply(connection: Connection) -> None:
             connection.execute(delete(repair_fixes).where(repair_fixes.c.repair_id == repair.id))
-            connection.execute(delete(repairs).where(repairs.c.id == repair.id))
-            connection.execute(insert(repairs), whole)
+            if (
+                connection.execute(update(repairs).where(repairs.c.id == repair.id).values(whole)).rowcount
+                == 0
+            ):
+                connection.execute(insert(repairs), whole)
             if fixes:
                 connection.execute(insert(repair_fixes), fixes)
 
@@ -46,7 +60,7 @@ class DatabaseRepairStore:
         await self._access.write(lambda connection: connection.execute(wanted).close())
 
     async def get(self, repair_id: str) -> Repair | None:
-        """Look a repair up."""
+        """Return a repair by its id; None where there is none."""
         found = await self._read(select(repairs).where(repairs.c.id == repair_id))
         return found[0] if found else None
 
@@ -99,6 +113,8 @@ def _repair_values(repair: Repair) -> Values:
         "first_digest": repair.first_digest,
         "first_cause": repair.first_cause,
         "hint": repair.hint,
+        "granted_by": repair.granted_by,
+        "generation_id": repair.generation_id,
         "outcome": repair.outcome,
         "detail": repair.detail,
         "fallback": None if repair.fallback is None else json.dumps(repair.fallback, sort_keys=True),
@@ -115,6 +131,7 @@ def _fix_values(repair_id: str, fix: Fix) -> Values:
         "reason": fix.reason,
         "passage": fix.passage,
         "patched_code": fix.patched_code,
+        "form": fix.form,
         "digest": fix.digest,
         "duplicate": int(fix.duplicate),
         "attempt_id": fix.attempt_id,
@@ -142,6 +159,8 @@ def _read_repair(row: RowMapping, fixes: Sequence[Fix]) -> Repair:
         first_digest=row["first_digest"],
         first_cause=row["first_cause"],
         hint=row["hint"],
+        granted_by=row["granted_by"],
+        generation_id=row["generation_id"],
         outcome=None if row["outcome"] is None else RepairOutcome(row["outcome"]),
         detail=row["detail"],
         fallback=_json(row["fallback"]),
@@ -158,13 +177,14 @@ def _read_fix(row: RowMapping) -> Fix:
         reason=row["reason"],
         passage=row["passage"],
         patched_code=row["patched_code"],
+        form=row["form"],
         digest=row["digest"],
         duplicate=bool(row["duplicate"]),
         attempt_id=row["attempt_id"],
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         cause=row["cause"],
         fingerprint=row["fingerprint"],
-        usage=Usage(
+        usage=ReplyCost(
             input_tokens=row["input_tokens"], output_tokens=row["output_tokens"], took_s=row["took_s"]
         ),
     )

@@ -33,7 +33,7 @@ def from_micros(value: int) -> datetime:
 
 
 def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Return the row of an attempt as it is accepted."""
+    """Return the row of an attempt as it is accepted, by column; `submission` is its digest."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -50,11 +50,12 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "labels": _dump(dict(attempt.labels)),
         "idempotency_key": key,
         "replay_of": attempt.replay_of,
+        "intent": attempt.intent,
     }
 
 
 def verdict_values(attempt: Attempt) -> Values:
-    """Return the row of an attempt's verdict."""
+    """Return the row of a finished attempt's verdict, by column."""
     assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
     return {
         "attempt_id": attempt.id,
@@ -75,7 +76,7 @@ def verdict_values(attempt: Attempt) -> Values:
 
 
 def run_values(run: Run) -> Values:
-    """Return the row of a run."""
+    """Return the row of a run, by column."""
     return {
         "attempt_id": run.attempt_id,
         "run_number": run.run_number,
@@ -88,7 +89,7 @@ def run_values(run: Run) -> Values:
 
 
 def event_values(event: Event) -> Values:
-    """Return the row of an event."""
+    """Return the row of an event, by column; its body as JSON."""
     return {
         "attempt_id": event.attempt_id,
         "run_number": event.run_number,
@@ -128,6 +129,7 @@ def read_attempt(row: RowMapping) -> Attempt:
         state=State.FINISHED if finished else unfinished_state,
         batch_id=row["batch_id"],
         parent_id=row["parent_id"],
+        intent=row["intent"],
         replay_of=row["replay_of"],
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],
@@ -154,7 +156,7 @@ def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
-    """Return the time of a column that may be empty."""
+    """Return the time (UTC) that a column has in microseconds since 1970; None for NULL."""
     return None if value is None else from_micros(cast("int", value))
 
 

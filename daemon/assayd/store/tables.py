@@ -58,6 +58,7 @@ attempts = Table(
     Column("labels", Text, nullable=False),
     Column("idempotency_key", String(255)),
     Column("replay_of", String(26)),
+    Column("intent", Text),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),
@@ -129,6 +130,8 @@ repairs = Table(
     Column("outcome", String(32)),
     Column("detail", Text),
     Column("fallback", Text),
+    Column("granted_by", BigInteger),
+    Column("generation_id", String(26)),
     Index(None, "attempt_id"),
     Index("ix_repairs_uid", "uid", "started_at", "id"),
 )
@@ -154,8 +157,81 @@ repair_fixes = Table(
     Column("input_tokens", BigInteger),
     Column("output_tokens", BigInteger),
     Column("took_s", Float, nullable=False),
+    Column("form", String(16), nullable=False, server_default="code"),
 )
 """One row per fix: what failed, why it was changed how, and what came of it."""
+
+repair_steps = Table(
+    "repair_steps",
+    metadata,
+    Column("repair_id", String(26), ForeignKey("repairs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("provider", String(64), nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+)
+"""Answers of providers as they came, with what they were asked by; `reply` is what was read, as JSON."""
+
+generations = Table(
+    "generations",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("kind", String(64), nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("gid", BigInteger, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("provider", String(64), nullable=False),
+    Column("policy", String(64), nullable=False),
+    Column("intent", Text, nullable=False),
+    Column("context", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("grants", Text, nullable=False),
+    Column("drafts", Text, nullable=False),
+    Column("attempt_id", String(26)),
+    Column("outcome", String(32)),
+    Column("detail", Text),
+    Index("ix_generations_uid", "uid", "started_at", "id"),
+)
+"""Requests in words; `context`, `labels`, `grants` and `drafts` are JSON."""
+
+generation_steps = Table(
+    "generation_steps",
+    metadata,
+    Column("generation_id", String(26), ForeignKey("generations.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("provider", String(64), nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("reply", Text, nullable=False),
+)
+"""As `repair_steps`, of the answers to the words themselves."""
+
+library_entries = Table(
+    "library_entries",
+    metadata,
+    Column("uid", BigInteger, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("kind", String(64), nullable=False),
+    Column("attempt_id", String(26), ForeignKey("attempts.id"), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("intent", Text),
+    Column("chain", Text, nullable=False),
+    Column("approved_by", BigInteger, nullable=False),
+    Column("approved_at", BigInteger, nullable=False),
+    Column("bundle", Text),
+    Index(None, "attempt_id"),
+)
+"""What was approved; its attempt and bundle stay as long as the entry. `chain` is JSON."""
 
 events = Table(
     "events",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from assayd.api import Access, create_app, loopback_config, server_config
+from assayd.api import SocketAccess, create_app, loopback_config, server_config
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
 from assayd.wiring.from_kinds import routers_of
@@ -28,6 +28,8 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
         parts.service,
         parts.batches,
         parts.repairs,
+        generations=parts.generations,
+        library=parts.library,
         access=_access(settings),
         limits=parts.limits.api,
         metrics=parts.metrics,
@@ -41,10 +43,10 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     )
 
 
-def _access(settings: Settings) -> Access:
+def _access(settings: Settings) -> SocketAccess:
     """Return who may connect, and who sees everything."""
     group = settings.access.operators_group
-    return Access(
+    return SocketAccess(
         uids=frozenset(settings.access.uids),
         gids=frozenset(settings.access.gids),
         operators_gid=grp.getgrnam(group).gr_gid if group else None,

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from assayd import __version__
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
@@ -23,26 +24,32 @@ from assayd.attempts.telemetry import watch_disk
 from assayd.attempts.uploads import Uploads
 from assayd.batches import BatchDependencies, DaemonBatches
 from assayd.fair_queue import FairSemaphore
+from assayd.generations.generations import DaemonGenerations
+from assayd.generations.loop import GenerationDependencies
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
+from assayd.ports.generations import GenerationStore, Library
 from assayd.ports.llm import Provider
 from assayd.ports.repairs import RepairStore
+from assayd.ports.service import DaemonFacts
 from assayd.ports.validator import Validator
 from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
 from assayd.repairs.chain import repair_attachments
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.repairs.requests import RecordedRequests
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import open_jobs
+from assayd.store.library import DatabaseLibrary
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring.containers import build_readiness
 from assayd.wiring.from_kinds import recorders_of
@@ -86,7 +93,7 @@ class PartOverrides:
 class Assembly:
     """The parts of a daemon. `shared` holds those that most of the others use."""
 
-    origin: Origin
+    origin: ContainerOrigin
     limits: DaemonLimits
     shared: AdmissionDependencies
     hub: EventHub
@@ -99,6 +106,8 @@ class Assembly:
     batches: DaemonBatches
     batch_store: BatchStore
     repairs: DaemonRepairs
+    generations: DaemonGenerations
+    library: Library
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +122,10 @@ class _Basics:
     readiness: ReadinessSupervisor
     batch_store: BatchStore
     repair_store: RepairStore
+    generation_store: GenerationStore
+    library: Library
     requests: RecordedRequests
-    origin: Origin
+    origin: ContainerOrigin
     copied_from: str | None
     metrics: Metrics
     hub: EventHub
@@ -154,6 +165,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     )
     repairs = _build_repairs(basics, gateway, providers)
     await stack.enter_async_context(repairs.running())
+    generations = _build_generations(basics, gateway, repairs, providers)
+    await stack.enter_async_context(generations.running())
     return Assembly(
         origin=basics.origin,
         limits=limits,
@@ -168,6 +181,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         batches=batches,
         batch_store=basics.batch_store,
         repairs=repairs,
+        generations=generations,
+        library=basics.library,
     )
 
 
@@ -194,7 +209,7 @@ async def _basics(
         ids=ids,
     )
     identity = identify(settings.state_dir, ids)
-    origin = Origin(daemon_id=identity.daemon_id, generation=ids.new())
+    origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     repair_store = DatabaseRepairStore(jobs.access)
     return _Basics(
         settings=settings,
@@ -206,6 +221,8 @@ async def _basics(
         or await build_readiness(settings, limits, shared, origin=origin, metrics=metrics, stack=stack),
         batch_store=DatabaseBatchStore(jobs.access),
         repair_store=repair_store,
+        generation_store=DatabaseGenerationStore(jobs.access),
+        library=DatabaseLibrary(jobs.access, clock),
         requests=RecordedRequests(
             store=repair_store,
             kinds=shared.kinds,
@@ -213,6 +230,7 @@ async def _basics(
             clock=clock,
             ids=ids,
             timeout=timedelta(seconds=settings.repair.timeout_s),
+            max_attempts=settings.repair.max_attempts,
         ),
         origin=origin,
         copied_from=identity.copied_from,
@@ -255,6 +273,12 @@ def _build_service(
             metrics=basics.metrics,
             caps=basics.limits.attempt,
             copied_from=basics.copied_from,
+            facts=DaemonFacts(
+                daemon_id=basics.origin.daemon_id,
+                version=__version__,
+                state_dir=str(basics.settings.state_dir.absolute()),
+                database_in_state=basics.settings.database_url is None,
+            ),
         )
     )
 
@@ -292,6 +316,26 @@ def _build_repairs(
         source_bytes=basics.settings.caps.source_bytes,
     )
     return DaemonRepairs(deps, basics.requests, basics.limits.repair, basics.metrics)
+
+
+def _build_generations(
+    basics: _Basics, gateway: AttemptGateway, repairs: DaemonRepairs, providers: Mapping[str, Provider]
+) -> DaemonGenerations:
+    deps = GenerationDependencies(
+        attempts=gateway,
+        repairs=repairs,
+        store=basics.generation_store,
+        analyst=basics.analyst,
+        kinds=basics.shared.kinds,
+        policies=basics.shared.policies.get,
+        providers=providers,
+        clock=basics.shared.clock,
+        ids=basics.shared.ids,
+        timeout=basics.requests.timeout,
+        source_bytes=basics.settings.caps.source_bytes,
+    )
+    limits = basics.limits.repair
+    return DaemonGenerations(deps, at_once=limits.at_once, max_attempts=limits.max_attempts)
 
 
 def _watch(metrics: Metrics, scheduler: Scheduler, state_dir: Path) -> None:

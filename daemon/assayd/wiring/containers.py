@@ -17,7 +17,7 @@ from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
 from assayd.package_data import share
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.pool.pool import Pool
@@ -38,7 +38,7 @@ async def build_readiness(
     limits: DaemonLimits,
     shared: AdmissionDependencies,
     *,
-    origin: Origin,
+    origin: ContainerOrigin,
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> ReadinessSupervisor:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from assayd.ports.llm import Provider
 from assayd.repairs.providers import anthropic, gemini, openai, rules
 from assayd.repairs.providers.account import Account
-from assayd.repairs.providers.api import Api, ApiProvider
+from assayd.repairs.providers.api import ApiProvider, VendorApi
 from assayd.repairs.providers.command import CommandProvider
-from assayd.repairs.providers.keys import Place, find_key, hide_environment
+from assayd.repairs.providers.keys import KeySource, find_key, hide_environment
 from assayd.repairs.providers.rules import RulesProvider
 from assayd.settings import RepairProvider
 
@@ -20,7 +20,7 @@ from assayd.settings import RepairProvider
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vendor:
     key_variable: str
-    open: Callable[[Account], Api]
+    open: Callable[[Account], VendorApi]
 
 
 _VENDORS = {
@@ -58,7 +58,7 @@ async def open_providers(
 def _account(name: str, wanted: RepairProvider) -> Account:
     # The vendor's own variable holds a key for the vendor: no other server is sent it.
     usual = _VENDORS[wanted.type].key_variable if wanted.base_url is None else None
-    place = Place(variable=wanted.key_variable, file=wanted.key_file, usual=usual)
+    place = KeySource(variable=wanted.key_variable, file=wanted.key_file, usual=usual)
     return Account(
         name=name,
         type=wanted.type,

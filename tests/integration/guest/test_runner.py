@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 from assayd.guest.frames import PROTOCOL
-from support.guests.guest_runner import GuestRunner, call_of
+from support.guests.guest_runner import PATIENCE_S, GuestRunner, call_of
 
 
 def fault_of(runner: GuestRunner) -> str:
@@ -50,12 +52,43 @@ def test_unit_before_begin_is_a_fault(runner: GuestRunner) -> None:
     assert "begin was expected" in fault_of(runner)
 
 
-def test_frame_while_a_unit_runs_is_a_fault(begun: GuestRunner) -> None:
-    begun.start("call", call_of("while True: pass"))
-    begun.until("started")
+def test_frame_while_a_unit_runs_is_a_fault_under_an_allowlist(runner: GuestRunner) -> None:
+    runner.begin(network="allowlist")
+    runner.start("call", call_of("while True: pass"))
+    runner.until("started")
+    runner.send("finish")
+
+    assert "finish while a unit runs" in fault_of(runner)
+
+
+def test_units_sent_ahead_run_one_after_the_other(begun: GuestRunner) -> None:
+    for number in range(3):
+        begun.start("call", call_of(f"def extract(): return {number}"), more=number < 2)
     begun.send("finish")
 
-    assert "finish while a unit runs" in fault_of(begun)
+    kinds = [header["type"] for header, _ in begun.until("bye")]
+    assert [kind for kind in kinds if kind in {"started", "unit_end", "bye"}] == [
+        *["started", "unit_end"] * 3, "bye",
+    ]  # fmt: skip
+
+
+def test_frames_of_the_next_unit_stay_unread_while_one_lives(begun: GuestRunner) -> None:
+    begun.start("call", call_of("def extract():\n    while True: pass"), more=True)
+    begun.until("started")
+    begun.start("call", call_of("def extract(): return 1"))
+
+    unread = bytearray(4)
+    fcntl.ioctl(begun.process.stdin, termios.FIONREAD, unread)
+    assert int.from_bytes(unread, sys.byteorder) > 0
+
+
+def test_hang_up_behind_unread_frames_ends_the_runner(begun: GuestRunner) -> None:
+    begun.start("call", call_of("def extract():\n    while True: pass"), more=True)
+    begun.until("started")
+    begun.start("call", call_of("def extract(): return 1"))
+    begun.process.stdin.close()
+
+    assert begun.process.wait(PATIENCE_S) == 0
 
 
 def test_bytes_that_are_no_frame_are_a_fault(runner: GuestRunner) -> None:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
-from assayd.ports.llm import Provider, Reply, Request
+from assayd.ports.llm import FixRequest, Provider, Reply
 from assayd.ports.repairable import Passage
 from assayd.repairs.asking import MOST_CALLS, ask
 from assayd.repairs.providers.http import ANSWER_BYTES
@@ -26,7 +26,7 @@ from support.hosts.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned,
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-REQUEST = Request(
+REQUEST = FixRequest(
     system="be exact", user="SECRET SOURCE", passage=Passage(name="code", language="python", text="x")
 )
 FIXED = json.dumps({"patched_code": "x = 1\n", "fix_reason": "was x"})

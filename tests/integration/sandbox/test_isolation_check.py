@@ -56,7 +56,7 @@ async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: boo
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
     sandbox.seccomp = "unconfined"
     complaints = await canary.check_isolation(sandbox)
-    assert complaints == ["walls: seccomp: ['0', '2'] instead of ['2', '2']"]
+    assert complaints == ["isolation: seccomp: ['0', '2'] instead of ['2', '2']"]
 
 
 @pytest.mark.parametrize("sandbox", [pytest.param("oci", marks=needs_oci)], indirect=True)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from assayd.api import Access, ApiLimits, Caller, create_app
+from assayd.api import ApiLimits, Caller, SocketAccess, create_app
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
 from assayd.wiring.from_kinds import routers_of
@@ -20,7 +20,7 @@ def app() -> FastAPI:
     """Return one application for all tests of a module; making it takes longer than they do."""
     limits = ApiLimits(body_bytes=2 * 2**20, heartbeat_s=0.01)
     routers = routers_of(all_validators())
-    access = Access(operators_gid=500)
+    access = SocketAccess(operators_gid=500)
     return create_app(FakeService(), None, None, access=access, limits=limits, routers=routers)
 
 

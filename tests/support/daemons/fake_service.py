@@ -19,7 +19,7 @@ from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
-from assayd.ports.service import Health, HealthRow
+from assayd.ports.service import DaemonFacts, Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
 
@@ -38,6 +38,7 @@ class Payload(BaseModel):
 
     code: str = Field(description="The code.")
     sample_paths: tuple[str, ...] = Field((), description="What it is tried on.")
+    cases: tuple[dict[str, object], ...] = Field((), description="What it has to give.")
 
 
 class FakeValidator:
@@ -240,6 +241,9 @@ class FakeService:
 
     def metrics(self) -> bytes:
         return b"assayd_attempts_total 1.0\n"
+
+    def facts(self) -> DaemonFacts:
+        return DaemonFacts(daemon_id="01D", version="1", state_dir="/var/lib/a", database_in_state=True)
 
     async def health(self) -> Sequence[HealthRow]:
         return [

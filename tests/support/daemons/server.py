@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from assayd.api import Access, ApiLimits, create_app, server_config
+from assayd.api import ApiLimits, SocketAccess, create_app, server_config
 from support.daemons.fake_service import FakeService
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
@@ -22,7 +22,7 @@ def serving(
     service: FakeService,
     path: Path,
     *,
-    access: Access | None = None,
+    access: SocketAccess | None = None,
     http: type | None = None,
     limits: ApiLimits | None = None,
 ) -> Iterator[Path]:
@@ -30,7 +30,7 @@ def serving(
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     app = create_app(
-        service, None, None, access=access or Access(), limits=limits or ApiLimits(heartbeat_s=0.05)
+        service, None, None, access=access or SocketAccess(), limits=limits or ApiLimits(heartbeat_s=0.05)
     )
     config = server_config(app)
     if http is not None:
@@ -48,12 +48,14 @@ def serving(
 
 
 @contextmanager
-def serving_small(folder: Path, *, how: How | None = None, access: Access | None = None) -> Iterator[Served]:
+def serving_small(
+    folder: Path, *, how: How | None = None, access: SocketAccess | None = None
+) -> Iterator[Served]:
     """Serve a small daemon until the body ends."""
     served = Served(folder)
     logging = structlog.get_config()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # not among a test's output
-    thread = threading.Thread(target=lambda: asyncio.run(served.run(how, access or Access())))
+    thread = threading.Thread(target=lambda: asyncio.run(served.run(how, access or SocketAccess())))
     thread.start()
     try:
         served.started.wait(30)
@@ -75,7 +77,7 @@ class Served:
         self._loop: asyncio.AbstractEventLoop
         self._server: uvicorn.Server
 
-    async def run(self, how: How | None, access: Access) -> None:
+    async def run(self, how: How | None, access: SocketAccess) -> None:
         self._loop = asyncio.get_running_loop()
         self.path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
@@ -87,6 +89,8 @@ class Served:
                     self.daemon.service,
                     self.daemon.batches,
                     self.daemon.repairs,
+                    generations=self.daemon.generations,
+                    library=self.daemon.library,
                     access=access,
                     limits=limits,
                     budget=self.daemon.scheduler.budget,

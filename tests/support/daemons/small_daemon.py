@@ -27,6 +27,7 @@ from assayd.attempts.service import DaemonService
 from assayd.batches import BatchLimits, DaemonBatches, LineCaps
 from assayd.documents import read_submission
 from assayd.errors import EngineError
+from assayd.generations.generations import DaemonGenerations
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
@@ -35,6 +36,7 @@ from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
 from assayd.ports.batches import BatchStore
+from assayd.ports.generations import Library
 from assayd.ports.validator import FileOptions, Stage
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
@@ -45,7 +47,18 @@ from support.stores.empty_database import lay_database
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1000, pid=1)
 CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
-SHOWN = ("service", "batches", "repairs", "scheduler", "admission", "shared", "batch_store", "hub")
+SHOWN = (
+    "service",
+    "batches",
+    "repairs",
+    "generations",
+    "library",
+    "scheduler",
+    "admission",
+    "shared",
+    "batch_store",
+    "hub",
+)
 """The parts that tests look into."""
 
 
@@ -211,6 +224,8 @@ class SmallDaemon:
     service: DaemonService
     batches: DaemonBatches
     repairs: DaemonRepairs
+    generations: DaemonGenerations
+    library: Library
     scheduler: Scheduler
     admission: Admission
     shared: AdmissionDependencies

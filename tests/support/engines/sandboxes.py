@@ -16,7 +16,7 @@ from assayd.model.run import RunResult, RunSpec
 from assayd.package_data import share
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import PoolLimits
@@ -36,7 +36,7 @@ async def sandbox_on(
 
     What the pool could not remove, because its engine had gone, is swept at the end when `sweep` says so.
     """
-    origin = Origin(daemon_id=Ulids().new(), generation="test")
+    origin = ContainerOrigin(daemon_id=Ulids().new(), generation="test")
     pool = Pool(
         engine=engine,
         origin=origin,

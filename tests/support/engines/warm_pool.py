@@ -10,7 +10,7 @@ from dataclasses import replace
 from assayd.guest.frames import Decoder, encode
 from assayd.ids import SystemClock, Ulids
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.container import Origin
+from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import PoolKey, PoolLimits
 from assayd.sandbox.pool.pool import Pool
@@ -50,7 +50,7 @@ async def running(
     demand.keep(frozenset(keep))
     pool = Pool(
         engine=engine,
-        origin=Origin(daemon_id="d", generation="g"),
+        origin=ContainerOrigin(daemon_id="d", generation="g"),
         clock=clock or SystemClock(),
         ids=Ulids(),
         limits=PoolLimits(),

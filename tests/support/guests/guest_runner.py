@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assayd.guest.frames import PROTOCOL, Decoder, Header, chunks, encode
+from assayd.guest.programs import PROGRAMS
 from support.guests.nursery import Fork, nursery
 
 Frame = tuple[Header, bytes]
@@ -139,6 +140,8 @@ class GuestRunner:
             folders=list(folders),
             collect=list(collect),
             changed_only=changed_only,
+            programs=sorted(PROGRAMS),
+            preload=[],
         )
 
     def file(self, path: str, content: bytes) -> None:

@@ -21,10 +21,10 @@ import assayd
 _PROGRAM = """
 import gc, json, os, socket, sys
 sys.path.insert(0, {root!r})
-from assayd.guest.programs import find_programs
+from assayd.guest.programs import PROGRAMS, load_programs
 from assayd.guest.runner import main
 
-find_programs()
+load_programs(PROGRAMS)
 gc.collect()
 gc.freeze()
 orders = socket.socket(fileno={orders})

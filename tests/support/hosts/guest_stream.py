@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from assayd.aio import task_group
 from assayd.egress import Relay
-from assayd.egress.relay import Session
+from assayd.egress.relay import RelaySession
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
@@ -106,7 +106,7 @@ def session(
     public: Callable[[str], bool] = lambda address: True,
     connect_timeout_s: float = 5.0,
     **limits: float,
-) -> Session:
+) -> RelaySession:
     """Return the way out of one attempt; every name leads to loopback, which counts as public here."""
     relay = Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def session(
 
 
 @asynccontextmanager
-async def served(way: Session, unit: int = 0) -> AsyncIterator[MemoryStream]:
+async def served(way: RelaySession, unit: int = 0) -> AsyncIterator[MemoryStream]:
     """Serve one connection while the body speaks for the guest; the guest hangs up at the end."""
     stream = MemoryStream()
     async with task_group() as group:

@@ -10,6 +10,7 @@ import pytest_asyncio
 from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
 from assayd.analysis.messages import Failed, Patching
 from assayd.kinds import registry as validators
+from assayd.ports.generatable import Proposal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,6 +21,10 @@ REPORT: dict[str, object] = {"stage_reached": "sandbox", "retry_context": "It ga
 
 def submitted(code: str = CODE) -> dict[str, object]:
     return {"code": code, "sample_paths": ["/a/b.csv"]}
+
+
+def fix(code: str) -> Patching:
+    return Patching(payload=submitted(), passage="code", proposal=Proposal(code=code))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -37,7 +42,7 @@ async def test_a_fix_is_asked_for_with_the_code_the_failure_and_the_paths(analys
 
 
 async def test_a_fix_takes_the_place_of_the_code(analyst: Analyst) -> None:
-    patched = await analyst.patch(EXTRACTOR, Patching(payload=submitted(), passage="code", code="x = 1\n"))
+    patched = await analyst.patch(EXTRACTOR, fix("x = 1\n"))
     assert patched.payload == {"code": "x = 1\n", "sample_paths": ["/a/b.csv"]}
 
 
@@ -54,7 +59,7 @@ async def test_only_layout_comments_and_fences_leave_the_digest_as_it_is(
     analyst: Analyst, code: str, same: bool
 ) -> None:
     before = await analyst.describe(EXTRACTOR, Failed(payload=submitted(), report=REPORT))
-    after = await analyst.patch(EXTRACTOR, Patching(payload=submitted(), passage="code", code=code))
+    after = await analyst.patch(EXTRACTOR, fix(code))
     assert (before.digest == after.digest) is same
 
 

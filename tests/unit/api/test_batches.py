@@ -6,7 +6,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from assayd.api import Access, ApiLimits, Caller, create_app
+from assayd.api import ApiLimits, Caller, SocketAccess, create_app
 from assayd.documents.attempts import AttemptDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, BatchResultDocument, ItemPageDocument
 from assayd.documents.operations import GarbageDocument
@@ -29,7 +29,7 @@ class Served:
             daemon.service,
             daemon.batches,
             daemon.repairs,
-            access=Access(operators_gid=500, own_uid=33),
+            access=SocketAccess(operators_gid=500, own_uid=33),
             limits=limits,
         )
 

@@ -104,3 +104,10 @@ async def test_the_reference_describes_every_field_and_resolves(connect) -> None
     assert bare == []
     for part in json.dumps(reference).split('"$ref": "#/components/schemas/')[1:]:
         assert part.partition('"')[0] in models
+
+
+async def test_where_the_state_lies_is_told_to_operators(connect) -> None:
+    told = (await connect(0).get("/v1/daemon")).json()
+    assert (told["state_dir"], told["database_in_state"]) == ("/var/lib/a", True)
+    refused = await connect().get("/v1/daemon")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "peer.not_operator")

@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 import httpx
 import pytest
 
-from assayd.api import Access, ApiLimits, Caller, create_app, peer
+from assayd.api import ApiLimits, Caller, SocketAccess, create_app, peer
 from assayd.api.peer import PeerH11, PeerHttpTools, read_caller, with_silence
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
@@ -23,27 +23,27 @@ def caller(uid: int, *groups: int) -> Caller:
 @pytest.mark.parametrize(
     ("access", "who", "admitted"),
     [
-        (Access(), caller(1000), True),
-        (Access(uids=frozenset({1000})), caller(1000), True),
-        (Access(uids=frozenset({1000})), caller(1001), False),
-        (Access(uids=frozenset({1000})), caller(0), True),
-        (Access(uids=frozenset({1000}), own_uid=33), caller(33), True),
-        (Access(gids=frozenset({50})), caller(1000, 20, 50), True),
-        (Access(gids=frozenset({50})), caller(1000, 20), False),
-        (Access(gids=frozenset({50}), operators_gid=60), caller(1000, 60), True),
+        (SocketAccess(), caller(1000), True),
+        (SocketAccess(uids=frozenset({1000})), caller(1000), True),
+        (SocketAccess(uids=frozenset({1000})), caller(1001), False),
+        (SocketAccess(uids=frozenset({1000})), caller(0), True),
+        (SocketAccess(uids=frozenset({1000}), own_uid=33), caller(33), True),
+        (SocketAccess(gids=frozenset({50})), caller(1000, 20, 50), True),
+        (SocketAccess(gids=frozenset({50})), caller(1000, 20), False),
+        (SocketAccess(gids=frozenset({50}), operators_gid=60), caller(1000, 60), True),
     ],
 )
-def test_who_is_admitted(access: Access, who: Caller, admitted: bool) -> None:
+def test_who_is_admitted(access: SocketAccess, who: Caller, admitted: bool) -> None:
     assert access.admits(who) is admitted
 
 
 def test_without_an_operators_group_only_root_is_an_operator() -> None:
-    assert Access().is_operator(caller(0))
-    assert not Access().is_operator(caller(1000, 1000))
+    assert SocketAccess().is_operator(caller(0))
+    assert not SocketAccess().is_operator(caller(1000, 1000))
 
 
 def test_daemons_own_user_and_whoever_is_in_the_operators_group_are_operators() -> None:
-    access = Access(operators_gid=60, own_uid=33)
+    access = SocketAccess(operators_gid=60, own_uid=33)
     assert access.is_operator(caller(33))
     assert access.is_operator(caller(1000, 20, 60))
     assert not access.is_operator(caller(1000, 20))
@@ -60,7 +60,7 @@ def test_the_kernel_names_the_peer(tmp_path, http) -> None:
 
 @pytest.mark.parametrize("path_asked", ["/healthz", "/v1/attempts", "/nowhere", "/openapi.json"])
 async def test_a_peer_that_is_not_known_is_turned_away_everywhere(path_asked) -> None:
-    app = create_app(FakeService(), None, None, access=Access())
+    app = create_app(FakeService(), None, None, access=SocketAccess())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://assayd") as client:
         response = await client.get(path_asked)
     assert (response.status_code, response.json()["error"]["code"]) == (403, "peer.not_allowed")
@@ -130,7 +130,7 @@ def test_users_together_leave_the_last_connections_to_operators() -> None:
 
 
 def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> None:
-    access = Access(own_uid=os.geteuid())
+    access = SocketAccess(own_uid=os.geteuid())
     with (
         serving(FakeService(), tmp_path / "s", http=with_silence(30.0, access)) as path,
         ExitStack() as held,

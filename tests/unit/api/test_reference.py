@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from assayd.api import Access, create_app
+from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
 from support.daemons.fake_service import FakeService
 
@@ -11,7 +11,7 @@ from support.daemons.fake_service import FakeService
 def reference() -> dict:
     service = FakeService()
     service.kinds = all_validators()
-    return create_app(service, None, None, access=Access()).openapi()
+    return create_app(service, None, None, access=SocketAccess()).openapi()
 
 
 def operations(reference: dict) -> dict[str, dict]:

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
-from assayd.api import Access, Caller, create_app
+from assayd.api import Caller, SocketAccess, create_app
 from assayd.api.requests import RequestIds
 from assayd.log import request_id
 from assayd.metrics import Metrics
@@ -25,7 +25,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture(scope="module")
 def app(metrics: Metrics) -> FastAPI:
-    return create_app(FakeService(), None, None, access=Access(), metrics=metrics)
+    return create_app(FakeService(), None, None, access=SocketAccess(), metrics=metrics)
 
 
 async def ask(app: object, path: str, *, method: str = "GET", given: str | None = None) -> httpx.Response:

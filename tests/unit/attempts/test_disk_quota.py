@@ -87,7 +87,7 @@ async def test_documents_of_a_user_take_no_more_than_is_left() -> None:
 
 async def test_line_whose_document_is_stored_already_is_not_refused_for_documents() -> None:
     disk = Disk(free_mb=400, u2000=StoredUsage(document_bytes=500 * MIB))
-    assert await disk.refusal(GREEDY, 1) == "quota.disk"
+    assert await disk.refusal(GREEDY, 20) == "quota.disk"
     assert await disk.refusal(GREEDY, 0) is None
 
 
@@ -98,12 +98,12 @@ async def test_refusal_is_taken_back_when_what_is_held_has_become_less() -> None
     assert await disk.refusal(GREEDY) is None
 
 
-async def test_what_is_held_is_looked_up_once_while_there_is_room() -> None:
-    disk = Disk(free_mb=10_000)
-    for _ in range(20):
+async def test_what_is_held_is_not_looked_up_while_little_was_added() -> None:
+    disk = Disk(free_mb=1700)
+    for expected in (0, 0, 1):
         disk.now += HOLDINGS_KNOWN_S
-        await disk.refusal(GREEDY, 0)
-    assert disk.looks == 1
+        await disk.refusal(GREEDY, 45)
+        assert disk.looks == expected
 
 
 async def test_refusal_says_what_is_held_what_is_left_and_what_to_do() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.api import Access
+from assayd.api import SocketAccess
 from assayd.cli import main
 from assayd.cli.artifacts import safe_name
 from assayd.cli.listing import print_table
@@ -197,7 +197,7 @@ def test_a_user_who_is_not_admitted_is_refused(tmp_path, capsys, monkeypatch) ->
     assert capsys.readouterr().err == "assay: this user may not use the daemon\n"
 
 
-class NobodyAccess(Access):
+class NobodyAccess(SocketAccess):
     def admits(self, caller) -> bool:
         return False
 

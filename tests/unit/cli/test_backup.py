@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from assayd.attempts import conclusion as record
-from assayd.cli.backup import IDENTITY, back_up
-from assayd.errors import RequestError
+from assayd.cli.backup import IDENTITY, back_up, find_state
+from assayd.client import ClientError, DaemonUnreachable
+from assayd.errors import ConfigError, RequestError
 from assayd.ids import Ulids
 from support.daemons.small_daemon import small_daemon
 
@@ -58,3 +59,39 @@ async def test_bundle_that_is_missing_does_not_keep_the_others_from_being_copied
 
         assert back_up(copy, live) == 1
         assert bundles(copy) == {f"artifacts/{max(first, second, key=lambda done: done.id).bundle}"}
+
+
+class Asked:
+    """A client that is answered so, or not."""
+
+    def __init__(self, answer: dict[str, object] | ClientError) -> None:
+        self._answer = answer
+
+    def daemon(self) -> dict[str, object]:
+        if isinstance(self._answer, ClientError):
+            raise self._answer
+        return self._answer
+
+
+def test_state_directory_is_the_one_that_the_daemon_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of whoever copies may be others than those that the daemon was started with."""
+    monkeypatch.setenv("ASSAYD_STATE_DIR", "/nowhere")
+    client = Asked({"state_dir": "/srv/assayd", "database_in_state": True})
+    assert find_state(client) == Path("/srv/assayd")
+
+
+def test_state_directory_is_that_of_the_settings_while_no_daemon_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ASSAYD_STATE_DIR", "/srv/stopped")
+    assert find_state(Asked(DaemonUnreachable("unreachable", "no answer"))) == Path("/srv/stopped")
+
+
+def test_daemon_that_does_not_tell_is_not_guessed_at() -> None:
+    with pytest.raises(ClientError, match="operators"):
+        find_state(Asked(ClientError("peer.not_operator", "this is for operators")))
+
+
+def test_database_elsewhere_needs_its_own_tools() -> None:
+    with pytest.raises(ConfigError, match="database_url is set"):
+        find_state(Asked({"state_dir": "/srv/assayd", "database_in_state": False}))

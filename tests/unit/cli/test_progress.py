@@ -1,9 +1,9 @@
-from assayd.cli.progress import Progress
+from assayd.cli.progress import ProgressView
 from assayd.client import StreamEvent
 
 
 def shown(*events: tuple[str, dict]) -> list[str]:
-    progress = Progress("extractor")
+    progress = ProgressView("extractor")
     for number, (kind, body) in enumerate(events, 1):
         progress.apply(StreamEvent(id=f"1.{number}", kind=kind, at="", body=body))
     return [line.plain for line in progress.lines()]

@@ -7,10 +7,10 @@ import io
 import pytest
 
 from assayd.cli.report import MARKS
-from assayd.cli.screen import Line, Screen, cells, in_ascii, line, shows_letters, wrapped
+from assayd.cli.screen import Screen, StyledLine, cells, in_ascii, line, shows_letters, wrapped
 
 
-def printed(*lines: Line | str, **screen) -> str:
+def printed(*lines: StyledLine | str, **screen) -> str:
     file = io.StringIO()
     for each in lines:
         Screen(file, **screen).print(each)

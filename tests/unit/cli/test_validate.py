@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from assayd.cli.validate import Request, build_submission, read_files, read_settings
+from assayd.cli.validate import ValidateRequest, build_submission, read_files, read_settings
 from assayd.errors import RequestError
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -99,7 +99,7 @@ def test_a_module_is_submitted_as_a_folder(tmp_path) -> None:
     (tmp_path / "manifest.yaml").write_text("category: weather\nplatform: open_meteo\n")
     (tmp_path / "adapter.py").write_text("x = 1\n")
     nothing = {"input": None, "sample_paths": (), "policy": None, "settings": (), "labels": (), "options": ()}
-    submission, _ = build_submission(Request(kind="module", files=[tmp_path], **nothing))
+    submission, _ = build_submission(ValidateRequest(kind="module", files=[tmp_path], **nothing))
     assert submission == {
         "kind": "module",
         "payload": {
@@ -124,3 +124,25 @@ def test_settings_are_read_as_json_where_they_are() -> None:
 def test_a_setting_below_a_value_is_refused() -> None:
     with pytest.raises(RequestError, match="has a value already"):
         read_settings(["a=1", "a.b=2"])
+
+
+def test_cases_and_words_are_submitted_and_the_paths_of_cases_are_tried(
+    assay, source, service, tmp_path
+) -> None:
+    cases = [{"name": "one", "path": "/data/x.csv", "expected": {"a": 1}}]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    (tmp_path / "words.txt").write_text("take the quarter apart\n")
+    words = f"@{tmp_path / 'words.txt'}"
+    cases_file = str(tmp_path / "cases.json")
+    assert assay("validate", "extractor", source, "--cases", cases_file, "--intent", words) == 0
+    (submission,) = service.submissions.values()
+    document = json.loads(submission.document)
+    assert document["intent"] == "take the quarter apart\n"
+    assert document["payload"] == {"code": CODE, "sample_paths": ["/data/x.csv"], "cases": cases}
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "["])
+def test_file_without_cases_is_refused(validate, tmp_path, capsys, text) -> None:
+    (tmp_path / "cases.json").write_text(text)
+    assert validate("--cases", str(tmp_path / "cases.json")) == 2
+    assert "cases.json" in capsys.readouterr().err

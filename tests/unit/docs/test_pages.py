@@ -17,6 +17,7 @@ from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult
 from assayd.package_data import share
 from assayd.policies import load_policies
+from assayd.ports import generatable as generatable_port
 from assayd.ports import repairable as repairable_port
 from assayd.ports import validator as validator_port
 from assayd.ports.command_line import CommandLine
@@ -27,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
 OPTIONAL = {
     name: protocol
-    for module in (validator_port, repairable_port)
+    for module in (validator_port, repairable_port, generatable_port)
     for name, protocol in vars(module).items()
     if getattr(protocol, "_is_runtime_protocol", False) and protocol.__module__ == module.__name__
 }

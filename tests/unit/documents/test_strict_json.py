@@ -1,3 +1,7 @@
+import json
+import tracemalloc
+from collections.abc import Iterator
+
 import pytest
 
 from assayd.documents.strict_json import (
@@ -106,3 +110,31 @@ def test_brackets_and_commas_in_strings_do_not_count() -> None:
 def test_as_many_arrays_and_values_as_may_be_are_read() -> None:
     assert read_json(b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"[]]") == [[]] * (MAX_CONTAINERS - 1)
     assert read_json(b"[" + b"1," * (MAX_VALUES - 1) + b"1]") == [1] * MAX_VALUES
+
+
+def large_values() -> Iterator[object]:
+    numbers = list(range(30_000))
+    yield numbers
+    yield {f"k{n % 7}{n}": str(n) for n in numbers}
+    yield [{"b": n, "a": [n, None, True, 1.5, f"ä\n{n}\U0001f600"]} for n in numbers[:9000]]
+    yield {"deep": {"list": [[n] for n in numbers], "text": '"\\\n\u2028😀' * 200_000}, "a": [], "b": {}}
+    yield [[], [numbers, []], {"x": numbers}, {}]
+    yield {1: numbers, 2: "keys that are no texts"}
+
+
+@pytest.mark.parametrize("value", list(large_values()), ids=range(6))
+def test_what_is_written_in_pieces_is_what_is_written_at_once(value: object) -> None:
+    whole = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    assert canonical(value) == whole.encode()
+
+
+def test_large_values_are_written_without_holding_many_times_their_text() -> None:
+    """All pieces of a text were held at once: ten times its size, for each of three copies."""
+    value = [{"name": str(number), "value": number} for number in range(100_000)]
+    tracemalloc.start()
+    try:
+        text = canonical(value)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(text)

@@ -214,3 +214,18 @@ def test_every_text_is_a_source_for_a_kind_that_says_nothing_of_its_sizes(
         read_submission(text, kinds, caps=PayloadCaps(source_bytes=12))
 
     assert (refused.value.code, refused.value.field) == ("too_large", field)
+
+
+def test_intent_is_kept_and_does_not_change_what_is_validated() -> None:
+    plain, asked = read_submission(body(), KINDS), read_submission(body(intent="take it apart"), KINDS)
+    assert asked.intent == "take it apart"
+    assert json.loads(asked.document)["intent"] == "take it apart"
+    assert asked.input_digest == plain.input_digest
+    assert read_submission(asked.document, KINDS) == asked
+    assert read_submission(body(intent="é" * 8192), KINDS).intent is not None
+
+
+@pytest.mark.parametrize("intent", ["", "  \n", "x" * 16385, "é" * 8193, 5, ["x"]])
+def test_intent_that_is_too_much_or_nothing_is_refused(intent: object) -> None:
+    refused = refusal(body(intent=intent))
+    assert (refused.code, refused.field) == ("invalid", "intent")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.egress.decision import Ask, decide
+from assayd.egress.decision import AccessRequest, decide
 from assayd.egress.target import read_target
 from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import fold_entry
@@ -67,16 +67,16 @@ def policy_of(text: str) -> NetworkPolicy:
     )
 
 
-def ask_of(row: Row) -> Ask:
+def ask_of(row: Row) -> AccessRequest:
     method, _, target = row.request.partition(" ")
     addresses = tuple(row.leads_to.split()) or None
     named: str | None = {"": None, "none": ""}.get(row.names_itself, row.names_itself)
     if method != "CONNECT":
-        return Ask(target=read_target(method, target), named=named, addresses=addresses)
+        return AccessRequest(target=read_target(method, target), named=named, addresses=addresses)
     server_name: str | NetworkRule | None = named
     if named is not None and named.startswith("!"):
         server_name = NetworkRule(named[1:])
-    return Ask(target=read_target(method, target), server_name=server_name, addresses=addresses)
+    return AccessRequest(target=read_target(method, target), server_name=server_name, addresses=addresses)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -104,13 +104,13 @@ def test_only_public_addresses_of_a_name_may_be_connected_to_in_the_order_given(
     target = read_target("CONNECT", "a.example:443")
     addresses = ("10.0.0.1", "93.184.215.14", "::1", "1.1.1.1")
 
-    decision = decide(policy_of("a.example"), Ask(target=target, addresses=addresses))
+    decision = decide(policy_of("a.example"), AccessRequest(target=target, addresses=addresses))
 
     assert decision.addresses == ("93.184.215.14", "1.1.1.1")
 
 
 def test_which_addresses_are_public_is_a_parameter() -> None:
-    ask = Ask(target=read_target("CONNECT", "a.example:443"), addresses=("203.0.113.7",))
+    ask = AccessRequest(target=read_target("CONNECT", "a.example:443"), addresses=("203.0.113.7",))
 
     assert not decide(policy_of("a.example"), ask).allowed
     assert decide(policy_of("a.example"), ask, lambda address: address.startswith("203.0.113.")).allowed

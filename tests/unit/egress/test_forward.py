@@ -229,6 +229,9 @@ async def test_client_that_waits_before_it_sends_its_body_is_told_to_go_on() -> 
         stream.say(b"body")
         await stream.until(lambda s: s.heard.endswith(b"hi"))
 
+    told, answered = stream.heard.split(b"\r\n\r\n", 1)
+    assert (told.split(b" ")[1], answered.split(b" ")[1], answered[-2:]) == (b"100", b"200", b"hi")
+
 
 async def test_answer_that_comes_before_the_body_was_sent_is_passed_on() -> None:
     refused = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"

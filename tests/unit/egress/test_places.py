@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from assayd.egress.places import Places
+from assayd.egress.places import ThresholdSemaphore
 
 GREEDY, SECOND, THIRD = 1, 2, 3
 
 
-async def taken(places: Places, owner: int, wanted: int) -> tuple[int, list[asyncio.Task[None]]]:
+async def taken(places: ThresholdSemaphore, owner: int, wanted: int) -> tuple[int, list[asyncio.Task[None]]]:
     """Want so many places for a user; tell how many it has, and who still waits."""
     waiting = [asyncio.ensure_future(places.acquire(owner)) for _ in range(wanted)]
     await asyncio.sleep(0)
@@ -27,7 +27,7 @@ async def drop(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def test_each_user_gets_half_of_what_is_left() -> None:
-    places = Places(256)
+    places = ThresholdSemaphore(256)
     counts, waiting = [], []
     for owner in (GREEDY, SECOND, THIRD):
         count, left = await taken(places, owner, 256)
@@ -39,7 +39,7 @@ async def test_each_user_gets_half_of_what_is_left() -> None:
 
 
 async def test_place_that_comes_free_goes_to_whoever_has_fewer() -> None:
-    places = Places(4)
+    places = ThresholdSemaphore(4)
     _, greedy = await taken(places, GREEDY, 4)
     _, second = await taken(places, SECOND, 4)
     places.release(GREEDY)
@@ -51,7 +51,7 @@ async def test_place_that_comes_free_goes_to_whoever_has_fewer() -> None:
 
 
 async def test_one_place_serves_one_user_after_the_other() -> None:
-    places = Places(1)
+    places = ThresholdSemaphore(1)
     await places.acquire(GREEDY)
     waiting = asyncio.ensure_future(places.acquire(SECOND))
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_one_place_serves_one_user_after_the_other() -> None:
 
 
 async def test_cancelled_wait_leaves_no_place_taken() -> None:
-    places = Places(1)
+    places = ThresholdSemaphore(1)
     await places.acquire(GREEDY)
     waiting = asyncio.ensure_future(places.acquire(SECOND))
     await asyncio.sleep(0)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from assayd.egress import Relay
-from assayd.egress.relay import Session
+from assayd.egress.relay import RelaySession
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkMode, NetworkPolicy
@@ -18,7 +18,7 @@ from .test_forward import OK, get, status
 GREEDY, STRANGER = 1, 2
 
 
-def ways(port: int, look_up=lambda host, port: ("127.0.0.1",), **limits: float) -> tuple[Session, ...]:
+def ways(port: int, look_up=lambda host, port: ("127.0.0.1",), **limits: float) -> tuple[RelaySession, ...]:
     """Return the ways out of an attempt of each user, through one relay."""
     relay = Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]

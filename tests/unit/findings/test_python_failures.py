@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.python_failures import Surroundings, failure_finding
+from assayd.findings.python_failures import ExceptionContext, failure_finding
 from assayd.guest_results.record import Raised
 
 TEXT = "prices = [1]\nresult: int = sum(price)\n"
@@ -12,7 +12,7 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
     record = Raised(
         error_type=error_type, message=message, line=2, traceback="…", where="<module>", phase="call"
     )
-    finding = failure_finding(record, Surroundings(text=TEXT, **around))  # type: ignore[arg-type]
+    finding = failure_finding(record, ExceptionContext(text=TEXT, **around))  # type: ignore[arg-type]
     assert (finding.line, finding.snippet) == (2, "result: int = sum(price)")
     return finding.rule, finding.message, str(finding.suggestion)
 
@@ -62,6 +62,13 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
             "import_missing",
             "has no 'loadz'",
             "spelling",
+        ),
+        (
+            "ImportError",
+            "cannot import name 'Mapping' from 'collections' (/usr/lib/python3.11/collections/__init__.py)",
+            "import_missing",
+            "has no 'Mapping'",
+            "from collections.abc import Mapping",
         ),
     ],
 )

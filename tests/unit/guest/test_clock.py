@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from assayd.guest.clock import LOOK_S, MOST, UnitClock
-from assayd.guest.tasks import Task
+from assayd.guest.tasks import KernelTask
 
 LIMIT_S = 1.0
 
@@ -47,11 +47,11 @@ class Below:
         """Return what all have used."""
         return self._machine.used_s
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[KernelTask]:
         """Return the tasks of the machine."""
         machine = self._machine
         for tid, ran_s in machine.ran.items():
-            yield Task(
+            yield KernelTask(
                 pid=1,
                 tid=tid,
                 ran_s=ran_s,

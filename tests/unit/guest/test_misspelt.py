@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from assayd.guest.misspelt import meant_by
-from assayd.guest.shown import Shown
+from assayd.guest.shown import ShownText
 
 FILE = "<submitted>"
 
 
 def meant(text: str, **names: object) -> tuple[str, bool] | None:
     """Run a text that raises, and return what was meant."""
-    texts: Mapping[str, Shown] = {FILE: Shown(name="main.py", text=text)}
+    texts: Mapping[str, ShownText] = {FILE: ShownText(name="main.py", text=text)}
     try:
         exec(compile(text, FILE, "exec"), {"__name__": "x", **names})
     except Exception as problem:  # noqa: BLE001 - whatever the text raises

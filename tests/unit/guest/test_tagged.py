@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.guest import values
-from assayd.guest.tagged import TAG, TAGS, Rendered, render_tagged, restore
+from assayd.guest.tagged import TAG, TAGS, render_tagged, restore
 from assayd.guest.tagged import _Tagging as Tagging
-from assayd.guest.values import MAX_DEPTH
+from assayd.guest.values import MAX_DEPTH, Rendered
 
 
 def there_and_back(value: object) -> tuple[object, Rendered]:
@@ -149,8 +149,8 @@ def test_nesting_counts_every_level_of_the_form() -> None:
 
 
 def test_values_that_are_too_many_with_their_tags_are_cut() -> None:
-    assert Tagging(_items_left=310).rendered([Decimal(1)] * 100).complete
-    assert not Tagging(_items_left=290).rendered([Decimal(1)] * 100).complete
+    assert Tagging(most_items=310).rendered([Decimal(1)] * 100).complete
+    assert not Tagging(most_items=290).rendered([Decimal(1)] * 100).complete
 
 
 def test_bytes_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

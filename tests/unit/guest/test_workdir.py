@@ -84,15 +84,15 @@ def test_directory_that_was_renamed_is_still_the_one(folder: Path, work: WorkDir
     folder.mkdir()
 
     work.empty()
-    work.lay("new", b"content")
+    work.stage("new", b"content")
 
     assert [path.name for path in moved.iterdir()] == ["new"]
     assert list(folder.iterdir()) == []
 
 
 def test_file_is_laid_with_its_folders(folder: Path, work: WorkDirectory) -> None:
-    work.lay("data/in/a.txt", b"one")
-    work.lay("data/in/b.txt", b"two")
+    work.stage("data/in/a.txt", b"one")
+    work.stage("data/in/b.txt", b"two")
 
     assert (folder / "data/in/a.txt").read_bytes() == b"one"
     assert (folder / "data/in/b.txt").read_bytes() == b"two"
@@ -110,7 +110,7 @@ def test_what_stands_in_the_place_of_a_folder_goes(
         case _:
             os.mkfifo(folder / "data")
 
-    work.lay("data/a.txt", b"content")
+    work.stage("data/a.txt", b"content")
 
     assert (folder / "data/a.txt").read_bytes() == b"content"
     assert not (tmp_path / "a.txt").exists()
@@ -120,7 +120,7 @@ def test_link_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory, tmp
     (tmp_path / "outside").write_text("kept")
     (folder / "a.txt").symlink_to(tmp_path / "outside")
 
-    work.lay("a.txt", b"content")
+    work.stage("a.txt", b"content")
 
     assert (tmp_path / "outside").read_text() == "kept"
     assert (folder / "a.txt").read_bytes() == b"content"
@@ -129,7 +129,7 @@ def test_link_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory, tmp
 def test_directory_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory) -> None:
     (folder / "a.txt/inner").mkdir(parents=True)
 
-    work.lay("a.txt", b"content")
+    work.stage("a.txt", b"content")
 
     assert (folder / "a.txt").read_bytes() == b"content"
 
@@ -143,7 +143,7 @@ def test_folder_is_made_once_and_keeps_what_is_in_it(folder: Path, work: WorkDir
 
 
 def test_file_is_read_up_to_a_size(folder: Path, work: WorkDirectory) -> None:
-    work.lay("x/a", b"12345")
+    work.stage("x/a", b"12345")
 
     assert (work.read("x/a", 5), work.read("x/a", 4)) == (b"12345", None)
 
@@ -161,7 +161,7 @@ def test_what_is_no_plain_file_is_not_read(folder: Path, work: WorkDirectory) ->
 
 
 def test_name_is_removed_whatever_it_is(folder: Path, work: WorkDirectory) -> None:
-    work.lay("full/a/b", b"x")
+    work.stage("full/a/b", b"x")
     (folder / "link").symlink_to("full")
     for name in ("full", "link", "nothing"):
         work.remove(name)

@@ -6,7 +6,7 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.rootfs import furnish, place_guest, place_library, prune
+from assayd.imaging.rootfs import furnish, place_library, prune
 
 
 def recipe(**changes: object) -> Recipe:
@@ -94,18 +94,6 @@ def test_furnish_writes_scripts_that_can_be_run(root: Path) -> None:
     furnish(root, recipe(scripts=(("usr/lib/tools/egrep", "#!/usr/bin/bash\n"),)))
     written = root / "usr/lib/tools/egrep"
     assert (written.read_text(), written.stat().st_mode & 0o777) == ("#!/usr/bin/bash\n", 0o755)
-
-
-def test_guest_code_is_copied_without_anything_else(
-    root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    guest = tmp_path_factory.mktemp("guest")
-    for name in ("__main__.py", "programs/call.py", "programs/__pycache__/call.pyc", "notes.md"):
-        place(guest, name, b"pass")
-    place_guest(guest, root, recipe(python="3.11"))
-    folder = root / "usr/lib/python3.11/assayd_guest"
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    assert files == ["__main__.py", "programs/call.py"]
 
 
 def test_library_of_the_operator_is_copied_as_files_without_their_modes(

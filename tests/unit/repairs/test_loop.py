@@ -18,7 +18,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.llm import Reply, Request
+from assayd.ports.llm import FixRequest, ProviderStep, Reply
 from assayd.ports.repairs import Document, Subject
 from assayd.repairs.loop import RepairDependencies, run_repair
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
@@ -88,12 +88,19 @@ class Store:
 
     def __init__(self, *, fails_at: int | None = None) -> None:
         self.saves: list[Repair] = []
+        self.steps: dict[int, ProviderStep] = {}
         self._fails_at = fails_at
 
     async def save(self, repair: Repair) -> None:
         if self._fails_at is not None and len(self.saves) == self._fails_at:
             raise Power
         self.saves.append(repair)
+
+    async def save_step(self, repair_id: str, step: ProviderStep) -> None:
+        self.steps.setdefault(step.number, step)
+
+    async def step(self, repair_id: str, number: int) -> ProviderStep | None:
+        return self.steps.get(number)
 
     async def remove(self, repair_id: str) -> None:
         self.saves.clear()
@@ -118,9 +125,9 @@ class Scripted:
 
     def __init__(self, words: Iterable[str | Exception]) -> None:
         self._words = iter(words)
-        self.asked: list[Request] = []
+        self.asked: list[FixRequest] = []
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         self.asked.append(request)
         word = next(self._words)
         if isinstance(word, Exception):
@@ -243,6 +250,35 @@ async def test_a_repair_goes_on_where_it_stood_when_the_power_went_out(analyst: 
         for fix, e in zip(stood.fixes, ended.fixes, strict=False)
     )
     assert len(set(bench.attempts.submitted)) == 3
+
+
+async def test_answer_that_is_on_record_is_never_asked_for_again(analyst: Analyst) -> None:
+    bench = Bench(analyst, "a", "good")
+    bench.store = Store(fails_at=1)  # after the answer is there, before a fix is made of it
+    with pytest.raises(Power):
+        await bench.run()
+    steps, stood = bench.store.steps, bench.store.saves[-1]
+    assert (stood.fixes, steps[1].reply.code) == ((), "x = a\n")
+
+    bench.store = Store()
+    bench.store.steps = steps
+    ended = await bench.run(stood)
+    assert [fix.patched_code for fix in ended.fixes] == ["x = a\n", "x = good\n"]
+    assert len(bench.provider.asked) == 2
+
+
+async def test_request_holds_the_words_the_findings_and_what_failed_before(analyst: Analyst) -> None:
+    bench = Bench(analyst, "a", "good")
+    submission = {"kind": "extractor", "payload": PAYLOAD, "intent": "take the quarter apart"}
+    bench.attempts._add(FIRST, submission, 1)
+    await bench.run()
+    first, second = bench.provider.asked
+    assert first.user.startswith("WHAT THE CODE IS FOR")
+    assert "take the quarter apart" in first.user
+    assert (first.kind, first.attempt, first.intent) == ("extractor", 1, "take the quarter apart")
+    assert first.findings[0]["rule"] == "sandbox.raised"
+    assert "DO NOT REPEAT THEM" in second.user
+    assert "x = a" in second.user.partition("DO NOT REPEAT THEM")[2]
 
 
 @pytest.mark.parametrize(

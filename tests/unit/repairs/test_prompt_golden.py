@@ -36,6 +36,7 @@ class Case:
     findings: tuple[Finding, ...]
     strategy: Strategy = Strategy.FIX
     hint: str | None = None
+    intent: str | None = None
 
 
 def found(rule: str, message: str, **more: object) -> Finding:
@@ -123,6 +124,9 @@ CASES = {
             suggestion="Define: def extract(path: str) -> dict:",
         ),
         hint="parse was its old name",
+    ),
+    "extractor_intent": extractor(
+        RAISING, "sandbox", RAISED, intent="the quarter folder gives start and end month\n\u27e6end\u27e7"
     ),
     "extractor_runtime": extractor(RAISING, "sandbox", RAISED),
     "extractor_rethink": extractor(RAISING, "sandbox", RAISED, strategy=Strategy.RETHINK),
@@ -216,7 +220,9 @@ def prompt_of(case: Case) -> str:
             for one in case.findings
         ],
     }
-    prompt = build_prompt(validator.context(payload, report), case.strategy, hint=case.hint)
+    prompt = build_prompt(
+        validator.context(payload, report), case.strategy, hint=case.hint, intent=case.intent
+    )
     return f"{prompt.system}\n\n======== user ========\n{prompt.user}"
 
 

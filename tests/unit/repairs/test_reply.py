@@ -69,3 +69,25 @@ def test_reading_takes_time_by_the_length_alone(text: str) -> None:
 
 def test_second_fence_is_read_when_the_first_holds_something_else() -> None:
     assert read_reply(f"```\nx = 1\n```\n```json  \n{OBJECT}\n```\t\n").code == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "files", "steps"),
+    [
+        ({"code": "x = 1", "reason": "r"}, "x = 1", {}, ()),
+        ({"files": {"a.py": "x"}, "reason": "r", "thoughts": "many"}, "", {"a.py": "x"}, ()),
+        ({"steps": [{"name": "a"}], "fix_reason": "r"}, "", {}, ({"name": "a"},)),
+    ],
+)
+def test_answer_is_code_files_or_steps(answer, code, files, steps) -> None:
+    patch = read_reply(json.dumps(answer))
+    assert (patch.code, patch.files, patch.steps, patch.reason) == (code, files, steps, "r")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"files": {"a": 1}}, {"files": ["a"]}, {"steps": ["a"]}, {"steps": {}}, {"files": {"a": "\ud800"}}, {}],
+)
+def test_answer_of_another_form_is_refused(answer) -> None:
+    with pytest.raises(ProviderError, match="holds no JSON object"):
+        read_reply(json.dumps(answer))

@@ -229,3 +229,14 @@ async def test_silent_are_the_old_ones_that_were_not_sent_to_their_end(
     assert [batch.id for batch in await batches.silent(sent.created_at + timedelta(days=1))] == [
         broken_off.id
     ]
+
+
+async def test_lines_that_wait_count_as_their_users_also_when_they_were_cancelled(
+    batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
+) -> None:
+    new = await opened(batches, make, line(make, 1, "x"), line(make, 2, "yy"), line(make, 3, "yy"))
+    assert (await jobs.usage())[1000].document_bytes == 3
+    await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
+    await jobs.finish(make.finished(1))
+    await batches.cancel(new.id, new.created_at)
+    assert (await jobs.usage())[1000].document_bytes == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy, Usage
+from assayd.model.repair import Fix, Repair, RepairOutcome, ReplyCost, Strategy
 from assayd.model.report import Verdict
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.repairs import DatabaseRepairStore
@@ -38,7 +38,7 @@ FIX = Fix(
     patched_code="x = 1\n",
     digest="e" * 64,
     attempt_id=OTHER,
-    usage=Usage(input_tokens=10, output_tokens=2, took_s=0.25),
+    usage=ReplyCost(input_tokens=10, output_tokens=2, took_s=0.25),
 )
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assayd.errors import ConfigError
 from assayd.ids import Ulids
-from assayd.wiring.identity import FILE, identify
+from assayd.wiring.identity import FILE, acknowledge_copy, identify
 
 
 def test_identity_stays_from_one_start_to_the_next(tmp_path: Path) -> None:
@@ -33,8 +34,29 @@ def test_copy_of_a_directory_takes_an_identity_of_its_own_and_says_whose_copy_it
 
     assert copy.daemon_id != live.daemon_id
     assert copy.copied_from == live.daemon_id
-    assert identify(tmp_path / "copy", Ulids()).daemon_id == copy.daemon_id
+    assert identify(tmp_path / "copy", Ulids()) == copy, "it is said at every start"
     assert identify(tmp_path / "live", Ulids()) == live
+
+    assert acknowledge_copy(tmp_path / "copy") == live.daemon_id
+    assert identify(tmp_path / "copy", Ulids()) == replace(copy, copied_from=None)
+    assert acknowledge_copy(tmp_path / "copy") is None
+
+
+def test_copy_of_a_copy_says_which_it_was_made_of(tmp_path: Path) -> None:
+    for name, of in (("a", None), ("b", "a"), ("c", "b")):
+        if of is None:
+            (tmp_path / name).mkdir()
+        else:
+            shutil.copytree(tmp_path / of, tmp_path / name)
+        identify(tmp_path / name, Ulids())
+
+    last, middle = (identify(tmp_path / name, Ulids()) for name in "cb")
+    assert last.copied_from == middle.daemon_id
+
+
+def test_directory_without_an_identity_cannot_be_acknowledged(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=FILE):
+        acknowledge_copy(tmp_path)
 
 
 def test_identity_from_before_places_were_recorded_is_kept(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Calls:
         timeout_s: float | None = None,
         discard: Callable[[T], None] | None = None,
     ) -> T:
-        """Run `act` in a thread and give its result.
+        """Run `act` in a thread and return its result.
 
         Args:
             act: makes the blocking calls.

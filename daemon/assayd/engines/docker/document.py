@@ -29,7 +29,7 @@ _SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class EngineHost:
     """What the document depends on beside the spec: the runtime's name, and whether swappiness exists."""
 
     runtime: str
@@ -47,12 +47,14 @@ class ImageSettings:
     labels: Mapping[str, str]
 
 
-def creation(spec: ContainerSpec, host: Host) -> dict[str, object]:
+def creation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     """Write the document that asks for a container."""
     return {**_process(spec), "HostConfig": _isolation(spec, host)}
 
 
-def differences(inspected: Document, spec: ContainerSpec, host: Host, image: ImageSettings) -> list[str]:
+def differences(
+    inspected: Document, spec: ContainerSpec, host: EngineHost, image: ImageSettings
+) -> list[str]:
     """List in which ways an inspected container, not yet started, is not what `creation` asked for.
 
     A key that was asked for and is absent is a difference, and so is anything set that was not asked for.
@@ -103,9 +105,9 @@ def _inherited(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
     }
 
 
-def _isolation(spec: ContainerSpec, host: Host) -> dict[str, object]:
+def _isolation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
-        **_walls(spec, host),
+        **_privileges(spec, host),
         **_resources(spec, host),
         **_writable_places(spec),
         "Init": False,
@@ -115,7 +117,7 @@ def _isolation(spec: ContainerSpec, host: Host) -> dict[str, object]:
     }
 
 
-def _walls(spec: ContainerSpec, host: Host) -> dict[str, object]:
+def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
         "Runtime": host.runtime,
         "Privileged": False,
@@ -140,7 +142,7 @@ def _walls(spec: ContainerSpec, host: Host) -> dict[str, object]:
     }
 
 
-def _resources(spec: ContainerSpec, host: Host) -> dict[str, object]:
+def _resources(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     resources: dict[str, object] = {
         "Memory": spec.memory_bytes,
         "MemorySwap": spec.memory_bytes,

@@ -21,7 +21,7 @@ from requests.exceptions import RequestException
 from assayd.engines.docker import document, host, images
 from assayd.engines.docker.api import Closable, DockerApi, Document
 from assayd.engines.docker.calls import Calls
-from assayd.engines.docker.document import Host, ImageSettings
+from assayd.engines.docker.document import EngineHost, ImageSettings
 from assayd.engines.docker.stream import AttachedStream
 from assayd.errors import ConfigError, EngineError
 from assayd.ports.engine import (
@@ -87,7 +87,7 @@ class DockerEngine:
             raise ConfigError("engine.address", "the engine's address must begin with unix:// or tcp://")
         self._calls = Calls(url, threads=threads, timeout_s=timeout_s)
         self._streams: dict[str, AttachedStream] = {}
-        self._host: Host | None = None
+        self._host: EngineHost | None = None
         self._image_settings: dict[str, ImageSettings] = {}
 
     async def info(self) -> EngineInfo:
@@ -117,7 +117,7 @@ class DockerEngine:
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare what was created with what was asked."""
+        """Compare what was created with what was asked. Raises: EngineError ``engine.mismatch``."""
         image = await self._settings_of(spec.image_digest)
         inspected = await self._inspect(ref)
         found = document.differences(inspected, spec, await self._known_host(), image)
@@ -173,7 +173,7 @@ class DockerEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Look an image up by name or digest."""
+        """Look an image up by name or digest. Raises: EngineError ``image.missing``."""
         inspected = await self._calls(lambda client: client.inspect_image(name))
         return images.facts(name, inspected)
 
@@ -188,7 +188,7 @@ class DockerEngine:
         await self._calls(export, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """Close the streams that are still open, and give back connections and threads."""
+        """Close the streams that are still open, and release connections and threads."""
         for stream in list(self._streams.values()):
             await stream.close()
         self._streams.clear()
@@ -197,7 +197,7 @@ class DockerEngine:
     async def _inspect(self, ref: ContainerRef) -> Document:
         return await self._calls(lambda client: client.inspect_container(ref.engine_id))
 
-    async def _known_host(self) -> Host:
+    async def _known_host(self) -> EngineHost:
         if self._host is None:
             self._host = host.host(await self._calls(lambda client: client.info()))
         return self._host

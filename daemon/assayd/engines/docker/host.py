@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.engines.docker.api import Document
-from assayd.engines.docker.document import Host
+from assayd.engines.docker.document import EngineHost
 from assayd.errors import EngineError
 from assayd.ports.engine import EngineInfo
 from assayd.vulnerabilities import known_vulnerabilities
@@ -32,23 +32,23 @@ def engine_info(info: Document, version: Document) -> EngineInfo:
     )
 
 
-def host(info: Document) -> Host:
+def host(info: Document) -> EngineHost:
     """Read what a container's document depends on."""
     runtime = info.get("DefaultRuntime")
-    return Host(
+    return EngineHost(
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
         swappiness=_cgroup_version(info) == 1,
     )
 
 
 def refuse_others(version: Document) -> None:
-    """Refuse an engine that serves this API and does not build the walls that it is asked for.
+    """Refuse an engine that serves this API and does not isolate containers as it is asked to.
 
     Raises: EngineError ``engine.unsupported``.
     """
     podman = dict(_components(version)).get("Podman Engine")
     if podman is not None:
-        message = f"this is Podman {podman}, which does not build the walls that are asked for; use Docker"
+        message = f"this is Podman {podman}, which does not isolate containers as it is asked to; use Docker"
         raise EngineError("engine.unsupported", message)
 
 

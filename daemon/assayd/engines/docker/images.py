@@ -37,7 +37,7 @@ def settings(inspected: Document) -> ImageSettings:
 
 
 def load(client: DockerApi, *, archive: Path) -> str:
-    """Send an archive to the engine and give the name under which it knows the image.
+    """Send an archive to the engine and return the name under which it knows the image.
 
     Raises: EngineError ``image.archive_refused``, when the engine names no image at the end.
     """

@@ -22,7 +22,7 @@ _STREAMS = frozenset({0, 1, 2, 3})
 
 
 class Demultiplexer:
-    """Takes attached bytes, however they are cut, and gives those of standard output.
+    """Takes attached bytes, however they are cut, and returns those of standard output.
 
     All other streams go to `diagnostics`, of which only the end is kept.
     """

@@ -39,7 +39,7 @@ _RUNTIME_PIDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HostShare:
     """What one container gets of this host.
 
     `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has.
@@ -76,7 +76,7 @@ class Place:
         return ((0, self.first_uid, 1), (GUEST_UID, self.first_uid + 1, 1))
 
 
-def configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration.
 
     Raises: EngineError ``engine.seccomp``, when the filter cannot be read.
@@ -120,7 +120,7 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
     return {"core": 0, "fsize": spec.work_bytes, "msgqueue": 0, "nofile": spec.open_files}
 
 
-def id_mappings(place: Place) -> list[dict[str, int]]:
+def id_mappings(place: HostShare) -> list[dict[str, int]]:
     """Map the container's root and its guest, and nobody else, to ids that nobody else has."""
     return [{"containerID": inside, "hostID": outside, "size": size} for inside, outside, size in place.ids]
 
@@ -156,7 +156,7 @@ def _mount(destination: str, kind: str, *options: str, source: str | None = None
     return {"destination": destination, "type": kind, "source": source or kind, "options": list(options)}
 
 
-def _process(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def _process(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     return {
         "terminal": False,
         "user": {"uid": GUEST_UID, "gid": GUEST_UID},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import Place, configuration, resources, while_starting
+from assayd.engines.oci.config import HostShare, configuration, resources, while_starting
 from assayd.engines.oci.control import Process
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.inspection import differences, observe, shared_with
@@ -20,13 +20,13 @@ from assayd.ports.engine import ContainerSpec
 
 
 @dataclass(slots=True, kw_only=True)
-class Container:
+class OciContainer:
     """A container of this engine, from its creation to its removal."""
 
     spec: ContainerSpec
     record: Record
     group: ControlGroup
-    place: Place
+    place: HostShare
     image: StoredImage
     folder: Path
     claimed: bool = False
@@ -42,12 +42,12 @@ class Container:
         return self.process is not None and not self.process.ended.is_set()
 
 
-def document(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the configuration that the runtime gets."""
     return template_configuration(spec, place) if place.children else configuration(spec, place)
 
 
-def differences_made(container: Container, spec: ContainerSpec) -> list[str]:
+def differences_made(container: OciContainer, spec: ContainerSpec) -> list[str]:
     """List what differs between a spec and what was made, before anything runs."""
     limits = resources(spec)
     cloned = bool(container.place.clone_uid)
@@ -62,7 +62,7 @@ def differences_made(container: Container, spec: ContainerSpec) -> list[str]:
 
 
 def differences_running(
-    process: Process, container: Container, beside: Mapping[str, Mapping[str, str]] | None = None
+    process: Process, container: OciContainer, beside: Mapping[str, Mapping[str, str]] | None = None
 ) -> list[str]:
     """List what differs between a spec and what runs.
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from assayd.aio import finish
-from assayd.engines.oci.container import Container, differences_made, differences_running
+from assayd.engines.oci.container import OciContainer, differences_made, differences_running
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.making import ContainerMaker, Ids, group_of
 from assayd.engines.oci.process import PipeStream, make_pipes
@@ -63,7 +63,7 @@ class OciEngine:
         self._threads = Threads(threads, timeout_s)
         self._maker = ContainerMaker(images=self._images, run=run, threads=self._threads, runtimes=runtimes)
         self._records = self._maker.records
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, OciContainer] = {}
         self._templates = Templates(self._maker, self._threads)
         self._templates.closed = not templates
 
@@ -199,7 +199,7 @@ class OciEngine:
         await self._threads.run(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """End the launcher with every container that is left, and give back threads and locks."""
+        """End the launcher with every container that is left, and release threads and locks."""
         for container in self._containers.values():
             if container.stream is not None:
                 await container.stream.close()
@@ -208,14 +208,14 @@ class OciEngine:
         self._threads.close()
         self._images.close()
 
-    async def _end(self, container: Container) -> None:
+    async def _end(self, container: OciContainer) -> None:
         try:
             await self._maker.end(container)
         except EngineError:
             self._templates.distrust(container)
             raise
 
-    async def _discard(self, container: Container) -> None:
+    async def _discard(self, container: OciContainer) -> None:
         await self._maker.discard(container)
         if container.place.clone_uid:
             await self._templates.release(container)
@@ -223,7 +223,7 @@ class OciEngine:
             self._maker.ranges.give_back(container.place.first_uid)
         self._containers.pop(container.record.name, None)
 
-    async def _inspect(self, container: Container) -> None:
+    async def _inspect(self, container: OciContainer) -> None:
         """Compare what runs with what was asked.
 
         Raises: EngineError ``engine.mismatch``.
@@ -243,7 +243,7 @@ class OciEngine:
         container = self._containers.get(record.name)
         return container.running if container is not None else bool(group_of(record).pids())
 
-    def _container(self, ref: ContainerRef) -> Container:
+    def _container(self, ref: ContainerRef) -> OciContainer:
         try:
             return self._containers[ref.engine_id]
         except KeyError:

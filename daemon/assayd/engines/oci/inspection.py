@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.engines.oci.config import CGROUPS, DEVICES, Place, rlimits
+from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits
 from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import ContainerSpec
 from assayd.ports.isolation import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY
@@ -60,7 +60,7 @@ class Mount:
     of_file_system: Mapping[str, str]
 
 
-def observe(pid: int, place: Place, image: Path) -> Seen:
+def observe(pid: int, place: HostShare, image: Path) -> Seen:
     """Read what the kernel says. Args: `image` is the root filesystem as the daemon sees it.
 
     Raises: OSError when the process is gone, or not ours to look at.
@@ -89,7 +89,7 @@ def observe(pid: int, place: Place, image: Path) -> Seen:
     )
 
 
-def differences(seen: Seen, spec: ContainerSpec, place: Place) -> list[str]:
+def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
     """List in which ways a process is not what was asked for; empty when it is."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
@@ -112,7 +112,7 @@ def shared_with(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str
     ]
 
 
-def _identity(seen: Seen, place: Place) -> Iterator[str]:
+def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
     status = dict(line.split(":\t", 1) for line in seen.status.splitlines() if ":\t" in line)
     uid = str(place.program_uid)
     held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
@@ -152,7 +152,7 @@ def _limits(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
             yield f"limit {name} is {' '.join(held) or 'missing'}, asked for {wanted}"
 
 
-def _mounts(seen: Seen, spec: ContainerSpec, place: Place) -> Iterator[str]:
+def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
     held = read_mounts(seen.mountinfo)
     wanted = _wanted_mounts(spec, place)
     readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
@@ -190,7 +190,7 @@ def _mounts_of_template(seen: Seen) -> Iterator[str]:
         yield "/ can be written"
 
 
-def _wanted_mounts(spec: ContainerSpec, place: Place) -> dict[str, tuple[str, Mapping[str, str]]]:
+def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return kind and options of the mounts that may not be anything else."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
     uid = str(place.program_uid)

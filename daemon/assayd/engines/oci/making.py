@@ -16,8 +16,8 @@ from pathlib import Path
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import Place, resources, while_starting
-from assayd.engines.oci.container import Container, document
+from assayd.engines.oci.config import HostShare, resources, while_starting
+from assayd.engines.oci.container import OciContainer, document
 from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
@@ -35,7 +35,7 @@ _LOG_BYTES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ids:
-    """User ids of a container: see `config.Place`."""
+    """User ids of a container: see `config.HostShare`."""
 
     first_uid: int
     clone_uid: int = 0
@@ -71,7 +71,7 @@ class ContainerMaker:
             await self._threads.run(self._images.prepare)
         return self._host
 
-    def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> Container:
+    def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> OciContainer:
         """Return a container of which nothing is there yet."""
         name = spec.labels[LABEL_CONTAINER]
         group = host.hierarchy.group(f"assayd-{name}")
@@ -84,7 +84,7 @@ class ContainerMaker:
             image=image.digest,
             first_uid=ids.first_uid,
         )
-        place = Place(
+        place = HostShare(
             root=str(self._run / "images" / image.folder.name / image.root.name),
             arguments=image.arguments,
             environment=image.environment,
@@ -96,9 +96,9 @@ class ContainerMaker:
             joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
         )
         folder = self.records.folder_of(name)
-        return Container(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
+        return OciContainer(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
 
-    def make(self, container: Container) -> None:
+    def make(self, container: OciContainer) -> None:
         """Write its record, make its control group, and its bundle where the runtime is to start it.
 
         Raises: EngineError.
@@ -116,7 +116,7 @@ class ContainerMaker:
             message = f"cannot write what a container needs below {self._run}: {problem.strerror}"
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
-    async def launch(self, container: Container, streams: Sequence[int]) -> None:
+    async def launch(self, container: OciContainer, streams: Sequence[int]) -> None:
         """Let the runtime start it.
 
         Raises: EngineError.
@@ -139,7 +139,7 @@ class ContainerMaker:
         except TimeoutError as problem:
             raise timed_out() from problem
 
-    async def end(self, container: Container) -> None:
+    async def end(self, container: OciContainer) -> None:
         """Kill what runs and wait until it has ended.
 
         Raises: EngineError.
@@ -156,7 +156,7 @@ class ContainerMaker:
             except TimeoutError as problem:
                 raise timed_out() from problem
 
-    async def discard(self, container: Container) -> None:
+    async def discard(self, container: OciContainer) -> None:
         """Remove all that was made for a container that has ended; nothing of another by its name.
 
         Raises: EngineError.
@@ -206,7 +206,7 @@ def _make_shown(folder: Path) -> None:
         each.chmod(0o711 if each is folder.parent else 0o755)
 
 
-def _refused(container: Container, problem: StartFailed) -> EngineError:
+def _refused(container: OciContainer, problem: StartFailed) -> EngineError:
     """Log what the runtime said, which is not for those who submit."""
     try:
         said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]

@@ -25,6 +25,7 @@ import fcntl
 import gc
 import importlib
 import json
+import marshal
 import os
 import resource
 import select
@@ -52,6 +53,7 @@ _SECCOMP_FILTER, _AMBIENT_CLEAR_ALL, _CAPABILITY_VERSION = 2, 4, 0x20080522
 _MOST_CAPABILITIES = 64
 _JOIN_SESSION_KEYRING = 1
 _INSTRUCTION_BYTES = 8
+_COMPILED_HEAD_BYTES = 16
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _CALLS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "keyctl": 250},
@@ -137,7 +139,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     """Load what the plan names, make what children's roots have in common, and serve."""
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
-    _load(plan["module"], plan["preload"])
+    plan["main"] = _load(plan["file"], plan["preload"])
     _prepare_root()
     gc.collect()
     gc.disable()
@@ -148,19 +150,23 @@ def main(control: socket.socket) -> Callable[[], None]:
     return Template(control, plan).serve()
 
 
-def _load(module: str, preload: Sequence[str]) -> None:
-    """Import the runner and what it would be asked to import; it reports what fails."""
+def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
+    """Load the runner and what it would be asked to import; it reports what fails. Return what starts it."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
-    if module:
-        importlib.import_module(f"{module}.__main__")
+    names: dict[str, Any] = {"__name__": "guest"}
+    if file:
+        with open(file, "rb") as compiled:  # noqa: PTH123 - this program is to stay small
+            exec(marshal.loads(compiled.read()[_COMPILED_HEAD_BYTES:]), names)  # noqa: S102, S302 - the image's own
+        names["prepare"]()
     kept = dict(os.environ)
     os.environ.clear()
     for name in preload:
         with suppress(Exception):
             importlib.import_module(name)
     os.environ.update(kept)
+    return names.get("main")
 
 
 def _prepare_root() -> None:
@@ -321,8 +327,8 @@ def _program(plan: Json) -> Callable[[], None]:
     sys.modules["__main__"] = fresh
     sys.argv[:] = plan["argv"]
     gc.enable()
-    if plan["module"]:
-        found: Callable[[], None] = sys.modules[f"{plan['module']}.__main__"].main
+    if plan["main"] is not None:
+        found: Callable[[], None] = plan["main"]
         return found
     code = compile(plan["code"], "<string>", "exec")
     return lambda: exec(code, vars(fresh))  # noqa: S102 - the image's own program

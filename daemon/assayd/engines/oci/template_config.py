@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import Place, configuration, mounts, rlimits
+from assayd.engines.oci.config import HostShare, configuration, mounts, rlimits
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 from assayd.ports.isolation import (
@@ -85,13 +85,13 @@ _START = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What an image starts, where that is Python: a package whose `__main__` has `main`, or source text.
+    """What an image starts, where that is Python: the compiled file of the guest code, or source text.
 
     `interpreter` starts Python as the image does.
     """
 
     interpreter: Sequence[str]
-    module: str = ""
+    file: str = ""
     code: str = ""
     rest: Sequence[str] = ()
 
@@ -102,12 +102,12 @@ def read_program(arguments: Sequence[str]) -> Program:
     Raises: EngineError ``engine.template``, when a template cannot hold it.
     """
     if arguments and PurePosixPath(arguments[0]).name.startswith("python"):
-        for number, argument in enumerate(arguments[1:-1], start=1):
-            kept, value, rest = arguments[:number], arguments[number + 1], arguments[number + 2 :]
-            if argument == "-m":
-                return Program(interpreter=kept, module=value, rest=rest)
-            if argument == "-c":
-                return Program(interpreter=kept, code=value, rest=rest)
+        for number, argument in enumerate(arguments[1:], start=1):
+            kept, rest = arguments[:number], arguments[number + 1 :]
+            if argument == "-c" and rest:
+                return Program(interpreter=kept, code=rest[0], rest=rest[1:])
+            if argument.endswith(".pyc"):
+                return Program(interpreter=kept, file=argument, rest=rest)
     message = "templates hold Python programs, and this image starts another"
     raise EngineError("engine.template", message)
 
@@ -129,7 +129,7 @@ def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSp
     )
 
 
-def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, object]:
+def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration of a template.
 
     Raises: EngineError ``engine.seccomp``, ``engine.template``.
@@ -154,13 +154,13 @@ def template_configuration(spec: ContainerSpec, place: Place) -> dict[str, objec
     return {**usual, "mounts": [*kept, base]}
 
 
-def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
+def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
     """Return all that a template is told before its first child: constants, and what to load."""
     program = read_program(place.arguments)
     return {
-        "module": program.module,
+        "file": program.file,
         "code": program.code,
-        "argv": [program.module or "-c", *program.rest],
+        "argv": [program.file or "-c", *program.rest],
         "preload": list(spec.preload),
         "filter": base64.b64encode(instructions).decode(),
         "sysctls": dict(SYSCTLS),
@@ -171,7 +171,7 @@ def plan(spec: ContainerSpec, place: Place, instructions: bytes) -> Document:
     }
 
 
-def clone_request(spec: ContainerSpec, place: Place, name: str) -> Document:
+def clone_request(spec: ContainerSpec, place: HostShare, name: str) -> Document:
     """Return what a template is told of one child."""
     return {
         "id": name,

@@ -22,7 +22,7 @@ import structlog
 
 from assayd.aio import finish
 from assayd.engines.oci import template as program
-from assayd.engines.oci.container import Container, differences_running
+from assayd.engines.oci.container import OciContainer, differences_running
 from assayd.engines.oci.control import Control, StartFailed
 from assayd.engines.oci.filter import instructions
 from assayd.engines.oci.images import StoredImage
@@ -54,10 +54,10 @@ Key = tuple[str, str, tuple[str, ...], str]
 class Template:
     """One template: its container, the socket to it, and the user ids of its children."""
 
-    def __init__(self, container: Container, control: Control) -> None:
+    def __init__(self, container: OciContainer, control: Control) -> None:
         self.container = container
         self.control = control
-        self.children: dict[str, Container] = {}
+        self.children: dict[str, OciContainer] = {}
         self._free = deque(range(1, CHILDREN + 1))
 
     @property
@@ -75,13 +75,13 @@ class Template:
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
-    def release(self, child: Container) -> None:
+    def release(self, child: OciContainer) -> None:
         """Take the ids of a child that is gone back."""
         self.children.pop(child.record.name, None)
         self.control.forget(child.record.name)
         self._free.append(child.place.clone_uid)
 
-    def beside(self, child: Container) -> Mapping[str, Mapping[str, str]]:
+    def beside(self, child: OciContainer) -> Mapping[str, Mapping[str, str]]:
         """Return the namespaces that this child must not be in."""
         others = {name: each for name, each in self.children.items() if each is not child}
         known = {name: each.namespaces for name, each in others.items() if each.namespaces}
@@ -133,12 +133,12 @@ class Templates:
             return None
         return template, template.take_ids()
 
-    def hold(self, template: Template, child: Container) -> None:
+    def hold(self, template: Template, child: OciContainer) -> None:
         """Note a container that was planned with ids of a template."""
         template.children[child.record.name] = child
         self._of[child.record.name] = template
 
-    async def clone(self, child: Container, streams: Sequence[int]) -> None:
+    async def clone(self, child: OciContainer, streams: Sequence[int]) -> None:
         """Have a container's first process cloned.
 
         Raises: EngineError.
@@ -159,19 +159,19 @@ class Templates:
             for descriptor in groups:
                 os.close(descriptor)
 
-    def trust(self, child: Container) -> None:
+    def trust(self, child: OciContainer) -> None:
         """Note that a container was found to be what was asked for."""
         template = self._of.get(child.record.name)
         for key, each in self._live.items():
             if each is template:
                 self._failures.pop(key, None)
 
-    def distrust(self, child: Container) -> None:
+    def distrust(self, child: OciContainer) -> None:
         """End the template of a container, with all its children: it is not what it is to be."""
         if (template := self._of.get(child.record.name)) is not None:
             template.control.lose()
 
-    async def release(self, child: Container) -> None:
+    async def release(self, child: OciContainer) -> None:
         """Take back what a container had of its template; end that if it only waited for this one."""
         template = self._of.pop(child.record.name, None)
         if template is None:
@@ -209,7 +209,7 @@ class Templates:
                 await finish(self._end(template.container), timeout_s=self._threads.timeout_s)
             self._retired.remove(template)
 
-    async def _end(self, container: Container) -> None:
+    async def _end(self, container: OciContainer) -> None:
         await self._maker.end(container)
         await self._maker.discard(container)
         self._maker.ranges.give_back(container.place.first_uid)
@@ -248,7 +248,7 @@ class Templates:
         log.info("template.started", image=spec.image, container=container.record.name)
         return Template(container, control)
 
-    async def _launch(self, container: Container, control: int) -> None:
+    async def _launch(self, container: OciContainer, control: int) -> None:
         """Let the runtime start a template, with the socket as its standard input."""
         ends, streams = make_pipes()
         container.stream = PipeStream(_nothing)
@@ -259,7 +259,7 @@ class Templates:
             for descriptor in streams:
                 os.close(descriptor)
 
-    async def _tell(self, container: Container, control: Control, ours: socket.socket) -> None:
+    async def _tell(self, container: OciContainer, control: Control, ours: socket.socket) -> None:
         place = container.place
         system_calls = await self._threads.run(instructions, container.spec.seccomp, place.machine)
         told = json.dumps(plan(container.spec, place, system_calls)).encode()
@@ -296,7 +296,7 @@ async def _nothing() -> None:
     """Compare nothing: a template says nothing on its standard output."""
 
 
-def _open_groups(child: Container) -> list[int]:
+def _open_groups(child: OciContainer) -> list[int]:
     """Open what a child joins, and what it is shown of it; the caller closes them."""
     opened: list[int] = []
     try:

@@ -6,27 +6,40 @@ A program is a module with
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
 The record is JSON and goes to the daemon as the unit's result; `status` must be in it, and decides the exit
-status of the child: 0 when it is ``returned``. All modules are imported before the runner forks.
+status of the child: 0 when it is ``returned``. The modules that an attempt's units need are
+imported before the runner forks.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, cast
+import sys
 
-from ..policy import RuntimePolicy
-from ..reporter import Record, Reporter
+from ..value import Value
 
-__all__ = ["Context", "Program", "Record", "find_programs"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Protocol
 
-Arguments = Mapping[str, object]
+    from ..policy import RuntimePolicy
+    from ..reporter import Record, Reporter
+
+    Arguments = Mapping[str, object]
+
+    class UnitProgram(Protocol):
+        """The module of a unit program."""
+
+        IN_PYTHON: bool
+
+        def run(self, arguments: Arguments, context: Context) -> Record:
+            """Do what the arguments say and give the result record."""
+            ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+PROGRAMS = frozenset({"call", "exec", "pytest", "python", "sql"})
+
+
+class Context(Value):
     """What a program is given beside its arguments.
 
     `environment` is the image's, for programs that are started.
@@ -37,21 +50,9 @@ class Context:
     environment: Mapping[str, str]
 
 
-class Program(Protocol):
-    """The module of a unit program."""
-
-    IN_PYTHON: bool
-
-    def run(self, arguments: Arguments, context: Context) -> Record:
-        """Do what the arguments say and give the result record."""
-        ...
-
-
-def find_programs() -> dict[str, Program]:
-    """Import every program in this package and give them by name."""
-    names = sorted(name.removesuffix(".py") for name in os.listdir(os.path.dirname(__file__)))
-    return {
-        name: cast("Program", importlib.import_module(f"{__name__}.{name}"))
-        for name in names
-        if name.isidentifier() and not name.startswith("_")
-    }
+def load_programs(names: Iterable[str]) -> dict[str, UnitProgram]:
+    """Import programs of this package and give them by name; one that there is not is left out."""
+    wanted = [name for name in names if name in PROGRAMS]
+    for name in wanted:
+        __import__(f"{__name__}.{name}")
+    return {name: sys.modules[f"{__name__}.{name}"] for name in wanted}

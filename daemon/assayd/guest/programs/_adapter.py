@@ -6,11 +6,17 @@ nothing but the register of one process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
-from typing import TypeVar, overload
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
+    from typing import TypeVar
 
-_T = TypeVar("_T", bound=type)
+    _T = TypeVar("_T", bound=type)
+else:
+    import sys
+
+    ModuleType = type(sys)
 
 
 class Adapter:
@@ -30,10 +36,6 @@ def adapter_module(
     """Return one and the same module under all names."""
     listed: list[type] = []
 
-    @overload
-    def register_adapter(kind: _T, /) -> _T: ...
-    @overload
-    def register_adapter(*marks: object, **settings: object) -> Callable[[_T], _T]: ...
     def register_adapter(*marks: object, **settings: object) -> object:
         """Register an adapter class: bare, or called with whatever the register should know of it."""
         if len(marks) == 1 and isinstance(marks[0], type) and not settings:

@@ -1,35 +1,44 @@
 """Several submitted files as modules, for programs that run more than one text.
 
-Found before all others, by their place below the work directory; compiled from the text that lay there before
+Found before all others, by their place below the work directory; compiled from the text that was there before
 the first of them ran. They share the interpreter's built-in names, with the guarded importer among them.
 """
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
-from types import CodeType, ModuleType, SimpleNamespace
-from typing import Any
 
 from .. import private
 from ..builtins_safe import opaque
-from ..failures import Shown
-from ..policy import RuntimePolicy
+from ..failures import ShownText
 from ..requests import mapping, texts
-from . import Arguments
+from ..value import Value
 from ._adapter import adapter_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from importlib.machinery import ModuleSpec
+    from types import CodeType, ModuleType, SimpleNamespace
+    from typing import Any
+
+    from ..policy import RuntimePolicy
+    from . import Arguments
+
+    Compile = Callable[["Submitted"], tuple[CodeType, Mapping[str, object]]]
+    """Gives the code of a file, and names that its module is to have beside its own."""
+else:
+    from _frozen_importlib import ModuleSpec
+
+    ModuleType, SimpleNamespace = type(sys), type(sys.implementation)
 
 private.isolate(globals())
 
 _INIT = "__init__"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class Submitted(Value):
     """One submitted Python file; `file` as it was submitted, `path` where it lies."""
 
     name: str
@@ -47,12 +56,7 @@ class Submitted:
         return compile(self.text, self.path, "exec", dont_inherit=True)
 
 
-Compile = Callable[[Submitted], tuple[CodeType, Mapping[str, object]]]
-"""Gives the code of a file, and names that its module is to have beside its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Modules:
+class SubmittedModules(Value):
     """The submitted Python files by module name, and what the container provides for them."""
 
     files: Mapping[str, Submitted]
@@ -61,9 +65,9 @@ class Modules:
     base_classes: tuple[str, ...]
 
     @property
-    def texts(self) -> dict[str, Shown]:
+    def texts(self) -> dict[str, ShownText]:
         """Return the texts by the file names that they are compiled under."""
-        return {one.path: Shown(one.file, one.text) for one in self.files.values()}
+        return {one.path: ShownText(one.file, one.text) for one in self.files.values()}
 
     def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
         """Let import statements find the files."""
@@ -95,14 +99,16 @@ class Modules:
         sys.meta_path.insert(0, finder)
 
 
-def read_modules(arguments: Arguments) -> Modules:
+def read_modules(arguments: Arguments) -> SubmittedModules:
     """Read the files that the argument `modules` names, before any of them can change another."""
     said = mapping(arguments, "modules")
+    import linecache  # brings `tokenize`
+
     found = [_read(file) for file in texts(said, "files")]
     for one in found:
         # So that a traceback shows the text that runs, whatever lies there by then.
         linecache.cache[one.path] = (len(one.text), None, one.text.splitlines(keepends=True), one.path)
-    return Modules(
+    return SubmittedModules(
         files={one.name: one for one in found},
         provided=texts(said, "provided"),
         decorators=texts(said, "decorators"),

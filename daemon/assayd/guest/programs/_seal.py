@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from .. import private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 private.isolate(globals())
 

@@ -11,11 +11,12 @@ import csv
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator, Sequence
+
 
 _NAMED = re.compile(r'"([^"\n]+\.[ct]sv)"|\[([^\]\n]+\.[ct]sv)\]|`([^`\n]+\.[ct]sv)`', re.IGNORECASE)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +29,7 @@ class BadCsv(Exception):
 
 
 def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
-    """Make a table of each file that a text names; give, by name, why others could not be opened.
+    """Make a table of each file that a text names; return, by name, why others could not be opened.
 
     Raises: BadCsv, sqlite3.Error.
     """

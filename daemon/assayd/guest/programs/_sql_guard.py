@@ -5,10 +5,10 @@ Everything is refused that is not listed; the static rules say the same earlier 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+
 
 _PASSED = (
     "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "TRANSACTION", "SAVEPOINT",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+
 
 _TABLES, _COLUMNS, _CHARS = 20, 20, 100
 _QUERY = (

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ..value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _BLANK = re.compile(r"(?:[ \t\n\f\r;]|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _NAMED = re.compile(
@@ -14,8 +18,7 @@ _NAMED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(Value):
     """One statement, beginning with its first word. `number` counts from 1."""
 
     number: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+
 
 _ROWS_AT_ONCE = 200
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}

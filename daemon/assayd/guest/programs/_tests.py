@@ -8,19 +8,26 @@ that tell them more than happened, or exchange what they are judged by, are told
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MethodType, ModuleType, SimpleNamespace
-from typing import Any
 
 from .. import private
 from ..builtins_safe import opaque
-from ..failures import Texts, clean, told
-from ..reporter import Record
-from ._modules import Submitted
+from ..failures import clean, told
 from ._seal import Seal, shadowing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from ..reporter import Record
+    from ..shown import Texts
+    from ._modules import Submitted
+
+    Tell = Callable[[Record], None]
 
 private.isolate(globals())
 
@@ -37,11 +44,9 @@ _FINE = frozenset({0, 5})
 """Exit codes of the framework: all is well; there were no tests."""
 _INTERNAL_ERROR = 3
 
-Tell = Callable[[Record], None]
-
 
 class Telling:
-    """Listens to one session of the framework and tells what happens in it."""
+    """Listens to one session of the framework and reports what happens in it."""
 
     def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
         self._write = tell
@@ -70,7 +75,7 @@ class Telling:
         return plugin
 
     def broken_off(self, problem: BaseException) -> Record:
-        """Report that the framework itself failed, and give the record that ends the lines."""
+        """Report that the framework itself failed, and return the record that ends the lines."""
         self._whole = False
         self._tell("stopped", **told(problem, self._texts))
         return self.record(_INTERNAL_ERROR)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import CodeType, ModuleType
-from typing import TypeVar
 
 from .. import private
-from ..policy import RuntimePolicy
+from ..value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType, ModuleType
+    from typing import TypeVar
+
+    from ..policy import RuntimePolicy
+
+    _T = TypeVar("_T")
 
 private.isolate(globals())
 
-_T = TypeVar("_T")
+_Module = type(sys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class SubmittedText(Value):
     """A submitted text, and what it is to see."""
 
     source: str
@@ -30,7 +35,7 @@ class Text:
 
     def module(self, name: str, policy: RuntimePolicy, namespace: Mapping[str, object]) -> ModuleType:
         """Make the module that the text is to run in; ``__main__`` means it as well."""
-        module = ModuleType(name)
+        module = _Module(name)
         module.__dict__.update(namespace)
         module.__dict__["__builtins__"] = policy.builtins(self.builtins, self.filename)
         module.__dict__["__file__"] = self.filename
@@ -39,9 +44,9 @@ class Text:
         return module
 
 
-def read_text(arguments: Mapping[str, object]) -> Text:
+def read_text(arguments: Mapping[str, object]) -> SubmittedText:
     """Read the fields that every Python program has."""
-    return Text(
+    return SubmittedText(
         source=argument(arguments, "source", str),
         filename=argument(arguments, "filename", str),
         builtins=argument(arguments, "builtins", str),

@@ -1,4 +1,4 @@
-"""`call`: compile a text, run it as a module, call one function of it, give back its value.
+"""`call`: compile a text, run it as a module, call one function of it, return its value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
 taken by a computed name, where built-ins are safe. Record: see docs/guest-protocol.md.
@@ -6,15 +6,19 @@ taken by a computed name, where built-ins are safe. Record: see docs/guest-proto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import perf_counter
 
 from .. import private
 from ..failures import not_compiled, raised
-from ..reporter import Record
 from ..values import render
-from . import Context
 from ._text import argument, read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..reporter import Record
+    from . import Context
 
 private.isolate(globals())
 

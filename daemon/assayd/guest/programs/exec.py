@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 
-from ..reporter import Record
-from . import Context
 from ._text import argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..reporter import Record
+    from . import Context
 
 IN_PYTHON = False
 

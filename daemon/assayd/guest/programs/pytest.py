@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from importlib import import_module
-from types import CodeType, ModuleType
+from types import ModuleType
 
 from .. import private
-from ..reporter import Record
-from . import Context
-from ._modules import Modules, Submitted, plainly, read_modules
+from ._modules import plainly, read_modules
 from ._tests import Telling
 from ._text import argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType
+
+    from ..reporter import Record
+    from . import Context
+    from ._modules import Submitted, SubmittedModules
 
 private.isolate(globals())
 
@@ -56,7 +62,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 class Offer:
     """Compiles the files; the assertions of the tests so that they tell what they compared."""
 
-    def __init__(self, modules: Modules, test: Submitted) -> None:
+    def __init__(self, modules: SubmittedModules, test: Submitted) -> None:
         self._modules = modules
         self._test = test
         self._rewriting = import_module("_pytest.assertion.rewrite")

@@ -1,4 +1,4 @@
-"""`python`: run a text in a namespace and give back the values of some of its names.
+"""`python`: run a text in a namespace and return the values of some of its names.
 
 Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
 `as_script` for a text that ends as a program does; `modules` where the text imports submitted files. Record:
@@ -8,18 +8,23 @@ see docs/guest-protocol.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
 from os import getcwd, write
 
 from .. import private
-from ..failures import Shown, Texts, message_of, not_compiled, told
-from ..reporter import Record
+from ..failures import ShownText, message_of, not_compiled, told
+from ..suppress import suppress
 from ..tagged import render_tagged, restore
 from ..values import is_a, render
-from . import Context
 from ._modules import plainly, read_modules
 from ._text import argument, read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..reporter import Record
+    from ..shown import Texts
+    from . import Context
 
 private.isolate(globals())
 
@@ -35,7 +40,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     namespace = argument(arguments, "namespace", dict)
     wanted: list[str] = argument(arguments, "results", list)
     tagged, as_script = arguments.get("tagged") is True, arguments.get("as_script") is True
-    texts = {text.filename: Shown(text.filename, text.source)}
+    texts = {text.filename: ShownText(text.filename, text.source)}
     if "modules" in arguments:
         modules = read_modules(arguments)
         texts |= modules.texts

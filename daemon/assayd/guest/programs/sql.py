@@ -8,22 +8,25 @@ max_bytes. What is selected is printed; the record says how far it came. A unit 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from ..database import FILE
-from ..reporter import Record
-from . import Context
 from ._sql_csv import BadCsv, load_files
 from ._sql_guard import Guard, connect
 from ._sql_names import names_of
-from ._sql_split import Statement, place, split
+from ._sql_split import place, split
 from ._sql_table import Printer
 from ._text import argument
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
+
+    from ..reporter import Record
+    from . import Context
+    from ._sql_split import Statement
+
 
 IN_PYTHON = False
 

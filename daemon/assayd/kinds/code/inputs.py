@@ -84,6 +84,21 @@ def check_inputs(
             yield _requires(module)
 
 
+def check_values(
+    text: str, tree: ast.Module, given: Sequence[tuple[str, Mapping[str, object]]]
+) -> Iterator[Finding]:
+    """Judge forms and types of the values that cases give; each finding names its case."""
+    wanted = {name for _, inputs in given for name in inputs}
+    declared = {found.name: found for found in reversed(declarations(tree, wanted))}
+    for case, inputs in given:
+        for name, value in inputs.items():
+            wrong = _name(name) or _encoding(name, value)  # type: ignore[arg-type]  # it came as JSON
+            found = [wrong] if wrong is not None else []
+            if not found and name in declared:
+                found = list(_type(declared[name], value, text))  # type: ignore[arg-type]
+            yield from (replace(finding, context=f"case {case}") for finding in found)
+
+
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
     """Return the names that are declared, and neither given nor bound by the text; a hundred at most."""
     bare = [node.target for _, node in annotated(tree) if node.value is None]

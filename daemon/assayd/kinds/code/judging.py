@@ -1,29 +1,92 @@
-"""Judges the run of a code node: how it ended, and whether it told its result."""
+"""Judges the runs of a code node: how each ended, whether it told its result, and whether that is right."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings import runs as run_findings
 from assayd.findings.call_unit import Tried
-from assayd.findings.python_failures import Surroundings
+from assayd.findings.expected import judge_value
+from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
-from assayd.findings.runs import cause_finding
+from assayd.findings.runs import cause_finding, grouped, unfinished
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, Value
 from assayd.kinds.code.annotations import RESULT
-from assayd.kinds.code.payload import PreparedCode
-from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, UnitResult
+from assayd.kinds.code.payload import CodeCase, CodePayload, PreparedCode
+from assayd.kinds.code.result import Wanted, check_result
+from assayd.model.finding import Finding, has_errors
+from assayd.model.report import CaseStatus, Judgement
+from assayd.model.run import Cause, RunResult, UnitResult
 
 UNIT = "node"
 
 
-def judge_unit(unit: UnitResult | None, payload: PreparedCode) -> Tried:
-    """Judge the end of the run; a good one must have told the value of `result`, or that there is none."""
+def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
+    """Return what is run: by its name, with its inputs, and the case that it is, if it is one."""
+    if payload.inputs or not payload.cases:
+        yield UNIT, payload.inputs, None
+    for case in payload.cases:
+        yield case.name, case.inputs, case
+
+
+def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
+    """Judge how every run ended, and, where all of them ended well, what they gave."""
+    cases = [case for _, _, case in runs_of(payload)]
+    tries = [
+        _judge_unit(name, _unit_of(result, index, name), payload)
+        for index, (name, _, _) in enumerate(runs_of(payload))
+    ]
+    found = _together(tries)
+    if any(one.case.status is not CaseStatus.PASSED for one in tries) or has_errors(found):
+        found = found if has_errors(found) else (*found, *unfinished(result, "The code"))
+        stage = next((stage for one in tries if (stage := _stage_of(one)) != "sandbox"), "sandbox")
+        return Judgement(stage_findings={stage: found}, cases=tuple(one.case for one in tries))
+    judged = [_judge_result(one, case, payload) for one, case in zip(tries, cases, strict=True)]
+    return Judgement(
+        stage_findings={"sandbox": found, "result": _together(judged)},
+        cases=tuple(one.case for one in judged),
+    )
+
+
+def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) -> Tried:
+    """Judge the value that a run gave: of the declared type, and what its case expects."""
+    declared = Wanted(
+        types=payload.result_types,
+        annotation=payload.result_annotation,
+        line=payload.result_line,
+        text=payload.code,
+    )
+    found = tuple(check_result(tried.value, declared))
+    case = replace(tried.case, result=tried.value.value if tried.value else None)
+    if has_errors(found):
+        case = replace(case, status=CaseStatus.FAILED, message=found[0].message)
+    judged = Tried(case=case, findings=found, value=tried.value)
+    if wanted is None:
+        return judged
+    return judge_value(judged, wanted, wanted.expected)  # type: ignore[arg-type]  # it was read as JSON
+
+
+def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
+    """Return the findings of all runs; what several of them say alike is said once."""
+    if len(tries) == 1:
+        return tries[0].findings
+    alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
+    return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
+
+
+def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
+    """Return the unit in the place of a run; one of another name is none."""
+    unit = result.units[index] if index < len(result.units) else None
+    return unit if unit is not None and unit.name == name else None
+
+
+def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tried:
+    """Judge the end of a run; a good one must have told the value of `result`, or that there is none."""
     if unit is None:
-        return never_started(UNIT)
-    around = Surroundings(text=payload.code, required=payload.requires, awaited=payload.awaited)
+        return never_started(name)
+    around = ExceptionContext(text=payload.code, required=payload.requires, awaited=payload.awaited)
     tried = judge_end(unit, around, what="The code")
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -44,7 +107,7 @@ def _value(unit: UnitResult) -> Value | None:
     return record.values.get(RESULT)
 
 
-def stage_of(tried: Tried) -> str:
+def _stage_of(tried: Tried) -> str:
     """Put a text that only the container's Python refuses where syntax belongs."""
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

@@ -4,30 +4,54 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
 
 Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
+
+
+class CodeCase(ExpectedCase):
+    """What `result` has to be for some inputs: named fields must be equal, others may exist."""
+
+    inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
+    expected: object
 
 
 class CodePayload(BaseModel):
     """`code` is Python, or an answer that holds it; `inputs` are the values of its declared names, as JSON.
 
     What JSON has no form for goes as a tagged object. `timeout_s` tightens the policy's `unit_timeout_s`;
-    `requires` names the modules that the code needs.
+    `requires` names the modules that the code needs. Each of `cases` is a run of its own with its own inputs;
+    without `inputs`, only they are run.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
     code: str
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     requires: Annotated[tuple[Module, ...], Field(max_length=50)] = ()
+    cases: Annotated[tuple[CodeCase, ...], Field(max_length=CASES)] = ()
+
+    @field_validator("cases")
+    @classmethod
+    def _name_each(cls, cases: tuple[CodeCase, ...]) -> tuple[CodeCase, ...]:
+        refuse_twins(cases)
+        return cases
+
+    def all_inputs(self) -> dict[str, object]:
+        """Return every input that any run gets, with a value of the first one that has it."""
+        given: dict[str, object] = dict(self.inputs)
+        for case in self.cases:
+            given = {**case.inputs, **given}
+        return given
 
 
 class PreparedCode(CodePayload):
     """A payload with what was read out of its code, so that nothing needs to parse it again."""
 
-    model_config = ConfigDict(strict=False)
+    model_config = ConfigDict(strict=False, cache_strings="none")
 
     result_types: frozenset[str] = frozenset()
     result_annotation: str = ""

@@ -7,34 +7,38 @@ inputs as native values; the result must have the declared outer type. Source: d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
 from assayd.errors import RequestError
+from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
+from assayd.findings.briefing import code_briefing, with_code
+from assayd.findings.expected import cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.code import annotations as code_annotations
+from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
 from assayd.kinds.code.command_line import command_line
-from assayd.kinds.code.inputs import awaited, check_inputs
-from assayd.kinds.code.judging import UNIT, judge_unit, stage_of
+from assayd.kinds.code.generating import CodeContext
+from assayd.kinds.code.inputs import awaited, check_inputs, check_values
+from assayd.kinds.code.judging import judge_runs, runs_of
 from assayd.kinds.code.payload import CodePayload, PreparedCode
-from assayd.kinds.code.result import Wanted, check_result
 from assayd.kinds.code.samples import SAMPLES
-from assayd.model.finding import Finding, Rule, has_errors
+from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import CaseStatus, Judgement
+from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue, Sample
 from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
@@ -42,6 +46,7 @@ from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.mentioned import mentioned
 from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
 
@@ -78,6 +83,7 @@ _RULES = (
     run_findings.NOT_COMPILED_RULE,
     *python_failures.RULES,
     *code_result.RULES,
+    *expected_results.RULES,
 )
 
 
@@ -87,12 +93,16 @@ class Code:
     kind: str = "code"
     payload: type[CodePayload] = CodePayload
     prepared: type[PreparedCode] = PreparedCode
-    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "inputs": Cap.INPUTS})
+    bounded: Mapping[str, Cap] = MappingProxyType(
+        {"code": Cap.SOURCE, "inputs": Cap.INPUTS, "cases": Cap.INPUTS}
+    )
     default_policy: str = "code"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "result")
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[CodeContext] = CodeContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[CodePayload]]:
@@ -104,7 +114,10 @@ class Code:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
+        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires.
+
+        Raises: RequestError ``request.options``.
+        """
         code = only_text(files, what="a code node")
         if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
             message = "a code node takes --input, and --option of timeout_s and requires"
@@ -136,48 +149,28 @@ class Code:
             inputs=payload.inputs,
             timeout_s=payload.timeout_s,
             requires=payload.requires,
+            cases=payload.cases,
             result_types=result.types,
             result_annotation=result.shown(source.text),
             result_line=result.node.lineno,
-            awaited=awaited(source.tree, payload.inputs),
+            awaited=awaited(source.tree, payload.all_inputs()),
         )
 
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the one run."""
-        arguments = {
-            "source": payload.code,
-            "filename": FILENAME,
-            "namespace": payload.inputs,
-            "results": [RESULT],
-            "builtins": "full",
-            "tagged": True,
-        }
-        unit = Unit(name=UNIT, program=Program.PYTHON, arguments=arguments, deadline_s=limits.unit_timeout_s)
+        """Plan the run, and one for each case."""
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=(unit,),
+            units=tuple(_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)),
             network=policy.network,
             imports=policy.imports,
             preload=_PRELOAD,
+            needed=mentioned(_PRELOAD, payload.code),
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge how the code ended, and then what it gave."""
-        tried = judge_unit(result.units[0] if result.units else None, payload)
-        if tried.case.status is not CaseStatus.PASSED or has_errors(tried.findings):
-            return Judgement(stage_findings={stage_of(tried): tried.findings}, cases=(tried.case,))
-        wanted = Wanted(
-            types=payload.result_types,
-            annotation=payload.result_annotation,
-            line=payload.result_line,
-            text=payload.code,
-        )
-        found = tuple(check_result(tried.value, wanted))
-        case = replace(tried.case, result=tried.value.value if tried.value else None)
-        if has_errors(found):
-            case = replace(case, status=CaseStatus.FAILED, message=found[0].message)
-        return Judgement(stage_findings={"sandbox": tried.findings, "result": found}, cases=(case,))
+        return judge_runs(payload, result)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
@@ -190,12 +183,16 @@ class Code:
     def context(self, payload: CodePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the code again, with what its report says and the inputs that it gets."""
         inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
+        around = [Surrounding(title="inputs", text=inputs or "none")]
+        if payload.cases:
+            told = cases_told((case, case.inputs, case.expected) for case in payload.cases)
+            around.append(Surrounding(title="cases that have to pass", text=told))
         return context_of(
             Passage(name="code", language="python", text=model_answer.clean(payload.code).text),
             report,
             instructions=_REMINDERS,
             runtime_stages=self.runtime_stages,
-            surroundings=(Surrounding(title="inputs", text=inputs or "none"),),
+            surroundings=around,
         )
 
     def patch(self, payload: CodePayload, passage: str, code: str) -> Mapping[str, object]:
@@ -206,9 +203,34 @@ class Code:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(model_answer.clean(payload.code).text)
 
+    def brief(self, context: CodeContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: CodeContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
+
 
 def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
-    return payload.inputs  # type: ignore[return-value]  # it was read as JSON
+    return payload.all_inputs()  # type: ignore[return-value]  # it was read as JSON
+
+
+def _unit(name: str, inputs: Mapping[str, object], code: str, limits: Limits) -> Unit:
+    arguments = {
+        "source": code,
+        "filename": FILENAME,
+        "namespace": inputs,
+        "results": [RESULT],
+        "builtins": "full",
+        "tagged": True,
+    }
+    return Unit(name=name, program=Program.PYTHON, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
 
 def _parsed(payload: CodePayload) -> PythonSource:
@@ -250,8 +272,10 @@ def _check_inputs(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
-    found = check_inputs(source.text, source.tree, _inputs(payload), payload.requires)
-    return tuple(islice(found, FINDINGS))
+    first = payload.inputs or _inputs(payload)
+    found = check_inputs(source.text, source.tree, first, payload.requires)  # type: ignore[arg-type]
+    given = [(case.name, case.inputs) for case in payload.cases]
+    return tuple(islice((*found, *check_values(source.text, source.tree, given)), FINDINGS))
 
 
 validator: Validator[CodePayload, PreparedCode] = Code()

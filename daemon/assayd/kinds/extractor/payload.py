@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
 from assayd.model.text_limits import SAMPLE_PATH_CHARS, SAMPLE_PATHS
+
+SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
+
+
+class ExtractorCase(ExpectedCase):
+    """What is expected of one path: the fields that are named must be equal, others may exist."""
+
+    path: SamplePath
+    expected: dict[str, object]
 
 
 class ExtractorPayload(BaseModel):
-    """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on."""
+    """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    `cases` say what it has to give for some paths; they are run beside the sample paths.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     code: str
-    sample_paths: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)], ...],
-        Field(min_length=1, max_length=SAMPLE_PATHS),
-    ]
+    sample_paths: Annotated[tuple[SamplePath, ...], Field(min_length=1, max_length=SAMPLE_PATHS)]
+    cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
+
+    @field_validator("cases")
+    @classmethod
+    def _name_each(cls, cases: tuple[ExtractorCase, ...]) -> tuple[ExtractorCase, ...]:
+        refuse_twins(cases)
+        return cases

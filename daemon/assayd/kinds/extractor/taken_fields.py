@@ -1,4 +1,4 @@
-"""Reads of an extractor which fields it gives, and whether a field is a part of the path or computed of it.
+"""Reads of an extractor which fields it returns, and whether a field is a part of the path or computed of it.
 
     return {"year": int(parts[-3])}           year: a part
     return {"start_month": 3 * quarter - 2}   start_month: computed

@@ -1,4 +1,4 @@
-"""Path extractors: a function that takes a file path as text and gives a dict of what it says.
+"""Path extractors: a function that takes a file path as text and returns a dict of what it says.
 
 Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
 container, each in a process of its own; all must give a dict. Source: docs/kinds/extractor.md.
@@ -11,14 +11,19 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from assayd.errors import RequestError
+from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
+from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.call_unit import Tried, judge_call
+from assayd.findings.expected import cases_told, judge_value
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding, grouped
+from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
-from assayd.kinds.extractor.payload import ExtractorPayload
+from assayd.kinds.extractor.generating import ExtractorContext
+from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
@@ -27,6 +32,7 @@ from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue, Sample
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import inferred_names as python_meant
@@ -35,16 +41,17 @@ from assayd.static.python import normal_form as python_normal
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
-from assayd.static.python.import_edits import PACKAGE_RULE, with_import_edits
+from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.mentioned import mentioned
 from assayd.static.python.names import PACKAGE_NAMES
-from assayd.static.python.signature import Expected, check_signature
+from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
 from assayd.static.submitted_file import only_text
 
 FILENAME = "extractor.py"
 
-EXPECTED = Expected(
+EXPECTED = ExpectedFunction(
     function="extract",
     parameter="path",
     parameter_types=frozenset({"str", "Any", "AnyStr", "LiteralString", "Text", "object"}),
@@ -70,7 +77,7 @@ _HEADLINES = {
     "security": "The code does what an extractor may not do:",
     "signature": "The function extract() does not have the form that is called:",
     "sandbox": "The extractor failed on sample paths:",
-    "quality": "The extractor ran, but its results are of no use:",
+    "quality": "The extractor ran, but its results are not what is wanted:",
 }
 _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
@@ -84,6 +91,7 @@ _RULES = (
     *python_meant.NAME_RULES,
     *python_security.RULES,
     PACKAGE_RULE,
+    MAIN_RULE,
     *python_signature.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -93,6 +101,7 @@ _RULES = (
     run_findings.NO_FUNCTION_RULE,
     Rule(id="result.not_dict", title="extract() returned no plain dict", help="Bad: return None."),
     *extraction_quality.RULES,
+    *expected_results.RULES,
 )
 
 
@@ -101,12 +110,16 @@ class Extractor:
 
     kind: str = "extractor"
     payload: type[ExtractorPayload] = ExtractorPayload
-    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS})
+    bounded: Mapping[str, Cap] = MappingProxyType(
+        {"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS, "cases": Cap.INPUTS}
+    )
     default_policy: str = "extractor"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "quality")
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[ExtractorContext] = ExtractorContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
@@ -118,7 +131,10 @@ class Extractor:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file and the sample paths."""
+        """Build a payload of one file and the sample paths.
+
+        Raises: RequestError ``request.options``, ``request.sample_paths``.
+        """
         code = only_text(files, what="an extractor")
         if options.input is not None or options.extra:
             raise RequestError("request.options", "an extractor takes neither --input nor --option")
@@ -132,10 +148,12 @@ class Extractor:
         return payload.model_copy(update={"code": _source(payload).text})
 
     def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan one call per sample path."""
+        """Plan one call per sample path, and one per case."""
         text = payload.code
         names = _names_asked(text, policy.imports)
-        units = (_unit(path, text, limits, names) for path in payload.sample_paths)
+        paths = ((path, path) for path in payload.sample_paths)
+        cases = ((case.name, case.path) for case in payload.cases)
+        units = (_unit(name, path, text, limits, names) for name, path in (*paths, *cases))
         return RunSpec(
             image=self.image,
             limits=limits,
@@ -143,22 +161,26 @@ class Extractor:
             network=policy.network,
             imports=_with_packages(policy.imports),
             preload=_PRELOAD,
+            needed=mentioned(_PRELOAD, text),
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge every path; look at the quality of the results only when all paths gave one."""
-        text, paths = payload.code, payload.sample_paths
-        tries = [_judge_path(path, unit, text) for path, unit in _by_path(paths, result)]
-        cases = tuple(one.case for one in tries)
+        text, names = payload.code, (*payload.sample_paths, *(case.name for case in payload.cases))
+        tries = [_judge_path(name, unit, text) for name, unit in _by_name(names, result)]
+        paths, called = tries[: len(payload.sample_paths)], tries[len(payload.sample_paths) :]
+        compared = [_compared(one, case) for one, case in zip(called, payload.cases, strict=True)]
+        cases = tuple(one.case for one in (*paths, *compared))
         found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         if disagreeing:
             return Judgement(stage_findings={"syntax": disagreeing}, cases=cases)
-        if not has_errors(found) and any(case.status is not CaseStatus.PASSED for case in cases):
-            found = (*found, _incomplete(cases, result))
+        if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
+            found = (*found, _incomplete([one.case for one in tries], result))
         if has_errors(found):
             return Judgement(stage_findings={"sandbox": found}, cases=cases)
-        quality = tuple(judge_quality(tries))
+        differing = (f for one in compared if one.case.status is CaseStatus.FAILED for f in one.findings)
+        quality = (*judge_quality(paths), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def retry_context(
@@ -171,21 +193,38 @@ class Extractor:
     def context(self, payload: ExtractorPayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
         paths = "\n".join(payload.sample_paths[:_PATHS_TOLD])
+        around = [Surrounding(title="sample paths", text=paths)]
+        if payload.cases:
+            told = cases_told((case, case.path, case.expected) for case in payload.cases)
+            around.append(Surrounding(title="cases that have to pass", text=told))
         return context_of(
             Passage(name=FILENAME, language="python", text=_source(payload).text),
             report,
             instructions=_REMINDERS,
             runtime_stages=self.runtime_stages,
-            surroundings=(Surrounding(title="sample paths", text=paths),),
+            surroundings=around,
         )
 
     def patch(self, payload: ExtractorPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code."""
-        return {**payload.model_dump(mode="json"), "code": code}
+        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
+
+    def brief(self, context: ExtractorContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = (*_REMINDERS, *allowances(policy))
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: ExtractorContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
     def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns."""
@@ -193,7 +232,7 @@ class Extractor:
         return Taken(texts=payload.sample_paths, fields=fields)
 
 
-def _source(payload: ExtractorPayload) -> model_answer.Answer:
+def _source(payload: ExtractorPayload) -> model_answer.AnswerCode:
     return model_answer.clean(payload.code)
 
 
@@ -243,9 +282,9 @@ def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     }
 
 
-def _unit(path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) -> Unit:
+def _unit(name: str, path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) -> Unit:
     return Unit(
-        name=path,
+        name=name,
         program=Program.CALL,
         arguments={
             "source": text,
@@ -260,11 +299,16 @@ def _unit(path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) 
     )
 
 
-def _by_path(paths: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
-    """Pair every path with the unit in its place; one of another name is none."""
-    for index, path in enumerate(paths):
+def _by_name(names: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
+    """Pair every path or case with the unit in its place; one of another name is none."""
+    for index, name in enumerate(names):
         unit = result.units[index] if index < len(result.units) else None
-        yield path, unit if unit is not None and unit.name == path else None
+        yield name, unit if unit is not None and unit.name == name else None
+
+
+def _compared(tried: Tried, case: ExtractorCase) -> Tried:
+    """Compare the result of a case; what else there is to say of it is said of its call."""
+    return judge_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from assayd.kinds.fifth.answer import program_of
 from assayd.kinds.fifth.language import Language, language
 from assayd.kinds.fifth.places import Teller, errors_as_warnings
-from assayd.kinds.fifth.program import Program
+from assayd.kinds.fifth.program import FifthProgram
 from assayd.kinds.fifth.vocabulary import explain_unknown
 from assayd.model.finding import Finding
 
@@ -52,7 +52,7 @@ def analyse(
     tell = Teller(text, about.rules)
     if text != answer:
         tell("forbidden.answer_blocks", 0)
-    program = Program(language=about, tell=tell, files=files or {})
+    program = FifthProgram(language=about, tell=tell, files=files or {})
     program.read(text, libraries)
     program.check_companions()
     explain_unknown(program)

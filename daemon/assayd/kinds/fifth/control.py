@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from assayd.kinds.fifth.flow import Cell
 from assayd.kinds.fifth.language import Word
-from assayd.kinds.fifth.state import End, Snapshot, State
+from assayd.kinds.fifth.state import End, Snapshot, WalkState
 from assayd.kinds.fifth.tokens import Token
 
 _CLOSERS: Mapping[str, str] = {
@@ -46,7 +46,7 @@ class _Frame:
 class Control:
     """The control structures of one definition. A method per word, or per words that do the same."""
 
-    def __init__(self, state: State, *, outside: bool, counted: bool) -> None:
+    def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
         self.frames: list[_Frame] = []
         self.broken = False
         """Whether control words do not belong together; nothing after that is judged."""
@@ -209,7 +209,7 @@ class Control:
         self.frames.append(_Frame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _branch(self, word: Word, token: Token) -> Snapshot:
-        """Take the flag; give the state of the way on which it is false."""
+        """Take the flag; return the state of the way on which it is false."""
         [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
         if self.doubled:

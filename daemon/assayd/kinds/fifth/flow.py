@@ -91,7 +91,7 @@ class Flow:
                 self._gone(cell, token)
 
     def call(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Follow strings through one word; give the cells that it leaves."""
+        """Follow strings through one word; return the cells that it leaves."""
         left: Sequence[Cell] = NONES[word.leaves]
         if any(cells):
             self.used(cells, token)
@@ -151,7 +151,7 @@ class Flow:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
     def _fill(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
-        """Let a word work on the buffers; give what was in that whose string it gives."""
+        """Let a word work on the buffers; return what was in that whose string it gives."""
         content: Cell = None
         for name in word.opens:
             self._conflict(name, token)

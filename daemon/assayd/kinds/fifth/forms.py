@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from assayd.cli.kinds import Shown
+from assayd.cli.kinds import ShownAttempt
 from assayd.client import Document
 
 _STATUS = {"validated": "PASS", "failed": "FAIL"}
@@ -27,7 +27,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def print_yaml(shown: Shown) -> None:
+def print_yaml(shown: ShownAttempt) -> None:
     """Print a finished attempt with the code that was submitted; in ASCII for a terminal."""
     print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 

@@ -77,7 +77,7 @@ class Word:
 
     @property
     def signature(self) -> str:
-        """Write its effect as far as it has names."""
+        """Return its stack effect as ``( a b -- c )``; ``( … )`` when that is not known."""
         if self.effect is None:
             return "( … )"
         return " ".join(["(", *self.effect.takes.names, "--", *self.effect.leaves.names, ")"])
@@ -170,7 +170,10 @@ def use_tables(folders: Iterable[Path]) -> None:
 
 @cache
 def language() -> Language:
-    """Return the language as the package describes it, with what the operator has added."""
+    """Return the language as the package describes it, with what the operator has added.
+
+    Raises: ConfigError ``fifth.tables``.
+    """
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
@@ -302,7 +305,7 @@ def _first_group(text: str) -> str:
 
 
 def _kept(effect: Effect, cells: CellNames) -> tuple[int, ...]:
-    """Say for each cell that is left which of those taken has its name; -1 for a new one."""
+    """Return, for each cell that is left which of those taken has its name; -1 for a new one."""
     taken = _expand(effect.takes.names, cells)
     return tuple(taken.index(name) if name in taken else -1 for name in _expand(effect.leaves.names, cells))
 

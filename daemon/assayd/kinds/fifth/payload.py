@@ -35,7 +35,7 @@ class FifthPayload(BaseModel):
     nothing else.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     code: str
     task_type: Label | None = None
@@ -47,7 +47,7 @@ class FifthPayload(BaseModel):
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Read the options of the command line."""
+    """Read the options of the command line. Raises: RequestError ``request.options``."""
     if unknown := set(options) - _OPTIONS:
         message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
         raise RequestError("request.options", message, field=min(unknown))

@@ -18,7 +18,7 @@ from assayd.kinds.fifth.effects import Effect, counts, describe, is_stack_commen
 from assayd.kinds.fifth.language import ALWAYS_LOADED, PROGRAM, Language, Word
 from assayd.kinds.fifth.places import Teller
 from assayd.kinds.fifth.tokens import NAME_CHARS, TAKING, WORD, Segment, Token, is_number, scan
-from assayd.kinds.fifth.walk import Found, Walk
+from assayd.kinds.fifth.walk import Walk, WalkResult
 
 _LIBRARY_PREFIXES = ("lib:", "pkg:")
 _SUFFIX = ".fs"
@@ -44,7 +44,7 @@ class _Declared(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Program:
+class FifthProgram:
     """What is known of a program, and grows while it is read."""
 
     language: Language
@@ -267,7 +267,7 @@ class Program:
         names = effect.takes.names if effect else ()
         return _Declared(text, effect, any(map(self.language.suspected, names)))
 
-    def _miss_comment(self, segment: Segment, opener: Token, found: Found) -> None:
+    def _miss_comment(self, segment: Segment, opener: Token, found: WalkResult) -> None:
         """Report a definition without a stack comment; a constant may go without."""
         if not opener.text:
             return
@@ -290,7 +290,7 @@ class Program:
             return token.word != "postpone" and word.leaves > 0
         return word.constant or token.word in self.language.constants
 
-    def _disagree(self, opener: Token, found: Found, declared: Effect, comment: str) -> None:
+    def _disagree(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
         """Report a definition that does not do what its stack comment says."""
         certain = found.certain and declared.counted
         does = describe(found.takes, found.leaves)
@@ -323,9 +323,9 @@ class Program:
     def _word_of(
         self,
         declared: Effect | None,
-        found: Found | None,
+        found: WalkResult | None,
         walk: Walk | None = None,
-        made: Found | None = None,
+        made: WalkResult | None = None,
     ) -> Word:
         """Make the word that a definition is for those that use it."""
         effect = declared if declared is not None and declared.counted else None

@@ -44,8 +44,11 @@ class FifthRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """What models of a family tend to do wrong."""
+class ModelProfile:
+    """What models of a family tend to do wrong.
+
+    It applies to a `model_source` that holds one of `match`. `rules` are ids, `lens` warnings as text.
+    """
 
     match: tuple[str, ...]
     rules: tuple[str, ...]
@@ -53,8 +56,11 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What tasks of a sort need to be told in full."""
+class TaskProfile:
+    """What a model needs to read in full for tasks of a sort.
+
+    It applies to a `task_type` that holds one of `match`. `rules` are ids, `sections` parts of the manual.
+    """
 
     match: tuple[str, ...]
     rules: tuple[str, ...]
@@ -70,8 +76,8 @@ class Rules:
     flows: tuple[FifthRule, ...]
     companions: tuple[FifthRule, ...]
     run: Mapping[str, FifthRule]
-    profiles: tuple[Profile, ...]
-    tasks: tuple[Task, ...]
+    profiles: tuple[ModelProfile, ...]
+    tasks: tuple[TaskProfile, ...]
 
     def listed(self) -> tuple[Rule, ...]:
         """Return the rules as discovery shows them."""
@@ -95,11 +101,11 @@ def read_rules(document: Mapping[str, Any]) -> Rules:
         companions=tuple(rule for rule in rules if rule.detect == "companion"),
         run=MappingProxyType({entry["id"]: _rule({"detect": "run", **entry}) for entry in document["run"]}),
         profiles=tuple(
-            Profile(match=_texts(e, "match"), rules=_texts(e, "rules"), lens=_texts(e, "lens"))
+            ModelProfile(match=_texts(e, "match"), rules=_texts(e, "rules"), lens=_texts(e, "lens"))
             for e in document["profile"]
         ),
         tasks=tuple(
-            Task(match=_texts(e, "match"), rules=_texts(e, "rules"), sections=_texts(e, "sections"))
+            TaskProfile(match=_texts(e, "match"), rules=_texts(e, "rules"), sections=_texts(e, "sections"))
             for e in document["task"]
         ),
     )

@@ -42,8 +42,8 @@ class End(NamedTuple):
     exact: bool
 
 
-class State:
-    """The state that a walk changes, and what it tells of words that do not fit to it.
+class WalkState:
+    """The state that a walk changes, and what it reports of words that do not fit to it.
 
     `allowed` cells may be borrowed; None for any number. `counted` is whether a stack comment says how many
     there are at first. `exact` is whether the depth is known, `alive` whether this place is ever reached,

@@ -23,7 +23,7 @@ from assayd.kinds.fifth.language import Language
 NAME_CHARS = 31
 
 
-class Kind(IntEnum):
+class TokenKind(IntEnum):
     """What a token is."""
 
     WORD = 0
@@ -34,7 +34,7 @@ class Kind(IntEnum):
     """A parsing word with the word that it takes."""
 
 
-WORD, STRING, TAKING = Kind
+WORD, STRING, TAKING = TokenKind
 """The kinds once more: finding one in its class takes as long as making a token."""
 
 
@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
     word: str
     start: int
-    kind: Kind = WORD
+    kind: TokenKind = WORD
     text: str = ""
 
 
@@ -157,7 +157,7 @@ class _Scanner:
             self._report("vocabulary.definition_open", now.opener.start, word=now.opener.text)
         yield now
 
-    # What words do: each method adds or passes over something, and gives where to go on.
+    # What words do: each method adds or passes over something, and returns where to go on.
 
     def _meet(self, word: str, start: int, end: int) -> int:
         """Find out, once, what a word does that is in no list, and do it."""

@@ -15,11 +15,13 @@ from types import MappingProxyType
 from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
+from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.exec_unit import judge_exec
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
-from assayd.kinds.fifth import advice
+from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
+from assayd.kinds.fifth.generating import FifthContext
 from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.payload import (
     FifthPayload,
@@ -32,6 +34,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement, Rating
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import STDIN, Cap, FileOptions, OnFail, Stage, Validator
 
@@ -58,6 +61,8 @@ class Fifth:
     image: str = "forth"
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[FifthContext] = FifthContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
@@ -84,7 +89,10 @@ class Fifth:
         use_tables(folders)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: the first file is the program, the others are what it may load."""
+        """Build a payload: the first file is the program, the others are what it may load.
+
+        Raises: RequestError ``request.files``, ``request.options``.
+        """
         if not files:
             raise RequestError("request.files", "a Fifth program is at least one file", field="files")
         if options.input is not None or options.sample_paths:
@@ -172,6 +180,19 @@ class Fifth:
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
         return without_layout(program_of(payload.code).lower(), "\\ ")
+
+    def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = ("Write Fifth: words between blanks, a stack comment in every definition.",)
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: FifthContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and what another try should be told."""

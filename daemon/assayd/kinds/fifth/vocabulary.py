@@ -1,4 +1,4 @@
-"""Says of words that are not known what they are: misspelt, glued, of another language, not there yet.
+"""Explains words that are not known: misspelt, glued, of another language, not there yet.
 
 The first that fits counts, in the order of the list in `_explain`. A rule of this file speaks only of words
 that the program uses and the engine would not find.
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import islice
 
 from assayd.kinds.fifth.language import Pattern, Word
-from assayd.kinds.fifth.program import Program, Unknown
+from assayd.kinds.fifth.program import FifthProgram, Unknown
 from assayd.kinds.fifth.tokens import is_number
 from assayd.model.finding import Severity
 
@@ -26,7 +26,7 @@ _MOST_PARAMETERS = 16
 _NO_HINT = "Define it first, or use words that exist."
 
 
-def explain_unknown(program: Program) -> None:
+def explain_unknown(program: FifthProgram) -> None:
     """Report each word that was not known where it was used."""
     guesses = _Guesses(program)
     seen: set[tuple[str, bool]] = set()
@@ -37,8 +37,8 @@ def explain_unknown(program: Program) -> None:
             _explain(program, unknown, guesses)
 
 
-def _explain(program: Program, unknown: Unknown, guesses: _Guesses) -> None:
-    """Find the reason why a word is not known, and tell it."""
+def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None:
+    """Find the reason why a word is not known, and report it."""
     token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
     severity = Severity.WARNING if unknown.blind else None
     opener = unknown.inside.opener if unknown.inside else None
@@ -78,7 +78,7 @@ def _explain(program: Program, unknown: Unknown, guesses: _Guesses) -> None:
         program.tell("vocabulary.unknown_word", token.start, word=word, hint=hint, severity=severity)
 
 
-def _tell_gforth(program: Program, unknown: Unknown, severity: Severity | None) -> None:
+def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
     token, foreign = unknown.token, program.language.foreign
     exact = foreign.replacements.get(token.word)
     hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Do without it.")
@@ -88,7 +88,7 @@ def _tell_gforth(program: Program, unknown: Unknown, severity: Severity | None) 
     )
 
 
-def _cut(program: Program, word: str) -> int | None:
+def _cut(program: FifthProgram, word: str) -> int | None:
     """Find where a blank is missing: before a `;`, or before a tag that hangs on another word."""
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
@@ -102,7 +102,7 @@ def _form(patterns: tuple[Pattern, ...], word: str) -> str | None:
     return next((pattern.hint for pattern in patterns if pattern.matches.fullmatch(word)), None)
 
 
-def _named_parameters(program: Program, unknown: Unknown) -> str | None:
+def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
     """Say of words right behind a name without a stack comment that parameters have no names."""
     segment = unknown.inside
     if segment is None or segment.opener is None or segment.comments:
@@ -119,7 +119,7 @@ def _named_parameters(program: Program, unknown: Unknown) -> str | None:
 class _Guesses:
     """Looks for the words that an unknown one may have been meant to be."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: FifthProgram) -> None:
         self._program = program
         self._left = _MOST_GUESSED
         self._words: list[str] = []

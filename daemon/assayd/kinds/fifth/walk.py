@@ -15,12 +15,12 @@ from assayd.kinds.fifth.control import METHODS, Control
 from assayd.kinds.fifth.effects import MOST_CELLS, Effect
 from assayd.kinds.fifth.flow import NONES, Cell, Flow
 from assayd.kinds.fifth.language import Language, Word
-from assayd.kinds.fifth.state import End, State
+from assayd.kinds.fifth.state import End, WalkState
 from assayd.kinds.fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
-class Scope(Protocol):
-    """What a walk knows and tells of the program around it."""
+class WalkScope(Protocol):
+    """What a walk knows and reports of the program around it."""
 
     language: Language
     known: dict[str, Word]
@@ -54,7 +54,7 @@ class Scope(Protocol):
         ...
 
 
-class Found(NamedTuple):
+class WalkResult(NamedTuple):
     """What a walk found out of a definition, or of the part of it before or behind does>.
 
     `takes` and `leaves` say something only when `exact`. `agrees` is whether the stack comment says the same.
@@ -72,7 +72,7 @@ class Found(NamedTuple):
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
 
-_NOTHING = Found()
+_NOTHING = WalkResult()
 
 
 class Walk:
@@ -84,7 +84,7 @@ class Walk:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: WalkScope,
         report: Report,
         *,
         opener: Token | None = None,
@@ -97,10 +97,10 @@ class Walk:
         self.declared = declared
         cells, allowed = self._beginning(opener, traced=suspicious or placed, placed=placed)
         counted = declared is not None and declared.takes.counted
-        self.state = State(report, cells, allowed, counted=counted)
+        self.state = WalkState(report, cells, allowed, counted=counted)
         settled = declared is not None and declared.counted
         self.control = Control(self.state, outside=self.outside, counted=settled)
-        self.found: list[Found] = []
+        self.found: list[WalkResult] = []
         self.parses = 0
         """How many words of the text the definition reads when it runs."""
         self.defines = False
@@ -302,7 +302,7 @@ class Walk:
             self._at += 1
         self._at += 1
 
-    def _find_out(self) -> Found:
+    def _find_out(self) -> WalkResult:
         """Return what all ends of the definition have in common."""
         ends = self.control.leaving
         if not ends or self.control.broken:
@@ -318,7 +318,7 @@ class Walk:
             self._differ(first, other)
             return _NOTHING
         start = self.declared.takes.least if self.declared else 0
-        return Found(
+        return WalkResult(
             exact=True,
             certain=self.state.certain,
             takes=start + borrowed,

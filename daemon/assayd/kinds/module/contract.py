@@ -20,7 +20,7 @@ from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
-from assayd.static.python.scopes import Scope, ScopedTree, ScopeKind, Site, resolve
+from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, resolve
 
 RULES = (
     Rule(
@@ -106,7 +106,7 @@ def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[F
                 )
 
 
-def _registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[Site]:
+def _registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
     for site in tree.sites:
         node = site.node
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -57,7 +57,7 @@ Trees = Mapping[str, ast.Module]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedTests:
     """The tests of one file by name (``test_a``, ``TestA::test_a``).
 
     `certain` ones are collected whatever happens; `possible` ones depend on what the file does when it runs.
@@ -73,12 +73,12 @@ class _Found:
     certain: bool
 
 
-def expected_tests(file: str, trees: Trees) -> Expected:
+def expected_tests(file: str, trees: Trees) -> ExpectedTests:
     """Find the tests of a file; names that it imports from the module's other files are followed."""
     found = list(_in_block(trees[file].body, _Where(file=file, trees=trees), certain=True))
     certain = dict.fromkeys(one.name for one in found if one.certain)
     possible = dict.fromkeys(one.name for one in found if not one.certain and one.name not in certain)
-    return Expected(certain=tuple(certain), possible=tuple(possible))
+    return ExpectedTests(certain=tuple(certain), possible=tuple(possible))
 
 
 def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from assayd.model.finding import Finding, Rule
 from assayd.static.python.imports import finding_at
 from assayd.static.python.names import normal
-from assayd.static.python.scopes import Scope, ScopedTree, Site, resolve
+from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, resolve
 
 RULES = (
     Rule(
@@ -168,7 +168,7 @@ def check_forbidden(
             yield replace(finding, file=file, category=_CATEGORY)
 
 
-def _check(read: _Text, site: Site) -> Iterator[Finding]:
+def _check(read: _Text, site: NodeSite) -> Iterator[Finding]:
     node = site.node
     match node:
         case ast.ImportFrom(level=0, module=str(module)):

@@ -18,7 +18,7 @@ from assayd.findings.source_text import line_at
 from assayd.kinds.module.files import module_name
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import ImportPolicy
-from assayd.static.python.imports import Modules, check_imports, finding_at
+from assayd.static.python.imports import PolicyModules, check_imports, finding_at
 from assayd.static.python.scopes import Scope, ScopedTree, resolve
 
 CATEGORY = "import_violation"
@@ -41,7 +41,7 @@ def check_module_imports(
     file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: Own
 ) -> Iterator[Finding]:
     """Judge all import statements of one file."""
-    modules = Modules.of(policy)
+    modules = PolicyModules.of(policy)
     for site in tree.sites:
         node = site.node
         if isinstance(node, ast.Import):
@@ -69,7 +69,7 @@ def _is_import(function: ast.expr, scope: Scope) -> bool:
     return any(origin.name == _IMPORTING for origin in names)
 
 
-def _called(node: ast.Call, modules: Modules, text: str, own: Own) -> Iterator[Finding]:
+def _called(node: ast.Call, modules: PolicyModules, text: str, own: Own) -> Iterator[Finding]:
     given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "modname")]
     name = given[0].value if given and isinstance(given[0], ast.Constant) else None
     if not isinstance(name, str):
@@ -81,7 +81,7 @@ def _called(node: ast.Call, modules: Modules, text: str, own: Own) -> Iterator[F
         yield from check_imports(imported, modules, text)
 
 
-def _is_free(node: ast.AST, modules: Modules) -> bool:
+def _is_free(node: ast.AST, modules: PolicyModules) -> bool:
     return isinstance(node, ast.ImportFrom) and modules.names(node.module or "") is None
 
 
@@ -98,7 +98,7 @@ def absolute(file: str, node: ast.ImportFrom) -> str | None:
     return ".".join([*base, *([node.module] if node.module else [])])
 
 
-def _from(file: str, node: ast.ImportFrom, modules: Modules, text: str, own: Own) -> Iterator[Finding]:
+def _from(file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, own: Own) -> Iterator[Finding]:
     name = absolute(file, node)
     if name is None:
         yield _relative(node, text, own)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.expected_tests import ExpectedTests
 
 
 class ModulePayload(BaseModel):
     """`manifest` describes the module, `files` are its texts by name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     manifest: dict[str, object]
     files: dict[str, str] = Field(min_length=1)
@@ -19,4 +19,4 @@ class ModulePayload(BaseModel):
 class PreparedModule(ModulePayload):
     """A module that was read: `expected` are the tests of each file."""
 
-    expected: dict[str, Expected]
+    expected: dict[str, ExpectedTests]

@@ -25,7 +25,7 @@ Fields = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedTest:
     """One test with its end. `raised` is there when an exception ended it, `reason` when it was skipped."""
 
     id: str
@@ -43,7 +43,7 @@ class Told:
     """All that a unit told. `final` is its last line; None when it did not come to that."""
 
     collected: list[str] | None = None
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[EndedTest] = field(default_factory=list)
     running: str | None = None
     not_imported: Raised | None = None
     import_skipped: str | None = None
@@ -129,7 +129,7 @@ def _end(told: Told, fields: Fields) -> None:
         raise GuestJsonError(f"{name} ends and was not begun")
     told.running = None
     told.ended.append(
-        Ended(
+        EndedTest(
             id=name,
             outcome=outcome,
             duration_s=_seconds(fields),

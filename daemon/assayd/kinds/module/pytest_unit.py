@@ -22,8 +22,8 @@ from assayd.findings.source_text import snippet
 from assayd.findings.timeout import time_hint, time_words
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.expected_tests import Expected
-from assayd.kinds.module.pytest_record import Ended, Told, read_told
+from assayd.kinds.module.expected_tests import ExpectedTests
+from assayd.kinds.module.pytest_record import EndedTest, Told, read_told
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -83,7 +83,7 @@ class TestedFile:
     findings: tuple[Finding, ...] = ()
 
 
-def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expected) -> TestedFile:
+def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: ExpectedTests) -> TestedFile:
     """Judge the unit that ran a file's tests; None when it was never started."""
     if unit is None:
         return TestedFile(cases=tuple(_never(f"{file}::{name}") for name in expected.certain))
@@ -195,7 +195,7 @@ def _failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
         yield replace(finding, message=shorten(f"{finding.context}: {finding.message}"))
 
 
-def _failure(file: str, ended: Ended, texts: Texts) -> Finding:
+def _failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
     rule = "tests.failed" if ended.outcome == "failed" else "tests.error"
     step = {"setup": " (while it was set up)", "teardown": " (while it was taken down)"}.get(ended.step, "")
     if ended.raised is None:
@@ -245,7 +245,7 @@ def _advice(rule: str, raised: Raised, text: str) -> str:
     return network_hint(raised.error_type, raised.message, text) or exception_hint(raised)
 
 
-def _compared(file: str, told: Told, expected: Expected) -> Iterator[Finding]:
+def _compared(file: str, told: Told, expected: ExpectedTests) -> Iterator[Finding]:
     """Compare the tests that were collected with those of the text."""
     if told.collected is None or told.too_many is not None:
         return
@@ -293,7 +293,7 @@ def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
     )
 
 
-def _cases(file: str, unit: UnitResult, told: Told, expected: Expected) -> Iterator[Case]:
+def _cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
     """Return a case per test: those that ended, the one that did not, those that never began."""
     for ended in told.ended:
         yield _case(ended)
@@ -310,7 +310,7 @@ def _cases(file: str, unit: UnitResult, told: Told, expected: Expected) -> Itera
             yield _never(name, told.import_skipped)
 
 
-def _case(ended: Ended) -> Case:
+def _case(ended: EndedTest) -> Case:
     status, raised = _STATUSES[ended.outcome], ended.raised
     bad = status in {CaseStatus.FAILED, CaseStatus.ERROR}
     reason = f"expected to fail: {ended.reason}" if ended.outcome == "xfailed" else ended.reason

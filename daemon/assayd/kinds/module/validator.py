@@ -17,15 +17,16 @@ from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
 from assayd.findings.repair_context import context_of, errors_of
 from assayd.findings.retry_context import retry_context
-from assayd.kinds.module import adapter_unit, pytest_unit
+from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
 from assayd.kinds.module import expected_tests as module_tests
 from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
 from assayd.kinds.module import manifest as module_manifest
-from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
+from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
@@ -36,6 +37,7 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static.python import imports as python_imports
@@ -95,6 +97,12 @@ _RULES = (
 )
 
 
+_MORE_FILES = (
+    'Where several files have to change, answer with "files" in the place of "patched_code": {name: '
+    "whole text} of each that changes."
+)
+
+
 class Module:
     """The kind `module`."""
 
@@ -107,6 +115,8 @@ class Module:
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[ModuleContext] = ModuleContext
+    forms: frozenset[str] = frozenset({"files"})
 
     @property
     def stages(self) -> Sequence[Stage[ModulePayload]]:
@@ -157,6 +167,7 @@ class Module:
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
             files={name: text.encode() for name, text in payload.files.items()},
             preload=_PRELOAD,
+            needed=_PRELOAD,
         )
 
     def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:
@@ -168,7 +179,7 @@ class Module:
         files = files_of_tests(payload.files)
         tested = [
             pytest_unit.judge_tests(
-                file, _unit_named(result, place, file), texts, payload.expected.get(file, Expected())
+                file, _unit_named(result, place, file), texts, payload.expected.get(file, ExpectedTests())
             )
             for place, file in enumerate(files, 1)
         ]
@@ -201,7 +212,11 @@ class Module:
         return context_of(
             Passage(name=name, language="python", text=_texts(payload).get(name, "")),
             report,
-            instructions=(*_REMINDERS, *([_TESTS_STAY] if module_blame.has_failed_test(errors) else [])),
+            instructions=(
+                *_REMINDERS,
+                _MORE_FILES,
+                *([_TESTS_STAY] if module_blame.has_failed_test(errors) else []),
+            ),
             runtime_stages=self.runtime_stages,
             surroundings=(
                 Surrounding(title="manifest", text=manifest),
@@ -219,6 +234,18 @@ class Module:
         """Return the syntax trees of all files."""
         texts = sorted(_texts(payload).items())
         return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
+
+    def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        return generating.brief(context, policy.adapter, (*_REMINDERS, *allowances(policy)))
+
+    def base(self, context: ModuleContext) -> Mapping[str, object]:
+        """Return the payload without what the answer gives."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the files that were proposed."""
+        return generating.answered(base, proposal)
 
 
 def _texts(payload: ModulePayload) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Says what kind of error a failed pipeline step met, by the text that its program left.
+"""Decides what kind of error a failed pipeline step met, by the text that its program left.
 
 A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides
 nothing about the verdict: a step writes its own standard error, and may write there what it likes.
@@ -50,7 +50,7 @@ class ErrorClass(StrEnum):
     """None of these."""
 
 
-class Program(StrEnum):
+class ErrorSource(StrEnum):
     """Who wrote the text."""
 
     BASH = "bash"
@@ -85,19 +85,19 @@ ADVICE: Mapping[ErrorClass, str] = {
     ErrorClass.UNKNOWN: "Read the error text and correct the step.",
 }
 
-_BOTH = frozenset(Program)
-_BASH = frozenset({Program.BASH})
-_SQL = frozenset({Program.SQL})
+_BOTH = frozenset(ErrorSource)
+_BASH = frozenset({ErrorSource.BASH})
+_SQL = frozenset({ErrorSource.SQL})
 
 
-def _rule(error_class: ErrorClass, programs: frozenset[Program], *patterns: str) -> _Rule:
+def _rule(error_class: ErrorClass, programs: frozenset[ErrorSource], *patterns: str) -> _Rule:
     return _Rule(error_class, programs, re.compile("|".join(patterns), re.IGNORECASE))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     error_class: ErrorClass
-    programs: frozenset[Program]
+    programs: frozenset[ErrorSource]
     pattern: re.Pattern[str]
 
 
@@ -219,7 +219,7 @@ _RULES = (
 )
 
 
-def classify(text: str, *, program: Program, timed_out: bool = False) -> Classified:
+def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Classified:
     """Name the class of an error.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assayd.cli.kinds import Shown
+from assayd.cli.kinds import ShownAttempt
 from assayd.client import Document, PlainClient
 
 STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
 
 
-def print_steps(shown: Shown) -> None:
+def print_steps(shown: ShownAttempt) -> None:
     """Print the steps that an attempt ran, as a table or as JSON."""
     from assayd.cli.terminal import print_json
 

@@ -21,7 +21,7 @@ from assayd.findings.runs import cause_finding
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
-from assayd.kinds.pipeline.errors import ADVICE, ErrorClass, Program, classify
+from assayd.kinds.pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
 from assayd.kinds.pipeline.payload import Database
 from assayd.kinds.pipeline.sql_record import SqlFailed, SqlRan, read_sql_record
 from assayd.model.finding import Finding, Layer, Rule
@@ -68,7 +68,7 @@ class StepText:
 
     number: int
     name: str
-    program: Program
+    program: ErrorSource
     content: str
 
     @property
@@ -89,11 +89,11 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     """Judge one step; None when it was never started."""
     if unit is None:
         return JudgedStep(case=Case(name=step.name, status=CaseStatus.SKIPPED, message="never started"))
-    judged = _judge_sql(step, unit) if step.program is Program.SQL else _judge_bash(step, unit)
+    judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
     if judged.finding is None:
         return judged
     message = f"{step.label}: {shorten(judged.finding.message)}"
-    said = quoted_end(unit.stderr.text()) if step.program is Program.BASH else None
+    said = quoted_end(unit.stderr.text()) if step.program is ErrorSource.BASH else None
     context = step.label if said is None else f"{step.label}; {said}"
     return replace(judged, finding=replace(judged.finding, message=message, context=context))
 

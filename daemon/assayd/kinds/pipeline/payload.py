@@ -48,7 +48,7 @@ def _sqlite_file(text: str) -> str:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
 
 class Step(_Model):
@@ -104,7 +104,7 @@ def payload_of_files(files: Mapping[str, bytes]) -> Mapping[str, object]:
     Raises: RequestError.
     """
     steps: list[object] = []
-    laid: dict[str, object] = {}
+    staged: dict[str, object] = {}
     databases: dict[str, object] = {}
     for name in sorted(files):
         path, content = PurePosixPath(name), files[name]
@@ -116,11 +116,11 @@ def payload_of_files(files: Mapping[str, bytes]) -> Mapping[str, object]:
             kind = _STEP_SUFFIXES[path.suffix]
             steps.append({"name": path.stem, "type": kind, "content": _decoded(name, content)})
         else:
-            laid[name if "/" in name else f"data/{name}"] = payload_of(content)
+            staged[name if "/" in name else f"data/{name}"] = payload_of(content)
     if len(databases) > 1:
         message = f"a pipeline has one database, not {', '.join(databases)}"
         raise RequestError("request.files", message, field="files")
-    return {"steps": steps, "files": laid, "database": next(iter(databases.values()), None)}
+    return {"steps": steps, "files": staged, "database": next(iter(databases.values()), None)}
 
 
 def _decoded(name: str, content: bytes) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.findings.repair_context import errors_of, without_layout
-from assayd.kinds.pipeline.errors import Program as Writer
+from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.judging import StepText
-from assayd.kinds.pipeline.payload import PipelinePayload
+from assayd.kinds.pipeline.payload import Database, PipelinePayload
 from assayd.ports.repairable import Surrounding
 from assayd.static.shell.parse.source import clean
+from assayd.static.sql import catalog
 from assayd.static.sql import tokens as sql_tokens
 from assayd.static.work_files import content_of
 
@@ -35,13 +36,21 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
 
 def around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
     """Return what a fix has to fit into: the schema, the heads of the files, the steps before it."""
-    if submitted.database is not None and submitted.database.schema_sql is not None:
-        yield Surrounding(title="tables", text=submitted.database.schema_sql)
-    for path, content in sorted(submitted.files.items()):
-        head = content_of(content)[:_HEAD_BYTES].decode("utf-8", "replace")
-        yield Surrounding(title=f"file {path}", text=head)
+    if (tables := tables_of(submitted.database)) is not None:
+        yield Surrounding(title="tables", text=tables)
+    for path, given in sorted(submitted.files.items()):
+        content = content_of(given)
+        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
+        yield Surrounding(title=f"file {path}, {len(content)} bytes", text=head)
     for before in list(step_texts(submitted))[: step.number - 1]:
         yield Surrounding(title=f"{before.label}, {before.program.value}", text=before.content)
+
+
+def tables_of(database: Database | None) -> str | None:
+    """Return what SQL steps begin with: the schema, or the tables of a database file; None without one."""
+    if database is None:
+        return None
+    return catalog.describe(database.content) if database.schema_sql is None else database.schema_sql
 
 
 def normal(step: StepText) -> bytes:

@@ -19,11 +19,13 @@ from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
+from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
-from assayd.kinds.pipeline.errors import Program as Writer
+from assayd.kinds.pipeline.errors import ErrorSource as Writer
+from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
-from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts
+from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
@@ -31,6 +33,7 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS, shorten
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
@@ -77,6 +80,14 @@ _REMINDERS = (
     "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
 )
 
+_PRELOAD = ("csv", "sqlite3")
+
+
+_MORE_STEPS = (
+    'Where another step has to change, or one is missing, answer with "steps" in the place of '
+    '"patched_code": all steps in order, each {name, type, content}.'
+)
+
 
 class Pipeline:
     """The kind `pipeline`."""
@@ -93,6 +104,8 @@ class Pipeline:
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[PipelineContext] = PipelineContext
+    forms: frozenset[str] = frozenset({"steps"})
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
@@ -108,6 +121,8 @@ class Pipeline:
 
         ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
         or go to data/.
+
+        Raises: RequestError ``request.options``.
         """
         if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
             raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
@@ -133,7 +148,8 @@ class Pipeline:
             folders=FOLDERS,
             files={path: content_of(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
-            preload=("csv", "sqlite3"),
+            preload=_PRELOAD,
+            needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
             collect=COLLECTED,
             changed_only=True,
             stop_on_failure=True,
@@ -161,7 +177,7 @@ class Pipeline:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        return retry_context(findings, headline=headline, reminders=_REMINDERS)
+        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *_allowed(policy)))
 
     def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
@@ -169,7 +185,7 @@ class Pipeline:
         return context_of(
             Passage(name=str(step.number), language=step.program.value, text=step.content),
             report,
-            instructions=_REMINDERS,
+            instructions=(*_REMINDERS, _MORE_STEPS),
             runtime_stages=self.runtime_stages,
             surroundings=tuple(around(payload, step)),
             about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
@@ -185,6 +201,25 @@ class Pipeline:
     def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
         return b"\n;\n".join(normal(step) for step in step_texts(payload))
+
+    def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        return generating.brief(context, (*_REMINDERS, *_allowed(policy)), tables_of(context.database))
+
+    def base(self, context: PipelineContext) -> Mapping[str, object]:
+        """Return the payload without the steps."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the steps that were proposed."""
+        return generating.answered(base, proposal)
+
+
+def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:
+    """Say which commands bash steps may run, by the effective policy; nothing without one."""
+    commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
+    if commands:
+        yield f"Bash steps may run these commands and no others: {', '.join(commands)}."
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

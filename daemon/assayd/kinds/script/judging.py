@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from assayd.findings.call_unit import Tried
 from assayd.findings.exec_unit import judge_exec
-from assayd.findings.python_failures import Surroundings
+from assayd.findings.expected import judge_output
+from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started
-from assayd.kinds.script.payload import ScriptPayload
-from assayd.model.finding import Finding, Layer
+from assayd.findings.runs import grouped, unfinished
+from assayd.kinds.script.payload import ScriptCase, ScriptPayload
+from assayd.model.finding import Finding, Layer, has_errors
+from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import RunResult, UnitResult
 from assayd.model.text_limits import shorten
 
@@ -18,13 +22,68 @@ UNIT = "script"
 _OFFER = "It has python3.11, and no shell."
 
 
-def judge_unit(unit: UnitResult | None, submitted: ScriptPayload) -> Tried:
+def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
+    """Return what is run: by its name, with what it reads, and the case that it is, if it is one."""
+    for case in submitted.cases:
+        yield case.name, case.stdin, case
+    if submitted.stdin or not submitted.cases:
+        yield UNIT, submitted.stdin, None
+
+
+def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
+    """Judge how every run ended and what cases printed; and, where all is well, what the last one left."""
+    tries = [
+        _judge_run(name, _unit_of(result, index, name), submitted, case)
+        for index, (name, _, case) in enumerate(runs_of(submitted))
+    ]
+    if all(one.case.status is CaseStatus.PASSED and not has_errors(one.findings) for one in tries):
+        tries[-1] = _with_outputs(tries[-1], submitted, result)
+    found = _together(tries)
+    if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
+        found = (*found, *unfinished(result, "The script"))
+    return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
+
+
+def _with_outputs(tried: Tried, submitted: ScriptPayload, result: RunResult) -> Tried:
+    missing = tuple(judge_outputs(submitted.collect, result))
+    if not missing:
+        return tried
+    case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
+    return Tried(case=case, findings=(*tried.findings, *missing))
+
+
+def _judge_run(
+    name: str, unit: UnitResult | None, submitted: ScriptPayload, wanted: ScriptCase | None
+) -> Tried:
+    tried = _judge_unit(name, unit, submitted)
+    if wanted is None or unit is None:
+        return tried
+    before = tried.findings
+    judged = judge_output(tried, wanted, wanted.expected, unit.stdout)
+    return judged if judged.findings is before else replace(judged, findings=(*before, *judged.findings))
+
+
+def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
+    """Return the findings of all runs; what several of them say alike is said once."""
+    if len(tries) == 1:
+        return tries[0].findings
+    alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
+    return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
+
+
+def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
+    """Return the unit in the place of a run; one of another name is none."""
+    unit = result.units[index] if index < len(result.units) else None
+    return unit if unit is not None and unit.name == name else None
+
+
+def _judge_unit(name: str, unit: UnitResult | None, submitted: ScriptPayload) -> Tried:
     """Judge how the program ended; None when it was never started."""
     if submitted.code is None:
-        return judge_exec(UNIT, unit, program=submitted.argv[0], offer=_OFFER)
+        return judge_exec(name, unit, program=submitted.argv[0], offer=_OFFER)
     if unit is None:
-        return never_started(UNIT)
-    return judge_end(unit, Surroundings(text=submitted.code), what="The script")
+        return never_started(name)
+    return judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
 
 
 def judge_outputs(wanted: Sequence[str], result: RunResult) -> Iterator[Finding]:

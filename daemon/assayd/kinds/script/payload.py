@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
 from assayd.static.work_files import FileContent
 
 _MOST_ARGUMENTS = 256
@@ -20,13 +21,21 @@ def _argument(text: str) -> str:
     return text
 
 
+class ScriptCase(ExpectedCase):
+    """What the program has to print when it reads `stdin`."""
+
+    stdin: str = ""
+    expected: str
+
+
 class ScriptPayload(BaseModel):
     """`code` is Python, or an answer that holds it; else `argv` is a program of the image with its arguments.
 
     `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
+    Each of `cases` is a run of its own, before that with `stdin`; without `stdin`, only they are run.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
     code: str | None = None
     files: Mapping[str, FileContent] = Field(default_factory=dict)
@@ -35,6 +44,13 @@ class ScriptPayload(BaseModel):
     ] = ()
     stdin: str = ""
     collect: tuple[str, ...] = ()
+    cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
+
+    @field_validator("cases")
+    @classmethod
+    def _name_each(cls, cases: tuple[ScriptCase, ...]) -> tuple[ScriptCase, ...]:
+        refuse_twins(cases)
+        return cases
 
     @model_validator(mode="after")
     def _one_program(self) -> ScriptPayload:

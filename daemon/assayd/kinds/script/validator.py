@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from glob import escape
 from types import MappingProxyType
 
 from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
+from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
-from assayd.findings.call_unit import Tried
+from assayd.findings.briefing import code_briefing, with_code
+from assayd.findings.expected import cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
+from assayd.kinds.script import generating
 from assayd.kinds.script.command_line import command_line
-from assayd.kinds.script.judging import UNIT, judge_outputs, judge_unit
+from assayd.kinds.script.generating import ScriptContext
+from assayd.kinds.script.judging import judge_runs, runs_of
 from assayd.kinds.script.payload import ScriptPayload
 from assayd.kinds.script.samples import SAMPLES
-from assayd.model.finding import Finding, Rule, Severity, has_errors
+from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode
-from assayd.model.report import CaseStatus, Judgement
+from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
+from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import work_paths
@@ -68,6 +72,7 @@ _RULES = (
         help="Bad: collect ['out.csv'], and nothing writes it.",
     ),
     Rule(id="collect.cut", title="A declared output that is too large to be kept whole"),
+    *expected_results.RULES,
 )
 
 
@@ -76,12 +81,16 @@ class Script:
 
     kind: str = "script"
     payload: type[ScriptPayload] = ScriptPayload
-    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE})
+    bounded: Mapping[str, Cap] = MappingProxyType(
+        {"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS}
+    )
     default_policy: str = "script"
     image: str = "python"
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[ScriptContext] = ScriptContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[ScriptPayload]]:
@@ -89,7 +98,10 @@ class Script:
         return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``."""
+        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``.
+
+        Raises: RequestError ``request.options``.
+        """
         if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
             known = ", ".join(sorted(_OPTIONS))
             raise RequestError("request.options", f"a script takes files and --option of {known}")
@@ -119,11 +131,11 @@ class Script:
         return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
 
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the one program."""
+        """Plan the one program, once for every case."""
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=(_unit(payload, policy, limits),),
+            units=tuple(_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)),
             network=policy.network,
             imports=policy.imports,
             files={path: content_of(given) for path, given in payload.files.items()},
@@ -133,14 +145,7 @@ class Script:
 
     def judge(self, payload: ScriptPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge how the program ended, and then what it left."""
-        unit = result.units[0] if result.units else None
-        tried = judge_unit(unit, payload)
-        if tried.case.status is CaseStatus.PASSED and not has_errors(tried.findings):
-            missing = tuple(judge_outputs(payload.collect, result))
-            if missing:
-                case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
-                tried = Tried(case=case, findings=(*tried.findings, *missing))
-        return Judgement(stage_findings={"sandbox": tried.findings}, cases=(tried.case,))
+        return judge_runs(payload, result)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
@@ -156,13 +161,19 @@ class Script:
         """Ask for the code again, or for the file that is run, with what the report says."""
         name, text = _main_text(payload)
         python = payload.code is not None or name.endswith(".py")
-        wanted = Surrounding(title="files that must be there at the end", text="\n".join(payload.collect))
+        around = []
+        if payload.collect:
+            wanted = "\n".join(payload.collect)
+            around.append(Surrounding(title="files that must be there at the end", text=wanted))
+        if payload.cases:
+            told = cases_told((case, case.stdin, case.expected) for case in payload.cases)
+            around.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
         return context_of(
             Passage(name=name, language="python" if python else "text", text=text),
             report,
             instructions=_REMINDERS if python else (),
             runtime_stages=self.runtime_stages,
-            surroundings=(wanted,) if payload.collect else (),
+            surroundings=around,
         )
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
@@ -177,6 +188,19 @@ class Script:
         name, text = _main_text(payload)
         python = payload.code is not None or name.endswith(".py")
         return python_normal.normal_form(text) if python else without_layout(text, "#")
+
+    def brief(self, context: ScriptContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
+        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+
+    def base(self, context: ScriptContext) -> Mapping[str, object]:
+        """Return the payload without the code."""
+        return generating.base_of(context)
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return with_code(base, proposal)
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
@@ -216,7 +240,7 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
     return (*answer.findings, *source.findings, *meant, *paths)
 
 
-def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
+def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
     """Plan the program. Where imports are judged it must report, since its report holds what was refused."""
     if submitted.code is None:
         program: Program = Program.EXEC
@@ -226,11 +250,11 @@ def _unit(submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> 
         text = {"source": submitted.code, "filename": FILENAME, "builtins": "full", "as_script": True}
         arguments = {**text, "namespace": {}, "results": []}
     return Unit(
-        name=UNIT,
+        name=name,
         program=program,
         arguments=arguments,
         deadline_s=limits.unit_timeout_s,
-        stdin=submitted.stdin.encode("utf-8"),
+        stdin=stdin.encode("utf-8"),
         # a program may read its own text: open(__file__), inspect.getsource
         files=_own_text(submitted),
         status_decides=policy.imports.mode is ImportMode.OBSERVE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assayd.model.repair import Usage
+from assayd.model.repair import ReplyCost
 
 MOST_TOKENS = 2**53
 
@@ -24,13 +24,13 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ProviderAnswer:
     """What an API gave. `word` is its own for the ending."""
 
     text: str
     ending: Ending
     word: str = ""
-    usage: Usage = Usage()
+    usage: ReplyCost = ReplyCost()
 
 
 def tokens(value: object) -> int | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from assayd.model.repair import Usage
-from assayd.ports.llm import Request
+from assayd.model.repair import ReplyCost
+from assayd.ports.llm import FixRequest
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
-from assayd.repairs.providers.answer import Answer, Ending, tokens
+from assayd.repairs.providers.answer import Ending, ProviderAnswer, tokens
 from assayd.repairs.providers.http import bounded_client
 
 TYPE = "anthropic"
@@ -53,7 +53,7 @@ class AnthropicApi:
             http_client=bounded_client(),
         )
 
-    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import anthropic
 
@@ -84,7 +84,7 @@ class AnthropicApi:
         await self._client.close()
 
 
-def read_answer(content: bytes) -> Answer:
+def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
     message = _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
@@ -95,8 +95,8 @@ def read_answer(content: bytes) -> Answer:
     else:
         ending = Ending.COMPLETE if text else Ending.EMPTY
     spent = message.usage
-    usage = Usage(input_tokens=tokens(spent.input_tokens), output_tokens=tokens(spent.output_tokens))
-    return Answer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
+    usage = ReplyCost(input_tokens=tokens(spent.input_tokens), output_tokens=tokens(spent.output_tokens))
+    return ProviderAnswer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
 
 
 def _type_of(body: object) -> str | None:

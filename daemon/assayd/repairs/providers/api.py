@@ -19,20 +19,20 @@ from typing import Protocol, assert_never
 import structlog
 
 from assayd.errors import ProviderError
-from assayd.ports.llm import Reply, Request
+from assayd.ports.llm import FixRequest, Reply
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account
 from assayd.repairs.providers.answer import Ending
-from assayd.repairs.providers.reading import Found, read
+from assayd.repairs.providers.reading import AnswerContent, read
 
 log = structlog.get_logger()
 
 
-class Api(Protocol):
+class VendorApi(Protocol):
     """One vendor's library."""
 
-    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
-        """Make one call, without trying again; give the answer as it came. Raises: ProviderError."""
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
+        """Make one call, without trying again; return the answer as it came. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:
@@ -43,7 +43,7 @@ class Api(Protocol):
 class ApiProvider:
     """Implements `ports.llm.Provider`."""
 
-    def __init__(self, account: Account, api: Api) -> None:
+    def __init__(self, account: Account, api: VendorApi) -> None:
         self.name = account.name
         self._account = account
         self._api = api
@@ -56,7 +56,7 @@ class ApiProvider:
         finally:
             await self._api.close()
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Ask the model once, and have its answer read. Whatever goes wrong with it is a ProviderError.
 
         Raises: ProviderError ``provider.timeout``, ``provider.unreachable``, ``provider.status``,
@@ -86,10 +86,10 @@ class ApiProvider:
             took_s=round(usage.took_s, 3),
         )
         _check(found, account)
-        return Reply(code=found.code, reason=found.reason, usage=usage)
+        return found.reply(usage)
 
 
-def _check(found: Found, account: Account) -> None:
+def _check(found: AnswerContent, account: Account) -> None:
     """See that an answer is complete; any other ending is a failure of its own. Raises: ProviderError."""
     word = f" ({found.word})" if found.word.isprintable() and found.word else ""
     match found.ending:

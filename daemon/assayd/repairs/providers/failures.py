@@ -87,7 +87,7 @@ def garbled(account: Account) -> ProviderError:
 
 
 def broken(account: Account, problem: Exception) -> ProviderError:
-    """Word that the vendor's library failed at something."""
+    """Log that the vendor's library raised what it does not document; return that as ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
     return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")

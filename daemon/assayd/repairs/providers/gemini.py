@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from assayd.errors import ProviderError
-from assayd.model.repair import Usage
-from assayd.ports.llm import Request
+from assayd.model.repair import ReplyCost
+from assayd.ports.llm import FixRequest
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
-from assayd.repairs.providers.answer import Answer, Ending, tokens
+from assayd.repairs.providers.answer import Ending, ProviderAnswer, tokens
 from assayd.repairs.providers.http import bounded_client
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class GeminiApi:
             ),
         )
 
-    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import httpx2
         from google.genai import errors, types
@@ -131,17 +131,17 @@ class GeminiApi:
         await self._http.aclose()
 
 
-def read_answer(content: bytes) -> Answer:
+def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
     response = _Response.model_validate_json(content)
     spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback
-    usage = Usage(
+    usage = ReplyCost(
         input_tokens=tokens(spent.promptTokenCount), output_tokens=tokens(spent.candidatesTokenCount)
     )
     if not response.candidates:
         blocked = (feedback.blockReason if feedback else None) or ""
         ending = Ending.REFUSED if blocked else Ending.EMPTY
-        return Answer(text="", ending=ending, word=blocked or "no candidates", usage=usage)
+        return ProviderAnswer(text="", ending=ending, word=blocked or "no candidates", usage=usage)
     candidate = response.candidates[0]
     parts = (candidate.content.parts if candidate.content else None) or []
     text = "".join(part.text for part in parts if part.text and not part.thought)
@@ -152,7 +152,7 @@ def read_answer(content: bytes) -> Answer:
         ending = Ending.CUT_OFF
     else:
         ending = Ending.COMPLETE if text else Ending.EMPTY
-    return Answer(text=text, ending=ending, word=word, usage=usage)
+    return ProviderAnswer(text=text, ending=ending, word=word, usage=usage)
 
 
 def _details(body: object) -> Iterator[dict[str, object]]:

@@ -43,7 +43,7 @@ async def _bound(response: httpx2.Response) -> None:
     assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - an asynchronous client has no other
     body: httpx2.AsyncByteStream = stream
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedBody(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for piece in _up_to(body, response):
                 yield piece
@@ -51,7 +51,7 @@ async def _bound(response: httpx2.Response) -> None:
         async def aclose(self) -> None:
             await body.aclose()
 
-    response.stream = Bounded()
+    response.stream = BoundedBody()
 
 
 async def _up_to(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:

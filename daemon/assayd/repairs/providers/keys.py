@@ -29,7 +29,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class KeySource:
     """Where an operator says that a key is. `usual` is the vendor's own variable, for the vendor alone."""
 
     variable: str | None = None
@@ -37,7 +37,7 @@ class Place:
     usual: str | None = None
 
 
-def find_key(provider: str, place: Place, environment: Mapping[str, str]) -> Key:
+def find_key(provider: str, place: KeySource, environment: Mapping[str, str]) -> Key:
     """Return the key of a provider; a server that is not the vendor's gets one only if one is named for it.
 
     Raises: ConfigError ``repair.key`` when there is none where it should be, or anybody else can read it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from assayd.model.repair import Usage
-from assayd.ports.llm import Request
+from assayd.model.repair import ReplyCost
+from assayd.ports.llm import FixRequest
 from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
-from assayd.repairs.providers.answer import Answer, Ending, tokens
+from assayd.repairs.providers.answer import Ending, ProviderAnswer, tokens
 from assayd.repairs.providers.http import bounded_client
 
 TYPE = "openai"
@@ -53,7 +53,7 @@ class OpenAIApi:
             http_client=bounded_client(),
         )
 
-    async def ask(self, request: Request, *, timeout_s: float) -> bytes:
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import openai
 
@@ -90,13 +90,13 @@ class OpenAIApi:
         await self._client.close()
 
 
-def read_answer(content: bytes) -> Answer:
+def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
     completion = _Completion.model_validate_json(content)
     spent = completion.usage or _Usage()
-    usage = Usage(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
+    usage = ReplyCost(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
     if not completion.choices:
-        return Answer(text="", ending=Ending.EMPTY, word="no choices", usage=usage)
+        return ProviderAnswer(text="", ending=Ending.EMPTY, word="no choices", usage=usage)
     choice = completion.choices[0]
     text = choice.message.content or ""
     if choice.message.refusal or choice.finish_reason == "content_filter":
@@ -105,4 +105,4 @@ def read_answer(content: bytes) -> Answer:
         ending = Ending.CUT_OFF
     else:
         ending = Ending.COMPLETE if text else Ending.EMPTY
-    return Answer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)
+    return ProviderAnswer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)

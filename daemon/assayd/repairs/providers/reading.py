@@ -21,8 +21,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assayd.aio import finish
 from assayd.errors import ProviderError
-from assayd.model.repair import Usage
-from assayd.repairs.providers.answer import Answer, Ending
+from assayd.model.repair import ReplyCost
+from assayd.ports.llm import Reply
+from assayd.repairs.providers.answer import Ending, ProviderAnswer
 from assayd.repairs.reply import read_reply
 
 TEXT = "text"
@@ -33,7 +34,7 @@ MEMORY_BYTES = 1024 * 2**20
 _END_S = 5.0
 
 
-class Found(BaseModel):
+class AnswerContent(BaseModel):
     """What an answer holds: an ending and, where that is complete, a patch or why there is none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,16 +44,30 @@ class Found(BaseModel):
     input_tokens: int | None = None
     output_tokens: int | None = None
     code: str = ""
+    files: dict[str, str] = {}
+    steps: tuple[dict[str, object], ...] = ()
     reason: str = ""
+    text: str = ""
     problem: str | None = None
 
+    def reply(self, usage: ReplyCost | None = None) -> Reply:
+        """Return what a complete answer proposes."""
+        return Reply(
+            code=self.code,
+            files=self.files,
+            steps=self.steps,
+            reason=self.reason,
+            usage=usage or self.usage,
+            text=self.text,
+        )
+
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ReplyCost:
         """Return the tokens that the API counted."""
-        return Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+        return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
-async def read(form: str, content: bytes) -> Found:
+async def read(form: str, content: bytes) -> AnswerContent:
     """Read an answer.
 
     Args:
@@ -70,7 +85,7 @@ async def read(form: str, content: bytes) -> Found:
         raise _garbled(f"cannot be read now: {problem.strerror}") from problem
     try:
         printed, _ = await asyncio.wait_for(process.communicate(content), WALL_S)
-        found = Found.model_validate_json(printed)
+        found = AnswerContent.model_validate_json(printed)
     except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
         raise _garbled(f"is too much to read in {CPU_S} s and {MEMORY_BYTES >> 20} MiB") from problem
     finally:
@@ -96,11 +111,11 @@ def _garbled(what: str) -> ProviderError:
     return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
 
 
-def found_in(form: str, content: bytes) -> Found:
-    """Read an answer here and now. Takes as long as it takes."""
+def found_in(form: str, content: bytes) -> AnswerContent:
+    """Return what an answer of a form (`anthropic`, `openai`, …) holds; blocks, without a limit of time."""
     try:
         answer = _readers()[form](content)
-        found = Found(
+        found = AnswerContent(
             ending=answer.ending,
             word=answer.word[:64],
             input_tokens=answer.usage.input_tokens,
@@ -109,18 +124,19 @@ def found_in(form: str, content: bytes) -> Found:
         if answer.ending is not Ending.COMPLETE:
             return found
         patch = read_reply(answer.text)
-        return found.model_copy(update={"code": patch.code, "reason": patch.reason})
+        read = {"code": patch.code, "files": dict(patch.files), "steps": patch.steps, "reason": patch.reason}
+        return found.model_copy(update={**read, "text": answer.text})
     except ProviderError as problem:
-        return Found(problem=f"{problem.code}: {problem.message}")
+        return AnswerContent(problem=f"{problem.code}: {problem.message}")
     except (ValueError, RecursionError, MemoryError):
-        return Found(problem="provider.garbled: the answer cannot be read")
+        return AnswerContent(problem="provider.garbled: the answer cannot be read")
 
 
-def _readers() -> Mapping[str, Callable[[bytes], Answer]]:
+def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
     from assayd.repairs.providers import anthropic, gemini, openai
 
     return {
-        TEXT: lambda content: Answer(text=content.decode("utf-8", "replace"), ending=Ending.COMPLETE),
+        TEXT: lambda content: ProviderAnswer(text=content.decode("utf-8", "replace"), ending=Ending.COMPLETE),
         anthropic.TYPE: anthropic.read_answer,
         gemini.TYPE: gemini.read_answer,
         openai.TYPE: openai.read_answer,

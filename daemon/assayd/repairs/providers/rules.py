@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
-from assayd.ports.llm import Reply, Request
+from assayd.ports.llm import FixRequest, Reply
 
 NAME = "rules"
 
@@ -16,7 +16,7 @@ class RulesProvider:
 
     name: str = NAME
 
-    async def fix(self, request: Request, *, timeout_s: float) -> Reply:
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Make all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
         edits = apart(request.edits)
         if not edits:

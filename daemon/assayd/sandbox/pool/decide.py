@@ -132,9 +132,10 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create a container of this key."""
+    """Create a container of this key: for one who waits, or, if `ahead`, to stand ready."""
 
     key: PoolKey
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +317,7 @@ def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
     memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)
     for key in keys:
         if memory > max((i.memory_bytes for i in state.idle if i.key == key), default=0):
-            yield Create(key=key)
+            yield Create(key=key, ahead=True)
 
 
 def _missing(state: PoolState) -> list[PoolKey]:

@@ -20,7 +20,7 @@ from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
-from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, Origin, open_container
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import (
     Assign,
@@ -65,7 +65,14 @@ class Pool:
     """
 
     def __init__(
-        self, *, engine: Engine, origin: Origin, clock: Clock, ids: Ids, limits: PoolLimits, demand: Demand
+        self,
+        *,
+        engine: Engine,
+        origin: ContainerOrigin,
+        clock: Clock,
+        ids: Ids,
+        limits: PoolLimits,
+        demand: Demand,
     ) -> None:
         self._engine = engine
         self._origin = origin
@@ -204,16 +211,16 @@ class Pool:
                     self._waiting.remove(waiting[place].name)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
-                case Create(key=key):
+                case Create(key=key, ahead=ahead):
                     self._starting[key] = self._starting.get(key, 0) + 1
-                    self._spawn(self._create(key), "pool-create")
+                    self._spawn(self._create(key, ahead), "pool-create")
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         # In no attempt's context: what is logged of a container is not of the attempt that made it go.
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _forget_the_gone(self) -> list[_Waiter]:
-        """Drop those who were cancelled and could not say so yet; give the others, in turn."""
+        """Drop those who were cancelled and could not say so yet; return the others, in turn."""
         waiting = self._waiting.in_turn()
         for waiter in waiting:
             if waiter.future.done():
@@ -232,12 +239,12 @@ class Pool:
         if action.earns_credit:
             self._enqueue(replace(waiter.lessee, is_credit=True))
 
-    async def _create(self, key: PoolKey) -> None:
+    async def _create(self, key: PoolKey, ahead: bool) -> None:
         began = self._clock.monotonic()
         ulid = self._ids.new()
         try:
             self._opening.add(ulid)
-            container = await open_container(self._engine, key, self._origin, ulid)
+            container = await open_container(self._engine, key, self._origin, ulid, ahead=ahead)
         except EngineError as problem:
             self._failed(key, problem)
             return

@@ -36,7 +36,8 @@ class Channel:
 
     async def send(self, *parts: bytes) -> None:
         """Send encoded frames in one go."""
-        await self.duplex.write(b"".join(parts))
+        if data := b"".join(parts):
+            await self.duplex.write(data)
 
     async def receive(self) -> tuple[Header, bytes]:
         """Return the next frame.

@@ -1,7 +1,7 @@
 """Talks one attempt through with a runner: begin, units one by one, finish.
 
-Decides order: what may be said when. A unit is sent only when the one before it is dead. How it all
-ended is put into words by `sandbox.outcome`.
+Decides order: what may be said when; how far units are sent ahead is decided by `ahead`. How it all ended is
+put into words by `sandbox.outcome`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from assayd.model.run import (
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
+from assayd.sandbox.session.ahead import Ahead
 from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
@@ -36,7 +37,7 @@ from assayd.sandbox.session.channel import (
     number,
     text,
 )
-from assayd.sandbox.session.handshake import FINISH, begin_frame, content_frames, file_frames, unit_frames
+from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames
 from assayd.sandbox.session.streams import Streams, streams_of
 from assayd.sandbox.session.unit_log import Transcript
 
@@ -84,7 +85,7 @@ class Conversation:
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
-        """Talk until the end, whichever it is; give it with a detail for the evidence. `begin` was first."""
+        """Talk until any end; return it with a detail for the evidence. `begin` was first."""
         self._observer, self._deadline = observer or Observer(), deadline
         try:
             async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
@@ -104,17 +105,17 @@ class Conversation:
                 self._keep(self._with_network(self._current.interrupted(), asked))
 
     async def _talk(self) -> None:
-        opening = list(content_frames(self._spec))
-        last = len(self._spec.units) - 1
+        opening, ahead = list(content_frames(self._spec)), Ahead(self._spec)
         for index, unit in enumerate(self._spec.units):
-            await self._channel.send(*opening, *unit_frames(index, unit, more=index < last))
+            await self._channel.send(*opening, ahead.due())
             opening = []
             self._current = Transcript(unit.name, self._spec.limits)
             await self._follow(index, self._current)
+            ahead.ended()
             if self._spec.stop_on_failure and not self.units[index].outcome.completed:
                 break
             opening = list(_log_frames(unit, self.units[index]))
-        await self._channel.send(*opening, FINISH)
+        await self._channel.send(*opening, ahead.finish())
         await self._farewell()
 
     async def _follow(self, index: int, transcript: Transcript) -> None:
@@ -229,7 +230,7 @@ class Conversation:
 
 
 def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
-    """Return the frames that lay what a unit wrote as files for those after it."""
+    """Return the frames that stage what a unit wrote as files for those after it."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
         yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})

@@ -77,6 +77,8 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
             "folders": list(spec.folders),
             "collect": list(spec.collect),
             "changed_only": spec.changed_only,
+            "programs": sorted({unit.program.value for unit in spec.units}),
+            "preload": list(spec.needed),
         }
     )
 
@@ -89,7 +91,7 @@ def content_frames(spec: RunSpec) -> Iterator[bytes]:
 
 
 def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Return the frames that lay files."""
+    """Return the frames that stage files."""
     for path, content in files.items():
         for index, part in enumerate(chunks(content)):
             yield encode({"type": "file", "path": path, "append": index > 0}, part)

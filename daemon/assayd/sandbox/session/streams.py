@@ -1,4 +1,4 @@
-"""The streams of one conversation: from frames to bytes for the way out, and back.
+"""The streams of one conversation: from frames to bytes for the relay, and back.
 
 Decides how much of what may be on its way. Each direction of each stream has a window; what one end has
 taken, it gives the other credit for. The conversation goes on being read whatever the streams wait for, so
@@ -148,7 +148,7 @@ class Streams:
                     _deliver(stream, str(kind), header, body)
 
     async def end_unit(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Drop what the unit has left; give what it asked for."""
+        """Drop what the unit has left; return what it asked for."""
         self.stop()
         if left := [task for _, task in self._open.values()]:
             await asyncio.wait(left)

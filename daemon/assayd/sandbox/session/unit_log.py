@@ -35,7 +35,7 @@ class Transcript:
         return self._result_bytes
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
-        """Keep a piece of output; give its stream and bytes."""
+        """Keep a piece of output; return its stream and bytes. Raises: GuestFault."""
         stream, part = text(header, "stream"), text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
             raise GuestFault("output of an unknown stream")
@@ -46,7 +46,7 @@ class Transcript:
         return stream, body
 
     def event(self, header: Header) -> PolicyEvent:
-        """Keep a policy event."""
+        """Keep a policy event. Raises: GuestFault."""
         if len(self._events) >= MAX_EVENTS:
             raise GuestFault("more policy events than the runner may pass on")
         file, line = header.get("file"), header.get("line")
@@ -62,7 +62,7 @@ class Transcript:
         return event
 
     def result(self, header: Header, body: bytes) -> None:
-        """Keep a part of a result record."""
+        """Keep a part of a result record. Raises: GuestFault."""
         index, last = integer(header, "index", most=MAX_RECORDS), boolean(header, "last")
         if index != len(self._records) - self._open:
             raise GuestFault("result records out of order")
@@ -83,7 +83,7 @@ class Transcript:
         )
 
     def end(self, header: Header) -> UnitResult:
-        """Return the whole, from the runner's closing words."""
+        """Return the whole, from the runner's closing words. Raises: GuestFault."""
         if self._open:
             raise GuestFault("a result record without its end")
         self.clock(header)

@@ -14,6 +14,8 @@ from assayd.static.python import format as python_format
 from assayd.static.python.imports import finding_at, name_suggestion
 from assayd.static.python.names import (
     BY_NAME,
+    ENVIRONMENT_FUNCTIONS,
+    ENVIRONMENT_METHODS,
     FILE_METHODS,
     INTERNALS,
     OPERATOR_METHODS,
@@ -25,7 +27,7 @@ from assayd.static.python.names import (
     normal,
 )
 from assayd.static.python.own import is_path, names_its_fields
-from assayd.static.python.scopes import Site
+from assayd.static.python.scopes import NodeSite
 from assayd.static.python.view import View
 
 _KEPT = frozenset({"__class__", "__match_args__"})
@@ -68,7 +70,7 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
     return None
 
 
-def check_attribute(view: View, site: Site) -> Iterator[Finding]:
+def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
     """``fnmatch.os`` -> attribute.not_allowed; ``x.__globals__`` -> attribute.dunder."""
     node = site.node
     if not isinstance(node, ast.Attribute):
@@ -91,8 +93,14 @@ def check_attribute(view: View, site: Site) -> Iterator[Finding]:
     if refused is not None:
         found = view.error(node, *refused)
         yield replace(found, edit=_vars_edit(view, node)) if node.attr == "__dict__" else found
-    elif owners:
-        return
+    elif not owners:
+        yield from _method(view, node, site, of_path)
+
+
+def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> Iterator[Finding]:
+    """``path.replace(target)`` -> attribute.file_access; ``text.format(x)`` -> format.dynamic_template."""
+    if of_path and node.attr in ENVIRONMENT_METHODS:
+        yield _of_environment(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
         message = "'replace' with one argument moves a file when it is asked of a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
@@ -109,9 +117,23 @@ def _module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[
         yield view.error(node, "attribute.not_allowed", message, name_suggestion(module, view.modules))
     elif not isinstance(node.ctx, ast.Load):
         yield view.error(node, "module.modified", f"{dotted} is changed.", "Bind a name of your own instead.")
+    elif dotted in ENVIRONMENT_FUNCTIONS:
+        yield _of_environment(view, node, dotted)
 
 
-def check_module_value(view: View, site: Site) -> Iterator[Finding]:
+def _of_environment(view: View, node: ast.Attribute, name: str) -> Finding:
+    """``os.path.abspath(p)`` -> attribute.environment (a warning)."""
+    return finding_at(
+        node,
+        view.text,
+        "attribute.environment",
+        f"{name!r} asks for the folder, the home or the variables of the container, which has none of yours.",
+        suggestion="Keep to what the path itself says: it is given as text, and is no path of this machine.",
+        severity=Severity.WARNING,
+    )
+
+
+def check_module_value(view: View, site: NodeSite) -> Iterator[Finding]:
     """``f(re)`` -> module.as_value."""
     node = site.node
     if not isinstance(getattr(node, "ctx", None), ast.Load):
@@ -125,7 +147,7 @@ def check_module_value(view: View, site: Site) -> Iterator[Finding]:
             yield view.error(node, "module.as_value", message, suggestion)
 
 
-def check_by_name(view: View, site: Site) -> Iterator[Finding]:
+def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
     """``getattr(x, "__globals__")`` -> attribute.dunder; a name that is computed is judged when it runs."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -145,7 +167,7 @@ def check_by_name(view: View, site: Site) -> Iterator[Finding]:
             return
 
 
-def check_match_class(view: View, site: Site) -> Iterator[Finding]:
+def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
     """``case object(__dict__=c)`` -> attribute.dunder; ``case C(x)``, C computed -> attribute.dynamic."""
     if not isinstance(site.node, ast.MatchClass):
         return
@@ -156,7 +178,7 @@ def check_match_class(view: View, site: Site) -> Iterator[Finding]:
         yield view.error(site.node, "attribute.dynamic", message, "Name the fields: case Point(x=x, y=y).")
 
 
-def check_match_args(view: View, site: Site) -> Iterator[Finding]:
+def check_match_args(view: View, site: NodeSite) -> Iterator[Finding]:
     """``__match_args__ = ("__globals__",)`` -> attribute.dunder."""
     match site.node:
         case ast.Assign(targets=[ast.Name(id="__match_args__")], value=value):
@@ -205,7 +227,7 @@ def _changes(node: ast.AST) -> bool:
             return False
 
 
-def _is_asked_by_name(view: View, site: Site) -> bool:
+def _is_asked_by_name(view: View, site: NodeSite) -> bool:
     """Return whether a module is what ``getattr(module, "name")`` asks; setting is not asking."""
     match site.parent:
         case ast.Call(func=ast.Name(id="getattr" | "hasattr" as name) as func, args=[first, _, *_]):
@@ -214,7 +236,7 @@ def _is_asked_by_name(view: View, site: Site) -> bool:
             return False
 
 
-def _of_super(view: View, node: ast.Attribute, site: Site) -> bool:
+def _of_super(view: View, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether this is ``super().__setattr__(…)`` of a class that watches its own fields."""
     match node:
         case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
@@ -241,7 +263,7 @@ def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
 _PLAIN_TEMPLATE = "Keep the template in a literal or a constant, and its fields plain: {0}, {name}, {0[key]}."
 
 
-def _format(view: View, node: ast.Attribute, site: Site) -> Iterator[Finding]:
+def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
     """``"{0.__class__}".format(x)`` -> format.attribute."""
     template = python_format.template(node, site.parent, view.constants)
     if template is None:
@@ -263,7 +285,7 @@ def _format(view: View, node: ast.Attribute, site: Site) -> Iterator[Finding]:
             yield view.error(node, "format.attribute", message, suggestion)
 
 
-def _sets_in_frozen(view: View, node: ast.Attribute, site: Site) -> bool:
+def _sets_in_frozen(view: View, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether this is ``object.__setattr__(self, "name", value)``, as frozen dataclasses need it."""
     call = site.parent
     if node.attr != "__setattr__" or not view.is_builtin(node.value, "object", site.scope):
@@ -275,7 +297,7 @@ def _sets_in_frozen(view: View, node: ast.Attribute, site: Site) -> bool:
             return False
 
 
-def _replaces_file(view: View, node: ast.Attribute, site: Site) -> bool:
+def _replaces_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether ``x.replace`` may be the path's: text takes two arguments, dates take names."""
     if view.is_builtin(node.value, "str", site.scope):
         return False

@@ -14,11 +14,11 @@ from assayd.static.python.names import (
     may_bind,
     may_read_own,
 )
-from assayd.static.python.scopes import ScopeKind, Site, resolve
+from assayd.static.python.scopes import NodeSite, ScopeKind, resolve
 from assayd.static.python.view import View
 
 
-def check_name(view: View, site: Site) -> Iterator[Finding]:
+def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
     """``run = eval`` -> builtin.not_allowed; ``__builtins__`` -> name.dunder."""
     node = site.node
     if not isinstance(node, ast.Name):
@@ -44,7 +44,7 @@ def check_name(view: View, site: Site) -> Iterator[Finding]:
         yield view.error(node, "builtin.not_allowed", message, "Write type(x), or a class statement.")
 
 
-def check_type_call(view: View, site: Site) -> Iterator[Finding]:
+def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
     """``type(x)("T", (), {})`` -> builtin.not_allowed."""
     match site.node:
         case ast.Call(func=ast.Call(func=ast.Name() as maker), args=[_, ast.Tuple(), ast.Dict()]) as node:

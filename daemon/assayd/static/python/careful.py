@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from assayd.model.finding import Finding
 from assayd.static.python.attributes import refused_attribute
-from assayd.static.python.scopes import Site
+from assayd.static.python.scopes import NodeSite
 from assayd.static.python.view import View
 
 _Words = tuple[str, str, str]
 _OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
-def check_careful(view: View, site: Site) -> Iterator[Finding]:
+def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
     """``f = operator.attrgetter`` -> attribute.dynamic."""
     node = site.node
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):

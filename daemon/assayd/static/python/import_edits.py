@@ -1,7 +1,9 @@
-"""Gives the edits for imports that are refused, or fail, where nothing depends on them.
+"""Computes the edits for imports that are refused, or fail, where nothing depends on them.
 
     import socket, never used                 the line is taken out
     import os, used as os.path.… only         import os.path   (a warning: it binds the same name)
+    import doctest, used by the part that     the line is taken out, and that part: it never runs here
+    begins with if __name__ == "__main__":    (a warning at the part, with its edit)
 
 Only a statement of a line of its own that imports one module is taken out.
 """
@@ -10,12 +12,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.imports import finding_at
 from assayd.static.python.names import PACKAGE_NAMES
 
 PACKAGE_RULE = Rule(
@@ -25,6 +28,13 @@ PACKAGE_RULE = Rule(
     help="Bad: import os. Good: import os.path, which binds the same name.",
 )
 _PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
+
+MAIN_RULE = Rule(
+    id="main.not_run",
+    title="A part for the text as a program, which alone needs an import that is refused",
+    severity=Severity.WARNING,
+    help='Bad: if __name__ == "__main__": main(sys.argv). The function is called, and nothing else.',
+)
 
 Import = ast.Import | ast.ImportFrom
 
@@ -41,6 +51,7 @@ def with_import_edits(
         paths: whether the policy allows `os.path`.
     """
     imports = None
+    programs = _programs(tree)
     for finding in found:
         if finding.rule != "import.not_allowed" or finding.edit is not None:
             yield finding
@@ -48,6 +59,11 @@ def with_import_edits(
         imports = _by_line(tree) if imports is None else imports
         node = imports.get(finding.line or 0)
         unused = None if node is None else _unused(node, tree, text)
+        if unused is None and node is not None and programs:
+            unused = _unused(node, _without(tree, programs), text)
+            if unused is not None:
+                yield from (_not_run(program, node, text) for program in programs)
+                programs = ()
         if paths and _is_of_os(finding) and _asks_for_paths(tree):
             yield _as_warning(finding, unused or _paths(finding, text))
         else:
@@ -81,6 +97,52 @@ def _unused(node: Import, tree: ast.Module, text: str) -> Edit | None:
     if name == "*" or not _stands_alone(node, text) or len(tree.body) == 1:
         return None
     return None if name in _used(tree) else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
+
+
+def _programs(tree: ast.Module) -> Sequence[ast.If]:
+    """Return the parts that run only where the text is a program: ``if __name__ == "__main__":``."""
+    return tuple(node for node in tree.body if isinstance(node, ast.If) and _asks_for_main(node))
+
+
+def _asks_for_main(node: ast.If) -> bool:
+    match node:
+        case ast.If(
+            test=ast.Compare(
+                left=ast.Name(id="__name__"),
+                ops=[ast.Eq()],
+                comparators=[ast.Constant(value="__main__")],
+            ),
+            orelse=[],
+        ):
+            return True
+        case _:
+            return False
+
+
+def _without(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
+    """Return the tree without those parts, of which nothing else may need what they bind."""
+    rest = ast.Module(body=[node for node in tree.body if node not in programs], type_ignores=[])
+    bound = {
+        node.id
+        for program in programs
+        for node in ast.walk(program)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return tree if bound & _used(rest) else rest
+
+
+def _not_run(program: ast.If, node: Import, text: str) -> Finding:
+    """Say of a part that it never runs here, and take it out."""
+    found = finding_at(
+        program,
+        text,
+        MAIN_RULE.id,
+        f"This part runs only where the text is a program, and it alone needs {_module(node)!r}.",
+        suggestion="Leave it out: the function is called, and __name__ is not '__main__'.",
+        severity=Severity.WARNING,
+    )
+    last = program.end_lineno or program.lineno
+    return replace(found, edit=Edit(start_line=program.lineno, end_line=last, replacement=""))
 
 
 def _is_of_os(finding: Finding) -> bool:

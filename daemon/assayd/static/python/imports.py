@@ -39,14 +39,14 @@ RULES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Modules:
+class PolicyModules:
     """What a policy says of modules and of the names in them. `known` are all dotted names it speaks of."""
 
     policy: ImportPolicy
     known: frozenset[str]
 
     @classmethod
-    def of(cls, policy: ImportPolicy) -> Modules:
+    def of(cls, policy: ImportPolicy) -> PolicyModules:
         """Collect what a policy speaks of, packages included."""
         named = policy.allowed | policy.names.keys()
         packages = {
@@ -91,7 +91,7 @@ class Modules:
         return inherited.allows(module) and not inherited.allows(dotted)
 
 
-def check_imports(node: ast.Import | ast.ImportFrom, modules: Modules, text: str) -> Iterator[Finding]:
+def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, text: str) -> Iterator[Finding]:
     """Judge one import statement."""
     severity = Severity.ERROR if modules.policy.mode is ImportMode.ENFORCE else Severity.INFO
     problems = _plain(node, modules) if isinstance(node, ast.Import) else _from(node, modules)
@@ -99,7 +99,7 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: Modules, text: str
         yield finding_at(node, text, rule, message, suggestion=suggestion, severity=severity)
 
 
-def name_suggestion(module: str, modules: Modules) -> str:
+def name_suggestion(module: str, modules: PolicyModules) -> str:
     """List what may be used of a module."""
     names = {*(modules.names(module) or ())}
     names |= {m.removeprefix(module + ".") for m in modules.submodules(module)}
@@ -137,13 +137,13 @@ def finding_at(
 Problem = tuple[str, str, str]
 
 
-def _plain(node: ast.Import, modules: Modules) -> Iterator[Problem]:
+def _plain(node: ast.Import, modules: PolicyModules) -> Iterator[Problem]:
     for alias in node.names:
         if not modules.policy.allows(alias.name):
             yield _not_allowed(alias.name, modules)
 
 
-def _from(node: ast.ImportFrom, modules: Modules) -> Iterator[Problem]:
+def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
     module = node.module or ""
     if node.level:
         relative = "." * node.level + module
@@ -169,7 +169,7 @@ def _from(node: ast.ImportFrom, modules: Modules) -> Iterator[Problem]:
                 yield "attribute.not_allowed", message, name_suggestion(module, modules)
 
 
-def _names_submodules(node: ast.ImportFrom, modules: Modules) -> bool:
+def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
     """Return whether every name is an allowed module or its package's: ``from os import path, sep``."""
     plain = PACKAGE_NAMES.get(node.module or "", frozenset()) if modules.submodules(node.module or "") else ()
     return all(
@@ -182,7 +182,7 @@ def _names_submodules(node: ast.ImportFrom, modules: Modules) -> bool:
     )
 
 
-def _not_allowed(module: str, modules: Modules, taking: Sequence[str] = ()) -> Problem:
+def _not_allowed(module: str, modules: PolicyModules, taking: Sequence[str] = ()) -> Problem:
     reason = reason_for(module)
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
@@ -201,12 +201,13 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "attrs": ("dataclasses",),
     "dateutil": ("datetime",),
     "glob": ("fnmatch",),
+    "http.client": ("httpx", "requests"),
     "inflection": ("re",),
     "numpy": ("math", "statistics"),
     "pandas": ("csv", "statistics"),
     "parse": ("re",),
     "posixpath": ("os.path",),
-    "ntpath": ("pathlib",),
+    "ntpath": ("os.path", "pathlib"),
     "pydantic": ("dataclasses",),
     "pytz": ("zoneinfo",),
     "regex": ("re",),
@@ -214,16 +215,19 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "six": ("str",),
     "typing_extensions": ("typing",),
     "ujson": ("json",),
+    "urllib.request": ("httpx", "requests"),
+    "urllib3": ("httpx", "requests"),
     "yaml": ("json",),
 }
 """What does the same, or most of it, where the policy allows that."""
 WHITELIST = "Allowed imports: "
 
 
-def instead_of_import(module: str, modules: Modules) -> str:
+def instead_of_import(module: str, modules: PolicyModules) -> str:
     """Return what to import in place of a module, and else what may be imported at all."""
     top = module.partition(".")[0]
-    others = [one for one in _INSTEAD.get(top, ()) if modules.policy.allows(one)]
+    known = _INSTEAD.get(module) or _INSTEAD.get(top, ())
+    others = [one for one in known if modules.policy.allows(one)]
     if others:
         return f"Use {' or '.join(others)} instead."
     allowed = sorted(modules.policy.allowed - modules.policy.denied)

@@ -23,7 +23,7 @@ from assayd.findings.source_text import column_of, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.static.python.import_edits import unused_imports
-from assayd.static.python.imports import Modules
+from assayd.static.python.imports import PolicyModules
 from assayd.static.python.module_scope import bound_names, insertion_line
 from assayd.static.python.names import PACKAGE_NAMES
 from assayd.static.python.returns import NO_VALUE_RULE, check_returns
@@ -57,7 +57,7 @@ RULES = (
 """Those of kinds that may import whatever the image has."""
 
 Allows = Callable[[str, str | None], bool]
-"""Tells whether a module, or a name of it, may be imported."""
+"""Returns whether a module, or a name of it, may be imported."""
 
 _PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
 _LITERALS = {
@@ -172,7 +172,7 @@ def check_meant(
 
 
 def _allowing(policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]) -> Allows:
-    modules = Modules.of(policy)
+    modules = PolicyModules.of(policy)
 
     def allows(module: str, name: str | None) -> bool:
         if module in leaving_out:
@@ -288,7 +288,7 @@ def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Tell the module from the class by what is asked of it."""
+    """Distinguish the module from the class by what is asked of it."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

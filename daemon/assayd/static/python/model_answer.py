@@ -40,7 +40,7 @@ _MAX_CLOSERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AnswerCode:
     """The code of an answer, and what was left out to get it."""
 
     text: str
@@ -58,22 +58,22 @@ class _Block:
 
 
 @lru_cache(maxsize=8)
-def clean(answer: str) -> Answer:
+def clean(answer: str) -> AnswerCode:
     """Return the Python of an answer. Cleaning what was cleaned changes nothing."""
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
-        return Answer(text=text)
-    return _unwrap(text) or Answer(text=text)
+        return AnswerCode(text=text)
+    return _unwrap(text) or AnswerCode(text=text)
 
 
-def _unwrap(text: str) -> Answer | None:
+def _unwrap(text: str) -> AnswerCode | None:
     """Take the code out of indentation and fences; None when it lies in too many of them."""
     code, findings = text, tuple[Finding, ...]()
     for _ in range(_MAX_NESTED):
         plain = _unindent(code)
         found = _find_block(plain)
         if found is None:
-            return Answer(text=plain, findings=(*findings, *_say_unindented(code, plain)))
+            return AnswerCode(text=plain, findings=(*findings, *_say_unindented(code, plain)))
         taken, blocks = found
         findings = findings or tuple(_say_taken(taken, blocks, plain))
         code = taken.body

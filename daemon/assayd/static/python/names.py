@@ -81,13 +81,18 @@ MODULE_REASONS = {
 """Why a module is not for submitted code; asked for the module, then for its packages."""
 
 PACKAGE_NAMES = {
-    "os": frozenset({"PathLike", "altsep", "curdir", "extsep", "fspath", "pardir", "pathsep", "sep"}),
-}
+    "os": frozenset(
+        {
+            "PathLike", "altsep", "curdir", "devnull", "extsep", "fsdecode", "fsencode", "fspath", "linesep",
+            "name", "pardir", "pathsep", "sep",
+        }
+    ),
+}  # fmt: skip
 """What may be used of a package that an allowed submodule binds: ``import os.path`` binds ``os``."""
 
 _OPERATORS = """
     abs add aenter aexit aiter and anext await bool bytes call ceil class_getitem complex contains delitem
-    divmod enter eq exit float floor floordiv format ge get getitem gt hash iadd iand ifloordiv ilshift
+    divmod enter eq exit float floor floordiv format fspath ge get getitem gt hash iadd iand ifloordiv ilshift
     imatmul imod imul index init init_subclass int invert ior ipow irshift isub iter itruediv ixor le len
     length_hint lshift lt matmul missing mod mul ne neg new next or pos post_init pow radd rand rdivmod repr
     reversed rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor set set_name
@@ -150,7 +155,7 @@ INTERNALS = re.compile(
 """Attributes that lead from an object to frames, code, namespaces or other classes."""
 
 _FILE_METHODS = """
-    absolute chmod cwd exists expanduser glob hardlink_to home is_block_device is_char_device is_dir is_fifo
+    chmod exists glob hardlink_to is_block_device is_char_device is_dir is_fifo
     is_file is_junction is_mount is_socket is_symlink iterdir lchmod link_to lstat mkdir open owner read_bytes
     read_text readlink rename resolve rglob rmdir samefile stat symlink_to touch unlink walk write_bytes
     write_text
@@ -161,6 +166,14 @@ STREAM_MODULES = frozenset({"contextlib", "io", "logging"})
 
 FILE_METHODS = frozenset(_FILE_METHODS.split())
 """Methods of pathlib paths that touch files; `replace` is among them but shares its name with text's."""
+ENVIRONMENT_METHODS = frozenset({"absolute", "cwd", "expanduser", "home"})
+"""Methods of pathlib paths that ask for the folder, or the home, that the code runs in."""
+ENVIRONMENT_FUNCTIONS = frozenset(
+    f"{module}.{name}"
+    for module in ("os.path", "posixpath", "ntpath")
+    for name in ("abspath", "expanduser", "expandvars")
+)
+"""Functions that ask for the same, or for the environment."""
 
 
 def normal(name: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 
-from assayd.static.python.scopes import Origin, Scope, ScopedTree, ScopeKind, Site, resolve
+from assayd.static.python.scopes import ImportOrigin, NodeSite, Scope, ScopedTree, ScopeKind, resolve
 
-_TYPE_CHECKING = Origin(module="typing", name="TYPE_CHECKING")
+_TYPE_CHECKING = ImportOrigin(module="typing", name="TYPE_CHECKING")
 _PATH_CLASSES = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath"})
 _KEEP_PATHS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_suffix", "relative_to"})
 
@@ -71,7 +71,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
                 return False
 
 
-def without_type_checking(tree: ScopedTree) -> tuple[Site, ...]:
+def without_type_checking(tree: ScopedTree) -> tuple[NodeSite, ...]:
     """Return all nodes but those that only type checkers read: what stands under ``if TYPE_CHECKING:``."""
     passed: set[ast.AST] = set()
     for site in tree.sites:
@@ -79,7 +79,7 @@ def without_type_checking(tree: ScopedTree) -> tuple[Site, ...]:
             passed.update(site.node.body)
     if not passed:
         return tree.sites
-    kept: list[Site] = []
+    kept: list[NodeSite] = []
     for site in tree.sites:  # parents come before children
         if site.parent in passed or site.node in passed:
             passed.add(site.node)
@@ -88,7 +88,7 @@ def without_type_checking(tree: ScopedTree) -> tuple[Site, ...]:
     return tuple(kept)
 
 
-def _is_type_checking(site: Site, tree: ScopedTree) -> bool:
+def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
     """Return whether a condition is typing's constant, under a name that nothing else is bound to."""
     match site.node:
         case ast.If(test=ast.Name(id=name)):
@@ -96,7 +96,7 @@ def _is_type_checking(site: Site, tree: ScopedTree) -> bool:
             return resolve(name, site.scope).origins == {_TYPE_CHECKING} and binds == 1
         case ast.If(test=ast.Attribute(value=ast.Name(id=name), attr="TYPE_CHECKING")):
             binds = sum(_binds(other.node, name) for other in tree.sites)
-            return resolve(name, site.scope).origins == {Origin(module="typing")} and binds == 1
+            return resolve(name, site.scope).origins == {ImportOrigin(module="typing")} and binds == 1
         case _:
             return False
 

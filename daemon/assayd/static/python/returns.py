@@ -5,15 +5,17 @@
         turned
     grid = rotate(rows)
 
-A last statement that has no effect is an error, and `return` before it the remedy; a function that only never
-returns is a warning where its value is used, for None may be meant. Methods, generators and functions that
-raise at their end are left alone.
+A last statement that has no effect is an error, and `return` before it the remedy; where nothing can come of
+it at all, a name or a list alone, whether or not the value is seen to be used. A function that only never
+returns is a warning where its value is used, for None may be meant. Generators and functions that raise at
+their end are left alone.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import islice
 
 from assayd.findings.source_text import line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
@@ -32,6 +34,22 @@ _IDLE = (
     ast.Name,
     ast.IfExp, ast.Set, ast.SetComp, ast.Subscript, ast.Tuple, ast.UnaryOp,
 )  # fmt: skip
+_NOTHING = (
+    ast.Dict,
+    ast.DictComp,
+    ast.JoinedStr,
+    ast.List,
+    ast.ListComp,
+    ast.Name,
+    ast.Set,
+    ast.SetComp,
+    ast.Tuple,
+)
+"""Expressions of which nothing but a value can come: they call nothing, and hardly raise."""
+_OF_BUILTIN_TYPES = frozenset(
+    name for kind in (bytes, dict, float, int, list, set, str, tuple) for name in dir(kind)
+)
+"""Methods that another object may have by the same name."""
 _MOST = 20
 
 
@@ -59,6 +77,10 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     used = _used(nodes, silent)
     for name, line in list(used.items())[:_MOST]:
         yield _finding(silent[name], line, source, severity)
+    said = {id(silent[name]) for name in used}
+    every = (function for found in named.values() for function in found if id(function) not in said)
+    for function in islice((one for one in every if _ends_in_nothing(one)), _MOST):
+        yield _idle(function, source, severity)
 
 
 def _never_returns(function: _Function) -> bool:
@@ -70,6 +92,19 @@ def _never_returns(function: _Function) -> bool:
     if isinstance(last, ast.Raise | ast.Pass | ast.While):
         return False
     return not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant))
+
+
+def _ends_in_nothing(function: _Function) -> bool:
+    """Return whether the last statement gives a value to nobody, and can do nothing else."""
+    last = function.body[-1]
+    if not isinstance(last, ast.Expr) or not isinstance(last.value, _NOTHING):
+        return False
+    if len(function.body) == 1 or any(isinstance(n, ast.Call | ast.Await) for n in ast.walk(last)):
+        return False
+    bound = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)}
+    bound |= {n.id for n in _own_nodes(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    used = {n.id for n in ast.walk(last) if isinstance(n, ast.Name)}
+    return bool(used) and used <= bound and not any(isinstance(n, ast.Yield) for n in _own_nodes(function))
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
@@ -110,6 +145,10 @@ def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, in
                 name in functions and id(functions[name]) in methods
             ):
                 called = name
+            case ast.Call(func=ast.Attribute(attr=name)) if (
+                name in functions and id(functions[name]) in methods and name not in _OF_BUILTIN_TYPES
+            ):
+                called = name
             case _:
                 continue
         if id(node) not in idle | passed_on:
@@ -134,6 +173,22 @@ def _finding(function: _Function, line: int, source: PythonSource, severity: Sev
         if idle and isinstance(last, ast.Expr)
         else f"End {name}() with: return {given or '…'}",
         edit=_edit(last, source.text) if idle else None,
+    )
+
+
+def _idle(function: _Function, source: PythonSource, severity: Severity) -> Finding:
+    """Say of a last statement without effect that `return` is missing before it."""
+    last = function.body[-1]
+    value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else "…"
+    return Finding(
+        rule=NO_VALUE_RULE.id,
+        category="function",
+        message=f"{function.name}() ends without return (line {last.lineno}): its last value is lost.",
+        severity=severity,
+        line=last.lineno,
+        snippet=snippet(source.text, last.lineno),
+        suggestion=f"Write: return {value}",
+        edit=_edit(last, source.text),
     )
 
 

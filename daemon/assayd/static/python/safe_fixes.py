@@ -30,9 +30,9 @@ from assayd.model.finding import Edit
 from assayd.static.python.work import is_slow_to_compile
 
 LineChange = Callable[[str], str | None]
-"""Gives a line as it should be, or None when it does not know."""
+"""Returns a line as it should be, or None when it does not know."""
 Proposal = Callable[[SyntaxError, str], Iterator[str]]
-"""Gives what the whole text might have to be."""
+"""Returns what the whole text might have to be."""
 
 TRIED_CHARS = 500_000
 """How much text is tried out in all, e.g. 250 places in 2,000 characters; beyond it, nothing is certain."""

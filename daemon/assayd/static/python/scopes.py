@@ -1,4 +1,4 @@
-"""Tells, for every name in a tree, where it may have been bound: Python's scoping, without running anything.
+"""Finds, for every name in a tree, where it may have been bound: Python's scoping, without running anything.
 
 Decides nothing about what is allowed. Errs to the safe side: where Python decides at run time (a class
 body, a module-level name read before it is bound), all possibilities are given.
@@ -26,7 +26,7 @@ class ScopeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ImportOrigin:
     """What an import binds: a module, or (`name`) something of it."""
 
     module: str
@@ -41,11 +41,11 @@ class Scope:
     parent: Scope | None = None
     class_name: str | None = None
     bound: set[str] = field(default_factory=set)
-    imports: dict[str, set[Origin]] = field(default_factory=dict)
+    imports: dict[str, set[ImportOrigin]] = field(default_factory=dict)
     declared_global: set[str] = field(default_factory=set)
     declared_nonlocal: set[str] = field(default_factory=set)
 
-    def bind(self, name: str, origin: Origin | None = None) -> None:
+    def bind(self, name: str, origin: ImportOrigin | None = None) -> None:
         """Record that a name is bound here."""
         name = self.mangle(name)
         self.bound.add(name)
@@ -67,13 +67,13 @@ class Resolution:
     `shadowed`: the text binds it at module level as well, so that the builtin is hardly what is meant.
     """
 
-    origins: frozenset[Origin]
+    origins: frozenset[ImportOrigin]
     may_be_builtin: bool
     shadowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class NodeSite:
     """A node with its parent and the scope that its names are looked up in."""
 
     node: ast.AST
@@ -85,7 +85,7 @@ class Site:
 class ScopedTree:
     """All nodes of a tree, parents before children."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[NodeSite, ...]
     parents: Mapping[ast.AST, ast.AST | None]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -97,8 +97,8 @@ def scoped(tree: ast.Module) -> ScopedTree:
     """Walk a tree without recursion and find out what is bound where."""
     module = Scope(kind=ScopeKind.MODULE)
     scopes = {module: None}
-    sites: list[Site] = []
-    pending = [Site(tree, None, module)]
+    sites: list[NodeSite] = []
+    pending = [NodeSite(tree, None, module)]
     while pending:
         site = pending.pop()
         sites.append(site)
@@ -114,7 +114,7 @@ def scoped(tree: ast.Module) -> ScopedTree:
 def resolve(name: str, scope: Scope) -> Resolution:
     """Return everything that a name may stand for when it is read in a scope."""
     name = scope.mangle(name)
-    origins: set[Origin] = set()
+    origins: set[ImportOrigin] = set()
     shadowed = False
     for place in _lookup(name, scope):
         origins |= place.imports.get(name, set())
@@ -174,9 +174,9 @@ def _bind_imports(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
     for alias in node.names:
         if isinstance(node, ast.Import):
             package = alias.name.partition(".")[0]
-            scope.bind(alias.asname or package, Origin(module=alias.name if alias.asname else package))
+            scope.bind(alias.asname or package, ImportOrigin(module=alias.name if alias.asname else package))
         elif node.module is not None and not node.level:
-            scope.bind(alias.asname or alias.name, Origin(module=node.module, name=alias.name))
+            scope.bind(alias.asname or alias.name, ImportOrigin(module=node.module, name=alias.name))
 
 
 def _bound_name(node: ast.AST) -> str | None:
@@ -195,7 +195,7 @@ def _bound_name(node: ast.AST) -> str | None:
             return None
 
 
-def _children(site: Site) -> Iterator[Site]:
+def _children(site: NodeSite) -> Iterator[NodeSite]:
     """Return a node's children, each with the scope that Python evaluates it in."""
     node, scope = site.node, site.scope
     match node:
@@ -207,22 +207,22 @@ def _children(site: Site) -> Iterator[Site]:
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
             inner = Scope(kind=ScopeKind.COMPREHENSION, parent=scope, class_name=scope.class_name)
             for child in ast.iter_child_nodes(node):
-                yield Site(child, node, inner)
+                yield NodeSite(child, node, inner)
         case ast.comprehension():
             yield from _comprehension_children(node, site)
         case ast.NamedExpr():
-            yield Site(node.target, node, _outside_comprehensions(scope))
-            yield Site(node.value, node, scope)
+            yield NodeSite(node.target, node, _outside_comprehensions(scope))
+            yield NodeSite(node.value, node, scope)
         case ast.arguments() | ast.arg():
             return
         case _:
             for child in ast.iter_child_nodes(node):
-                yield Site(child, node, scope)
+                yield NodeSite(child, node, scope)
 
 
 def _function_children(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
-) -> Iterator[Site]:
+) -> Iterator[NodeSite]:
     """Decorators, defaults and annotations belong outside; parameters and body inside."""
     inner = Scope(kind=ScopeKind.FUNCTION, parent=scope, class_name=scope.class_name)
     spec = node.args
@@ -232,35 +232,35 @@ def _function_children(
         *spec.kwonlyargs,
         *(p for p in (spec.vararg, spec.kwarg) if p is not None),
     ]
-    yield Site(spec, node, inner)
+    yield NodeSite(spec, node, inner)
     for parameter in parameters:
-        yield Site(parameter, spec, inner)
+        yield NodeSite(parameter, spec, inner)
         if parameter.annotation is not None:
-            yield Site(parameter.annotation, parameter, scope)
+            yield NodeSite(parameter.annotation, parameter, scope)
     for default in (*spec.defaults, *spec.kw_defaults):
         if default is not None:
-            yield Site(default, spec, scope)
+            yield NodeSite(default, spec, scope)
     for child in _split_children(node, scope, inner):
         if child.node is not spec:
             yield child
 
 
-def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[Site]:
+def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[NodeSite]:
     """Return the body in one scope and everything else in the other."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield Site(child, node, inside if name == "body" else outside)
+                yield NodeSite(child, node, inside if name == "body" else outside)
 
 
-def _comprehension_children(node: ast.comprehension, site: Site) -> Iterator[Site]:
+def _comprehension_children(node: ast.comprehension, site: NodeSite) -> Iterator[NodeSite]:
     """The first iterable of a comprehension is evaluated outside of it."""
     holder, outer = site.parent, site.scope.parent
     generators = getattr(holder, "generators", [])
     first = bool(generators) and generators[0] is node
     for child in ast.iter_child_nodes(node):
         outside = first and child is node.iter and outer is not None
-        yield Site(child, node, outer if outside and outer is not None else site.scope)
+        yield NodeSite(child, node, outer if outside and outer is not None else site.scope)
 
 
 def _outside_comprehensions(scope: Scope) -> Scope:

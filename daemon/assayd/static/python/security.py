@@ -15,6 +15,7 @@ given at once, in source order. One bad line for each rule:
     __builtins__                      name.dunder
     g.gi_frame                        attribute.internal
     Path(p).read_text()               attribute.file_access
+    os.path.abspath(p)                attribute.environment     (a warning)
     "{0.__class__}".format(x)         format.attribute
     template.format(x)                format.dynamic_template   (a warning)
     type X = int                      node.not_allowed
@@ -41,7 +42,7 @@ from assayd.static.python.builtins import check_name, check_type_call
 from assayd.static.python.careful import check_careful
 from assayd.static.python.imports import check_imports, said_once
 from assayd.static.python.names import NOT_DEFINED, is_dunder
-from assayd.static.python.scopes import ScopeKind, Site
+from assayd.static.python.scopes import NodeSite, ScopeKind
 from assayd.static.python.source import PythonSource
 from assayd.static.python.view import Check, View
 
@@ -72,6 +73,12 @@ RULES = (
         id="attribute.file_access",
         title="A method that touches files",
         help="Bad: Path(p).exists(). Good: Path(p).name.",
+    ),
+    Rule(
+        id="attribute.environment",
+        title="A function of paths that asks for the folder or the home it runs in",
+        severity=Severity.WARNING,
+        help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
     Rule(id="name.dunder", title="A special name", help="Bad: __builtins__. Good: __name__."),
     Rule(id="format.attribute", title="A format text that follows special attributes"),
@@ -107,7 +114,7 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
     return tuple(said_once(sorted(found, key=lambda f: (f.line or 0, f.column or 0, f.rule, f.message))))
 
 
-def _check(view: View, site: Site) -> Iterator[Finding]:
+def _check(view: View, site: NodeSite) -> Iterator[Finding]:
     kind = type(site.node)
     if kind.__name__ not in _NODES:
         message = f"{kind.__name__} is syntax that may not be used here."
@@ -119,7 +126,7 @@ def _check(view: View, site: Site) -> Iterator[Finding]:
             yield view.dunder_name(site.node, name)
 
 
-def _imports(view: View, site: Site) -> Iterator[Finding]:
+def _imports(view: View, site: NodeSite) -> Iterator[Finding]:
     """``import sys`` -> import.not_allowed; ``class A: import re`` -> import.in_class."""
     if isinstance(site.node, ast.Import | ast.ImportFrom):
         yield from check_imports(site.node, view.modules, view.text)
@@ -128,7 +135,7 @@ def _imports(view: View, site: Site) -> Iterator[Finding]:
             yield view.error(site.node, "import.in_class", message, "Import at the top of the file.")
 
 
-def _method(view: View, site: Site) -> Iterator[Finding]:
+def _method(view: View, site: NodeSite) -> Iterator[Finding]:
     """``def __getattribute__(self, name)`` -> name.dunder; all others may be defined."""
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
@@ -151,7 +158,7 @@ _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
 }
 
 
-def _identifiers(site: Site) -> Iterator[str]:
+def _identifiers(site: NodeSite) -> Iterator[str]:
     """Return the names that a node carries as plain text and that are none of a Name or Attribute."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):

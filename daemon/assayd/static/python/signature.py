@@ -51,7 +51,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedFunction:
     """The function that will be called with one positional argument."""
 
     function: str
@@ -65,7 +65,7 @@ class Expected:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Check:
     text: str
-    expected: Expected
+    expected: ExpectedFunction
 
     def error(self, node: ast.AST, rule: str, message: str) -> Finding:
         suggestion = f"Write: {self.expected.template}"
@@ -78,7 +78,7 @@ class _Check:
         )
 
 
-def check_signature(source: PythonSource, expected: Expected) -> tuple[Finding, ...]:
+def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[Finding, ...]:
     """Check a text that parses against what will be called."""
     if source.tree is None:
         return ()

@@ -1,4 +1,4 @@
-"""Gives the edits for a function that is not quite the one that will be called.
+"""Computes the edits for a function that is not quite the one that will be called.
 
 def extract_metadata(path): …         def extract(path): …     (the only function, named nowhere else)
 async def extract(path): …            def extract(path): …     (nothing in it waits)

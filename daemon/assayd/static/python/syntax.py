@@ -1,4 +1,4 @@
-r"""Says what is wrong with a text that the compiler refuses, and what to do about it.
+r"""Explains what is wrong with a text that the compiler refuses, and what to do about it.
 
 Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
 
@@ -31,8 +31,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at, snippet
-from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten
+from assayd.static.python.left_out import closed, comma, comparison, still_open
 from assayd.static.python.safe_fixes import (
     Proposal,
     add_colon,
@@ -78,10 +79,14 @@ def explain(error: SyntaxError, text: str) -> Finding:
     line, column = _place(error, text)
     row, groups = _match(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
-    edit = certain_edit(error, text, row.proposals) if line else None
-    spelt = spelling(error, text) if edit is None and row.rule in _SPELLING else None
-    if spelt is not None:
-        suggestion, edit = spelt
+    told = _left_out(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
+    edit = certain_edit(error, text, row.proposals) if line and (told is None or told[1] is None) else None
+    if told is None and edit is None:
+        told = _left_out(error, text, row.rule)
+    if told is None and edit is None and row.rule in _SPELLING:
+        told = spelling(error, text)
+    if told is not None:
+        suggestion, edit = told[0] or suggestion, told[1] or edit
     return Finding(
         rule=row.rule,
         category=CATEGORY,
@@ -93,6 +98,32 @@ def explain(error: SyntaxError, text: str) -> Finding:
         suggestion=suggestion,
         edit=edit,
     )
+
+
+_APOSTROPHE = re.compile(r"\w'\w")
+_COMPARED = "Write == to compare; a single = assigns to a name."
+_COMMA = "A comma is missing in this line: put one between the two values."
+
+
+def _left_out(error: SyntaxError, text: str, rule: str) -> tuple[str | None, Edit | None] | None:
+    """Return what to write for a sign that is left out, and its edit, where the line shows both."""
+    shown = line_at(text, error.lineno) or ""
+    if rule == "syntax.unclosed_bracket":
+        edit, missing = closed(error, text), still_open(shown)
+        told = f"Close all {len(missing)} brackets that line {error.lineno} opens: {missing}"
+        return (told if len(missing) > 1 else None, edit) if edit or len(missing) > 1 else None
+    if rule == "syntax.unterminated_string" and _APOSTROPHE.search(shown):
+        return (
+            f"Put a text with an apostrophe in double quotes, or write \\' for it (line {error.lineno}).",
+            None,
+        )
+    if rule not in _SPELLING and rule != "syntax.assignment":
+        return None
+    edit = comparison(error, text)
+    if edit is not None:
+        return _COMPARED, edit
+    edit = comma(error, text) if rule != "syntax.assignment" else None
+    return None if edit is None else (_COMMA, edit)
 
 
 def too_deep() -> Finding:
@@ -184,6 +215,12 @@ _ROWS: tuple[_Row, ...] = (
         r"unterminated f?-?string",
         "Close the string on line {line}, or use three quotes for one of several lines.",
         close_string,
+    ),
+    _row(
+        "f_string",
+        r"^f-string.*backslash",
+        "Give what has the backslash a name in a line before, and write that in the f-string: {{name}}.",
+        each_line(other_quotes),
     ),
     _row(
         "f_string",

@@ -22,7 +22,7 @@ from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.module_scope import bound_names
 from assayd.static.python.safe_fixes import edit_between, tree_of
-from assayd.static.python.scopes import Scope, ScopedTree, ScopeKind, Site, scoped
+from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, scoped
 from assayd.static.python.source import PythonSource
 
 UNDEFINED_RULE = Rule(
@@ -56,12 +56,16 @@ _OLDER = re.compile(
 _MOST = 50
 
 
+_CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
+"""Built-in names that are also used without being called: isinstance(x, list), except ValueError."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Undefined:
     """One name that nothing binds, and where it is read."""
 
     name: str
-    sites: tuple[Site, ...]
+    sites: tuple[NodeSite, ...]
 
 
 def check_undefined(
@@ -98,7 +102,7 @@ def check_undefined(
 def _undefined(
     tree: ScopedTree, unknown: Collection[str], passed: Collection[ast.AST]
 ) -> Iterator[_Undefined]:
-    found: dict[str, list[Site]] = {}
+    found: dict[str, list[NodeSite]] = {}
     skipped: set[ast.AST] = set(passed)
     for site in tree.sites:  # parents come before children
         if site.node in skipped or site.parent in skipped:
@@ -186,7 +190,7 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
     )
 
 
-def _meant(site: Site, tree: ScopedTree) -> Near | None:
+def _meant(site: NodeSite, tree: ScopedTree) -> Near | None:
     """Find the name that was meant: the nearest scope first, and among functions where one is called."""
     node = site.node
     name = node.id if isinstance(node, ast.Name) else ""
@@ -202,8 +206,11 @@ def _meant(site: Site, tree: ScopedTree) -> Near | None:
     callable_builtins = {n for n in _BUILTINS if callable(getattr(builtins, n, None))}
     imported = {n for scope in visible for n in scope.imports}
     every = {n for circle in circles for n in circle}
-    fitting = functions | callable_builtins | imported if called else every - functions - callable_builtins
-    return nearest_name(name, circles, fitting & every)
+    handed_on = isinstance(site.parent, ast.Call | ast.keyword)
+    plain = every - functions - (set() if handed_on else callable_builtins - _CLASSES)
+    return nearest_name(
+        name, circles, (functions | callable_builtins | imported if called else plain) & every
+    )
 
 
 def _edit(one: _Undefined, meant: str, text: str) -> Edit | None:
@@ -219,9 +226,9 @@ def _edit(one: _Undefined, meant: str, text: str) -> Edit | None:
     return edit_between(text, changed) if tree_of(changed) is not None else None
 
 
-def _line(site: Site) -> int:
+def _line(site: NodeSite) -> int:
     return getattr(site.node, "lineno", 1)
 
 
-def _offset(site: Site) -> int:
+def _offset(site: NodeSite) -> int:
     return getattr(site.node, "col_offset", 0)

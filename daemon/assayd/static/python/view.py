@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from assayd.model.finding import Finding
 from assayd.model.policy import ImportPolicy
-from assayd.static.python.imports import Modules, finding_at
+from assayd.static.python.imports import PolicyModules, finding_at
 from assayd.static.python.names import STREAM_MODULES
 from assayd.static.python.own import own_attributes, paths_by_name, without_type_checking
-from assayd.static.python.scopes import Resolution, Scope, ScopedTree, Site, resolve, scoped
+from assayd.static.python.scopes import NodeSite, Resolution, Scope, ScopedTree, resolve, scoped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class View:
 
     text: str
     tree: ScopedTree
-    modules: Modules
+    modules: PolicyModules
     uses_paths: bool
     uses_streams: bool
     constants: Mapping[str, str]
@@ -42,7 +42,7 @@ class View:
         return cls(
             text=text,
             tree=walked,
-            modules=Modules.of(policy),
+            modules=PolicyModules.of(policy),
             uses_paths=any(_imports(site.node, {"pathlib"}) for site in walked.sites),
             uses_streams=any(_imports(site.node, STREAM_MODULES) for site in walked.sites),
             constants=_constant_texts(walked),
@@ -102,7 +102,7 @@ class View:
         return frozenset(plain | {dotted for dotted in named if self.modules.is_module(dotted)})
 
 
-Check = Callable[[View, Site], Iterator[Finding]]
+Check = Callable[[View, NodeSite], Iterator[Finding]]
 
 
 def _imports(node: ast.AST, modules: Container[str]) -> bool:

@@ -16,8 +16,8 @@ from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.shell.parse import source
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.resolve import Form, Invocation, invocations
-from assayd.static.shell.parse.script import Script, functions_of
+from assayd.static.shell.parse.resolve import Invocation, WordForm, invocations
+from assayd.static.shell.parse.script import ParsedScript, functions_of
 from assayd.static.shell.parse.source import ShellSource
 from assayd.static.shell.parse.variables import Known, Setting, find_settings, set_by_builtin
 from assayd.static.shell.parse.words import arguments_of
@@ -80,7 +80,7 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
     )
 
 
-def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> Script:
+def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
     script, traps = _look(parsed, commands, network)
     _check_all(script, root)
     for trap in traps:
@@ -95,7 +95,7 @@ def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: Ne
     return script
 
 
-def _check_all(script: Script, root: Node) -> None:
+def _check_all(script: ParsedScript, root: Node) -> None:
     for call in script.calls:
         check_invocation(script, call)
         check_called(script, call)
@@ -118,7 +118,7 @@ def _read(parsed: ShellSource) -> _Read:
 
 def _look(
     parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy
-) -> tuple[Script, Sequence[Trap]]:
+) -> tuple[ParsedScript, Sequence[Trap]]:
     written, settings = invocations(parsed), find_settings(parsed.nodes)
     traps = traps_of(written)
     called = [*written, *(call for trap in traps for call in invocations(trap.source))]
@@ -126,7 +126,7 @@ def _look(
     everywhere = [*settings, *(one for trap in traps for one in settings_of(trap)), *by_builtin]
     followed = Followed(parsed, written, everywhere, commands.builtins)
     functions = functions_of([*parsed.nodes, *(node for trap in traps for node in trap.source.nodes)])
-    script = Script(
+    script = ParsedScript(
         source=parsed,
         commands=commands,
         network=network,
@@ -141,13 +141,13 @@ def _look(
 
 def _depth(call: Invocation, known: Known) -> float:
     """Return how many folders down a command changes the directory."""
-    if call.name not in {"cd", "pushd"} or call.form is not Form.PLAIN:
+    if call.name not in {"cd", "pushd"} or call.form is not WordForm.PLAIN:
         return 0
     folders = (value for word in call.arguments for one in arguments_of(word, known) for value in one.values)
     return max((descends(folder) for folder in folders if folder != "-"), default=0)
 
 
-def _check_node(script: Script, node: Node) -> None:
+def _check_node(script: ParsedScript, node: Node) -> None:
     for redirection in node.nodes("Redirs"):
         check_redirection(script, redirection)
     match node.kind:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from assayd.static.sql.tokens import Kind, Token
+from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
 _CONSTRAINTS = (
     "AS", "CHECK", "COLLATE", "CONSTRAINT", "DEFAULT", "FOREIGN", "GENERATED", "NOT", "NULL", "ON", "PRIMARY",
@@ -18,7 +18,7 @@ _CONSTRAINTS = (
 )  # fmt: skip
 
 
-def plain_create(tokens: Sequence[Token]) -> Iterator[Token]:
+def plain_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     """Return the tokens of a CREATE without table options, and with plain columns where it has any."""
     end = len(tokens)
     while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
@@ -28,7 +28,7 @@ def plain_create(tokens: Sequence[Token]) -> Iterator[Token]:
     yield from _plain_columns(tokens[opening:end])
 
 
-def _columns_from(tokens: Sequence[Token]) -> int:
+def _columns_from(tokens: Sequence[SqlToken]) -> int:
     """Return the place of the bracket behind the name of a table; the end when there are no columns."""
     if not any(token.says("TABLE") for token in tokens[1:3]):
         return len(tokens)
@@ -40,7 +40,7 @@ def _columns_from(tokens: Sequence[Token]) -> int:
     return len(tokens)
 
 
-def _plain_columns(tokens: Sequence[Token]) -> Iterator[Token]:
+def _plain_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     depth = place = 0
     begins = False
     while place < len(tokens):
@@ -48,7 +48,7 @@ def _plain_columns(tokens: Sequence[Token]) -> Iterator[Token]:
         if begins and depth == 1 and not token.says(*_CONSTRAINTS):
             after = _type_end(tokens, place + 1)
             yield token
-            yield Token(Kind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start)
+            yield SqlToken(SqlTokenKind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start)
             place, begins = after, False
             continue
         depth += token.says("(") - token.says(")")
@@ -61,9 +61,13 @@ def _plain_columns(tokens: Sequence[Token]) -> Iterator[Token]:
         place += 1
 
 
-def _type_end(tokens: Sequence[Token], place: int) -> int:
+def _type_end(tokens: Sequence[SqlToken], place: int) -> int:
     """Return the place behind the words of a type and its lengths: ``DECIMAL (10, 2)``."""
-    while place < len(tokens) and tokens[place].kind in {Kind.WORD, Kind.NAME, Kind.TEXT}:
+    while place < len(tokens) and tokens[place].kind in {
+        SqlTokenKind.WORD,
+        SqlTokenKind.NAME,
+        SqlTokenKind.TEXT,
+    }:
         if tokens[place].says(*_CONSTRAINTS):
             return place
         place += 1

@@ -19,17 +19,19 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice, pairwise
 
-from assayd.model.finding import Finding
+from assayd.findings.source_text import snippet
+from assayd.model.finding import Edit, Finding
 from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.sql import rules, tree
 from assayd.static.sql.judge import judge_tree
 from assayd.static.sql.levels import leveled
-from assayd.static.sql.mending import mended, stray, written_for
+from assayd.static.sql.mending import is_slip, mended, respelled_word, stray, written_for
+from assayd.static.sql.open_ends import closed, quoted, spanning, unclosed
 from assayd.static.sql.read import SqlText, read_sql
 from assayd.static.sql.shell import shell_commands, shell_functions
-from assayd.static.sql.statements import Statement
-from assayd.static.sql.tokens import Kind, Token
+from assayd.static.sql.statements import SqlStatement
+from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
 _ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
 _KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE
@@ -52,12 +54,50 @@ def examine(content: str, policy: SqlPolicy) -> Examined:
     if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
         return examined
     [found] = examined.syntax
+    return replace(examined, syntax=(_mended(text, found, policy),))
+
+
+def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
+    """Add the edit to what keeps a text from being read, and say what is meant where that is sure."""
+
+    def reads(other: str) -> bool:
+        return not _examined(read_sql(other), policy).syntax
+
     statement = next((s for s in text.statements if _holds(s, text, found)), None)
-    edit = mended(content, statement, lambda other: not _examined(read_sql(other), policy).syntax)
-    return replace(examined, syntax=(replace(found, edit=edit),))
+    opened = unclosed(statement) if statement is not None else None
+    if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
+        edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
+        return _at_the_edit(text, found, edit) if edit else _at_first_text(text, found, quote)
+    if statement is not None and opened is not None:
+        edit = closed(text.content, statement, reads)
+        line, column = text.place(opened.start)
+        said = f"Close the '(' that is opened on line {line}, column {column}."
+        if edit is not None:
+            return _at_the_edit(text, replace(found, suggestion=said), edit)
+        found = replace(found, suggestion=said, line=line, column=column, snippet=snippet(text.content, line))
+    edit = mended(text.content, statement, reads)
+    word = respelled_word(text.content, edit) if edit is not None else None
+    return replace(found, edit=edit, suggestion=f"Did you mean {word}?" if word else found.suggestion)
 
 
-def _holds(statement: Statement, text: SqlText, finding: Finding) -> bool:
+def _at_the_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
+    """Move a finding to the line where a sign was left out, which may be long before SQLite gives up."""
+    shown = snippet(text.content, edit.start_line)
+    column = len(text.content.split("\n")[edit.start_line - 1]) + 1
+    return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
+
+
+def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
+    """Move a finding to the first text that goes over to the next line, where a quote may be missing."""
+    ends = spanning(text.content, quote)
+    line, column = text.place(ends[0]) if ends else (found.line, found.column)
+    if line is None or line == found.line:
+        return found
+    said = f"Close every quote: the first {quote} without its second is on line {line}."
+    return replace(found, line=line, column=column, snippet=snippet(text.content, line), suggestion=said)
+
+
+def _holds(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
     """Return whether a finding is in a statement."""
     return any(text.place(token.start) == (finding.line, finding.column) for token in statement.tokens)
 
@@ -97,7 +137,7 @@ def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
     return None
 
 
-def _not_understood(text: SqlText, statement: Statement, problem: tree.NotUnderstood) -> Finding:
+def _not_understood(text: SqlText, statement: SqlStatement, problem: tree.NotUnderstood) -> Finding:
     rule = "sql.syntax" if problem.syntax else "sql.not_understood"
     message = f"Statement {statement.number}: {problem}."
     suggestion = "Correct it, or write it more plainly: a statement that cannot be read is not run."
@@ -108,14 +148,14 @@ def _not_understood(text: SqlText, statement: Statement, problem: tree.NotUnders
     return replace(finding, edit=written_for(text.content, token, new))
 
 
-def _judge(text: SqlText, statement: Statement, policy: SqlPolicy) -> Iterator[Finding]:
+def _judge(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
     """Judge one statement, by its words first; what they allow, by its tree. Raises: NotUnderstood."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
     if statement.verb not in _KNOWN:
         raise _unknown(statement)
-    if (found := stray(statement)) is not None:
+    if (found := stray(statement)) is not None or (found := _misspelt_object(statement)) is not None:
         raise found
     if statement.verb in tree.VERBS:
         said = _judge_words(text, statement, policy)
@@ -126,12 +166,12 @@ def _judge(text: SqlText, statement: Statement, policy: SqlPolicy) -> Iterator[F
         yield from _judge_words(text, statement, policy)
 
 
-def _has_no_tree(statement: Statement) -> bool:
+def _has_no_tree(statement: SqlStatement) -> bool:
     """Return whether a statement is judged by its words alone: what it makes is not plain tables."""
     return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
 
 
-def _judge_words(text: SqlText, statement: Statement, policy: SqlPolicy) -> Sequence[Finding]:
+def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
     """Return what is wrong with a statement by its words alone, the first thing only."""
     complaints = (
         each for each in _complaints(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
@@ -142,7 +182,7 @@ def _judge_words(text: SqlText, statement: Statement, policy: SqlPolicy) -> Sequ
     ]
 
 
-def _complaints(statement: Statement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
     """Return rule, message, place, suggestion."""
     start, verb = statement.tokens[0].start, statement.verb
     yield from _complaints_of_calls(statement)
@@ -165,7 +205,7 @@ def _complaints(statement: Statement, policy: SqlPolicy) -> Iterator[tuple[str, 
         yield from _complaints_of_values(statement, policy)
 
 
-def _complaints_of_values(statement: Statement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
     """Judge PRAGMAs and places for values."""
     start = statement.tokens[0].start
     if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
@@ -174,12 +214,34 @@ def _complaints_of_values(statement: Statement, policy: SqlPolicy) -> Iterator[t
         rule = "sql.pragma_outside" if policy.admits("sql.pragma") else "sql.pragma"
         yield rule, f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
     for token in statement.tokens:
-        if token.kind is Kind.PARAMETER:
+        if token.kind is SqlTokenKind.PARAMETER:
             message = f"{token.text[:40]} stands for a value, and none is given."
             yield "sql.parameter", message, token.start, "Write the value itself."
 
 
-def _unknown(statement: Statement) -> tree.NotUnderstood:
+_MADE_OR_CHANGED = {
+    "ALTER": ("TABLE",),
+    "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
+    "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
+}
+
+
+def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
+    """Return the problem of ``ALTER TALBE``: a second word that is none of those that may follow."""
+    words = _MADE_OR_CHANGED.get(statement.verb)
+    if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
+        return None
+    second = statement.tokens[1]
+    near = [word for word in words if is_slip(second.text.upper(), word)]
+    if not near or not second.text.isascii():
+        return None
+    message = f'near "{second.text[:40]}": syntax error'
+    new = near[0] if second.text.isupper() else near[0].lower()
+    suggestion = f"Did you mean {near[0]}?"
+    return tree.NotUnderstood(message, at=second, syntax=True, suggestion=suggestion, instead=(second, new))
+
+
+def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
     """Return the problem of a first word that SQLite does not know."""
     first = statement.tokens[0]
     near = get_close_matches(statement.verb[:40], _ALLOWED, 1)
@@ -189,14 +251,14 @@ def _unknown(statement: Statement) -> tree.NotUnderstood:
     )
 
 
-def _complaints_of_alter(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+def _complaints_of_alter(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
     """Judge by words what has no tree."""
     if not _adds(statement):
         start = statement.tokens[0].start
         yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
 
 
-def _complaints_of_calls(statement: Statement) -> Iterator[tuple[str, str, int, str]]:
+def _complaints_of_calls(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
     """Judge the functions in what has no tree."""
     called = _calls(statement) if statement.verb == "ALTER" or _has_no_tree(statement) else None
     if called is not None:
@@ -205,7 +267,7 @@ def _complaints_of_calls(statement: Statement) -> Iterator[tuple[str, str, int, 
 
 
 def _complaints_of_virtual(
-    statement: Statement, start: int, policy: SqlPolicy
+    statement: SqlStatement, start: int, policy: SqlPolicy
 ) -> Iterator[tuple[str, str, int, str]]:
     """Judge a virtual table by its module."""
     using = (later for token, later in pairwise(statement.tokens) if token.says("USING"))
@@ -224,13 +286,13 @@ def _complaints_of_virtual(
         yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
 
 
-def _calls(statement: Statement) -> Token | None:
+def _calls(statement: SqlStatement) -> SqlToken | None:
     """Return the name of a function that reaches outside."""
-    names = (token for token in statement.tokens if token.kind in {Kind.WORD, Kind.NAME})
+    names = (token for token in statement.tokens if token.kind in {SqlTokenKind.WORD, SqlTokenKind.NAME})
     return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
 
 
-def _replaced(statement: Statement) -> Token | None:
+def _replaced(statement: SqlStatement) -> SqlToken | None:
     """Return the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
     tokens = statement.tokens
     found = (
@@ -241,14 +303,14 @@ def _replaced(statement: Statement) -> Token | None:
     return next(found, None)
 
 
-def _adds(statement: Statement) -> bool:
+def _adds(statement: SqlStatement) -> bool:
     """Return whether it is ``ALTER TABLE [schema.]name ADD …``."""
     tokens = statement.tokens
     place = 5 if len(tokens) > 3 and tokens[3].says(".") else 3
     return len(tokens) > place and tokens[place].says("ADD")
 
 
-def _refused_pragma(statement: Statement, policy: SqlPolicy) -> str | None:
+def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
     """Return the name of a refused PRAGMA: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
     tokens = statement.tokens
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
@@ -261,7 +323,7 @@ def _refused_pragma(statement: Statement, policy: SqlPolicy) -> str | None:
     return name if sets or name not in rules.READ_PRAGMAS else None
 
 
-def _says_on(tokens: Sequence[Token]) -> bool:
+def _says_on(tokens: Sequence[SqlToken]) -> bool:
     """Return whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
     words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
     return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

@@ -20,13 +20,13 @@ from assayd.model.finding import Edit, Finding, Severity
 from assayd.static.sql.read import SqlText
 from assayd.static.sql.rules import MADE, REACHING_OUT, REFUSED
 from assayd.static.sql.shell import instead_of
-from assayd.static.sql.statements import Statement
+from assayd.static.sql.statements import SqlStatement
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def judge_tree(text: SqlText, statement: Statement, root: exp.Expr) -> Iterator[Finding]:
+def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
     """Return what the statement may not do."""
     from sqlglot import exp
 
@@ -79,7 +79,7 @@ def _is_constant(condition: exp.Expr) -> bool:
     return condition.find(exp.Column, exp.Query) is None
 
 
-def _judge_create(text: SqlText, statement: Statement, root: exp.Create) -> Iterator[Finding]:
+def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> Iterator[Finding]:
     kind = (root.kind or "").upper()
     place = next((token for token in statement.tokens if token.says(*MADE)), statement.tokens[0])
     if kind not in MADE:
@@ -103,7 +103,7 @@ def _insertion(text: SqlText, offset: int, added: str) -> Edit:
     return Edit(start_line=line, end_line=line, replacement=old[: column - 1] + added + old[column - 1 :])
 
 
-def _replaces(statement: Statement, root: exp.Expr) -> bool:
+def _replaces(statement: SqlStatement, root: exp.Expr) -> bool:
     """Return whether a conflict is answered by deleting: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
     update = statement.after("UPDATE", "OR")
     alternative = str(root.args.get("alternative") or "")

@@ -1,4 +1,4 @@
-"""Gives the edit for SQL that cannot be read, where one small change makes it readable.
+"""Computes the edit for SQL that cannot be read, where one small change makes it readable.
 
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 from assayd.model.finding import Edit
 from assayd.static.python.safe_fixes import edit_between, inside_fences
-from assayd.static.sql.statements import Statement
-from assayd.static.sql.tokens import Kind, Token
+from assayd.static.sql.statements import SqlStatement
+from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 from assayd.static.sql.tree import NotUnderstood
 
 _KEYWORDS = frozenset(
@@ -30,10 +30,10 @@ _KEYWORDS = frozenset(
 _MOST_TRIED = 8
 
 Reads = Callable[[str], bool]
-"""Tells whether a whole text can be read."""
+"""Returns whether a whole text can be read."""
 
 
-def mended(content: str, statement: Statement | None, reads: Reads) -> Edit | None:
+def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
     """Return the edit for a text of which a statement cannot be read; None when more than one would do."""
     inside = inside_fences(content)
     if inside is not None:
@@ -45,7 +45,20 @@ def mended(content: str, statement: Statement | None, reads: Reads) -> Edit | No
     return edit_between(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
 
 
-def stray(statement: Statement) -> NotUnderstood | None:
+def respelled_word(content: str, edit: Edit) -> str | None:
+    """Return the keyword that an edit of one line spells anew; None when it does something else."""
+    if edit.start_line != edit.end_line:
+        return None
+    before = content.split("\n")[edit.start_line - 1].split()
+    after = edit.replacement.split()
+    changed = [
+        new for old, new in zip(before, after, strict=False) if old != new and len(before) == len(after)
+    ]
+    word = changed[0].strip("(),;").upper() if len(changed) == 1 else ""
+    return word if word in _KEYWORDS else None
+
+
+def stray(statement: SqlStatement) -> NotUnderstood | None:
     """Find what SQLite never reads, and sqlglot does: a comma before the end, another database's word."""
     for before, token, after in zip(
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
@@ -57,27 +70,27 @@ def stray(statement: Statement) -> NotUnderstood | None:
     return None
 
 
-def _near(token: Token, suggestion: str, instead: tuple[Token, str]) -> NotUnderstood:
+def _near(token: SqlToken, suggestion: str, instead: tuple[SqlToken, str]) -> NotUnderstood:
     message = f'near "{token.text}": syntax error'
     return NotUnderstood(message, at=token, syntax=True, suggestion=suggestion, instead=instead)
 
 
-def written_for(content: str, token: Token, new: str) -> Edit | None:
+def written_for(content: str, token: SqlToken, new: str) -> Edit | None:
     """Return the edit that writes something else for a token."""
     return edit_between(content, content[: token.start] + new + content[token.end :])
 
 
-def _respelled(content: str, statement: Statement) -> Iterator[str]:
+def _respelled(content: str, statement: SqlStatement) -> Iterator[str]:
     for token in statement.tokens:
         word = token.text.upper()
-        if token.kind is Kind.WORD and word not in _KEYWORDS and word.isascii():
+        if token.kind is SqlTokenKind.WORD and word not in _KEYWORDS and word.isascii():
             for keyword in sorted(_KEYWORDS):
-                if _is_slip(word, keyword):
+                if is_slip(word, keyword):
                     new = keyword if token.text.isupper() else keyword.lower()
                     yield content[: token.start] + new + content[token.end :]
 
 
-def _is_slip(word: str, keyword: str) -> bool:
+def is_slip(word: str, keyword: str) -> bool:
     """Return whether a word is a keyword with one letter more, less or other, or two that changed places."""
     if abs(len(word) - len(keyword)) > 1 or word[0] != keyword[0]:
         return False

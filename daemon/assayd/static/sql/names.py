@@ -1,4 +1,4 @@
-"""Says which name was meant where SQLite knows none of that name.
+"""Finds which name was meant where SQLite knows none of that name.
 
 no such column: amuont              Did you mean amount?
 no such function: median            belongs to the sqlite3 shell

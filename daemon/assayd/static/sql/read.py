@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assayd.findings.source_text import line_of, snippet
 from assayd.model.finding import Edit, Finding, Severity
 from assayd.model.text_limits import shorten
-from assayd.static.sql.statements import Statement, split
+from assayd.static.sql.statements import SqlStatement, split
 from assayd.static.sql.tokens import NotSql, tokenize
 
 
@@ -16,7 +16,7 @@ class SqlText:
     """A text with its statements; `broken` is where SQLite would see no token, and then there are none."""
 
     content: str
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[SqlStatement, ...] = ()
     broken: NotSql | None = None
 
     def place(self, offset: int) -> tuple[int, int]:

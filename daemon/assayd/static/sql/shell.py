@@ -1,4 +1,4 @@
-"""Tells what belongs to the sqlite3 shell, and what to write instead.
+"""Recognizes what belongs to the sqlite3 shell, and what to write instead.
 
 .mode csv                               sql.shell
 .import data/x.csv t                    sql.shell
@@ -9,14 +9,14 @@ SELECT median(x) FROM t                 sql.shell
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from assayd.model.finding import Finding
 from assayd.static.sql.read import SqlText
 from assayd.static.sql.rules import REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
-from assayd.static.sql.statements import Statement
-from assayd.static.sql.tokens import Kind
+from assayd.static.sql.statements import SqlStatement
+from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
 _COMMAND = re.compile(r"^\.([a-z]+)\b[^\n]*", re.MULTILINE)
 _LEAVE = "Leave it out: rows are printed with a line of names, and tabs between the cells."
@@ -42,14 +42,26 @@ def _begins(content: str, offset: int) -> bool:
     return True
 
 
-def shell_functions(text: SqlText, statement: Statement) -> Iterator[Finding]:
+def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:
     """Return the calls of functions that only the sqlite3 shell has."""
-    for token, following in pairwise(statement.tokens):
+    for place, (token, following) in enumerate(pairwise(statement.tokens)):
         name = token.text.lower()
-        if token.kind is Kind.WORD and following.says("(") and name in SHELL_FUNCTIONS.keys() - REACHING_OUT:
+        if name == "decimal" and _is_type(statement.tokens[place + 1 : place + 5]):
+            continue
+        if (
+            token.kind is SqlTokenKind.WORD
+            and following.says("(")
+            and name in SHELL_FUNCTIONS.keys() - REACHING_OUT
+        ):
             message = f"{name}() belongs to the sqlite3 shell; SQLite itself has no such function."
             suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."
             yield text.finding("sql.shell", message, at=token.start, suggestion=suggestion)
+
+
+def _is_type(following: Sequence[SqlToken]) -> bool:
+    """Return whether plain numbers follow, as in ``price DECIMAL(15, 2)``: then it is a column's type."""
+    inside = following[1:2] if len(following) > 2 and following[2].says(")") else following[1:4:2]
+    return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
 
 
 def instead_of(name: str) -> str:

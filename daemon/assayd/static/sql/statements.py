@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from assayd.static.sql.tokens import Token
+from assayd.static.sql.tokens import SqlToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class SqlStatement:
     """One statement. `number` counts from 1; there is at least one token, and no semicolon at the end."""
 
     number: int
-    tokens: tuple[Token, ...]
+    tokens: tuple[SqlToken, ...]
 
     @property
     def verb(self) -> str:
@@ -29,7 +29,7 @@ class Statement:
         """Return whether it makes a trigger."""
         return _begins_trigger(self.tokens)
 
-    def after(self, *words: str) -> Token | None:
+    def after(self, *words: str) -> SqlToken | None:
         """Return the token that follows these words at its beginning; None when it begins otherwise."""
         if len(self.tokens) <= len(words):
             return None
@@ -37,9 +37,9 @@ class Statement:
         return self.tokens[len(words)] if begins else None
 
 
-def split(tokens: Iterable[Token]) -> Iterator[Statement]:
+def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
     """Return the statements; empty ones are left out."""
-    held: list[Token] = []
+    held: list[SqlToken] = []
     number = 0
     for token in tokens:
         if not token.says(";") or _inside_trigger(held):
@@ -47,18 +47,18 @@ def split(tokens: Iterable[Token]) -> Iterator[Statement]:
             continue
         if held:
             number += 1
-            yield Statement(number=number, tokens=tuple(held))
+            yield SqlStatement(number=number, tokens=tuple(held))
         held = []
     if held:
-        yield Statement(number=number + 1, tokens=tuple(held))
+        yield SqlStatement(number=number + 1, tokens=tuple(held))
 
 
-def _inside_trigger(held: list[Token]) -> bool:
+def _inside_trigger(held: list[SqlToken]) -> bool:
     """Return whether a semicolon after these tokens belongs to a trigger's body: it ends with ``; END``."""
     return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
 
 
-def _begins_trigger(tokens: tuple[Token, ...] | list[Token]) -> bool:
+def _begins_trigger(tokens: tuple[SqlToken, ...] | list[SqlToken]) -> bool:
     if not tokens or not tokens[0].says("CREATE"):
         return False
     place = 2 if len(tokens) > 1 and tokens[1].says("TEMP", "TEMPORARY") else 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class SqlTokenKind(StrEnum):
     """What a token is."""
 
     WORD = "word"
@@ -34,10 +34,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SqlToken:
     """One token; `start` is its place in the text."""
 
-    kind: Kind
+    kind: SqlTokenKind
     text: str
     start: int
 
@@ -48,7 +48,11 @@ class Token:
 
     def says(self, *words: str) -> bool:
         """Return whether it is one of these keywords, or the sign of that text."""
-        return self.kind in {Kind.WORD, Kind.SIGN} and self.text.upper() in words and self.text.isascii()
+        return (
+            self.kind in {SqlTokenKind.WORD, SqlTokenKind.SIGN}
+            and self.text.upper() in words
+            and self.text.isascii()
+        )
 
 
 class NotSql(ValueError):
@@ -75,7 +79,7 @@ _TOKEN = re.compile(
 )
 
 
-def tokenize(text: str) -> Iterator[Token]:
+def tokenize(text: str) -> Iterator[SqlToken]:
     """Return the tokens of a text.
 
     Raises: NotSql where SQLite sees none.
@@ -86,7 +90,7 @@ def tokenize(text: str) -> Iterator[Token]:
         if found is None:
             raise NotSql(place, _complaint(text, place))
         if found.lastgroup != "blank":
-            yield Token(Kind(str(found.lastgroup)), found[0], place)
+            yield SqlToken(SqlTokenKind(str(found.lastgroup)), found[0], place)
         place = found.end()
 
 

@@ -1,4 +1,4 @@
-"""Gives the syntax tree of one statement, from sqlglot, and refuses a tree that holds something unknown.
+"""Makes the syntax tree of one statement, from sqlglot, and refuses a tree that holds something unknown.
 
 sqlglot knows many dialects and is more lenient than SQLite: it takes what it does not know for a name or for
 an opaque command. So it gets SQLite's own tokens (no comments, no odd blanks), and of its tree only kinds of
@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assayd.static.sql.columns import plain_create
-from assayd.static.sql.statements import Statement
-from assayd.static.sql.tokens import Kind, Token
+from assayd.static.sql.statements import SqlStatement
+from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -72,10 +72,10 @@ class NotUnderstood(Exception):
         self,
         message: str,
         *,
-        at: Token,
+        at: SqlToken,
         syntax: bool = False,
         suggestion: str = "",
-        instead: tuple[Token, str] | None = None,
+        instead: tuple[SqlToken, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.at = at
@@ -89,9 +89,9 @@ class _Written:
     """A statement as sqlglot gets it, and where each token went."""
 
     text: str
-    tokens: tuple[tuple[int, Token], ...]
+    tokens: tuple[tuple[int, SqlToken], ...]
 
-    def token_at(self, place: int) -> Token:
+    def token_at(self, place: int) -> SqlToken:
         """Return the token that is written at a place, or the last one before it."""
         found = self.tokens[0][1]
         for start, token in self.tokens:
@@ -101,7 +101,7 @@ class _Written:
         return found
 
 
-def parse(statement: Statement) -> exp.Expr:
+def parse(statement: SqlStatement) -> exp.Expr:
     """Return the tree of a statement that begins with one of `VERBS`.
 
     Raises: NotUnderstood.
@@ -120,7 +120,7 @@ def parse(statement: Statement) -> exp.Expr:
     return root
 
 
-def _parse_either(statement: Statement) -> exp.Expr:
+def _parse_either(statement: SqlStatement) -> exp.Expr:
     """Parse a statement; where that fails, with JOIN for the commas of FROM: ``FROM a, b ON …``."""
     try:
         return _parse(_write(statement))
@@ -137,10 +137,10 @@ def _parse_either(statement: Statement) -> exp.Expr:
 _AFTER_TABLES = ("EXCEPT", "GROUP", "HAVING", "INTERSECT", "LIMIT", "ORDER", "UNION", "WHERE", "WINDOW")
 
 
-def joined_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+def joined_tables(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
     """Return tokens with JOIN in the place of each comma between the tables of a FROM."""
     depth, tables = 0, set[int]()
-    found: list[Token] = []
+    found: list[SqlToken] = []
     for token in tokens:
         if token.says("FROM"):
             tables.add(depth)
@@ -154,11 +154,11 @@ def joined_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             tables.discard(depth)
             depth -= 1
         joins = token.says(",") and depth in tables
-        found.append(replace(token, kind=Kind.WORD, text="JOIN") if joins else token)
+        found.append(replace(token, kind=SqlTokenKind.WORD, text="JOIN") if joins else token)
     return tuple(found)
 
 
-def _parse_query(statement: Statement) -> None:
+def _parse_query(statement: SqlStatement) -> None:
     """Parse the query of a CREATE … AS by itself, so that a fault has its place. Raises: NotUnderstood."""
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
@@ -187,7 +187,7 @@ def _parse(written: _Written) -> exp.Expr:
     return roots[0]
 
 
-def _limit_depth(statement: Statement) -> None:
+def _limit_depth(statement: SqlStatement) -> None:
     depth = 0
     for token in statement.tokens:
         if token.says("("):
@@ -209,10 +209,10 @@ def _words(name: str) -> str:
     return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
 
 
-def _write(statement: Statement) -> _Written:
+def _write(statement: SqlStatement) -> _Written:
     """Write the tokens anew, one blank between them, without what sqlglot does not know and no rule needs."""
     pieces: list[str] = []
-    places: list[tuple[int, Token]] = []
+    places: list[tuple[int, SqlToken]] = []
     place = 0
     for token in _plain(statement):
         # to sqlglot f(x -> y) is a function of x
@@ -223,20 +223,20 @@ def _write(statement: Statement) -> _Written:
     return _Written(text=" ".join(pieces), tokens=tuple(places))
 
 
-def _neutral(token: Token) -> str:
+def _neutral(token: SqlToken) -> str:
     """Write a token so that sqlglot takes it for the same thing.
 
     Names are the point: it knows no doubled quotes in them, and would cut one at a blank that SQLite does not
     see as one.
     """
-    if token.kind is Kind.NAME:
+    if token.kind is SqlTokenKind.NAME:
         return '"' + token.text[1:-1].replace('"', "_") + '"'
-    if token.kind is Kind.WORD and (token.text.upper() in _ONLY_NAMES or not token.text.isascii()):
+    if token.kind is SqlTokenKind.WORD and (token.text.upper() in _ONLY_NAMES or not token.text.isascii()):
         return f'"{token.text}"'
     return token.text
 
 
-def _plain(statement: Statement) -> Iterator[Token]:
+def _plain(statement: SqlStatement) -> Iterator[SqlToken]:
     """Leave out what no rule needs: ``OR IGNORE`` of an UPDATE, and much of a CREATE TABLE."""
     tokens = statement.tokens
     if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].says("OR"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from assayd.cli.kinds import Shown
+from assayd.cli.kinds import ShownAttempt
 from assayd.cli.terminal import plain
 
 
-def print_flat(shown: Shown) -> None:
+def print_flat(shown: ShownAttempt) -> None:
     """Print the fields that could be read with their values."""
     results = (shown.attempt["report"] or {}).get("runtime_results") or {"cases": []}
     for case in results["cases"]:

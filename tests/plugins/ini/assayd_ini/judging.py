@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from assayd.findings.python_failures import Surroundings
+from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
 from assayd.findings.runs import cause_finding
 from assayd.guest_results.json_reader import GuestJsonError
@@ -32,7 +32,7 @@ def judge_file(payload: IniPayload, result: RunResult) -> Judgement:
     unit = result.units[0] if result.units and result.units[0].name == UNIT else None
     if unit is None:
         return Judgement(stage_findings={"fields": ()}, cases=(never_started(UNIT).case,))
-    tried = judge_end(unit, Surroundings(text=payload.text), what="The file")
+    tried = judge_end(unit, ExceptionContext(text=payload.text), what="The file")
     if tried.case.status is not CaseStatus.PASSED:
         return Judgement(stage_findings={"fields": tried.findings}, cases=(tried.case,))
     try:

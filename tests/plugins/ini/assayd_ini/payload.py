@@ -16,6 +16,14 @@ FieldType = Literal["str", "int", "float", "bool"]
 _SWITCHES = {"true": True, "false": False}
 
 
+class IniContext(BaseModel):
+    """What an INI file is written from: the fields that it has to have."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    fields: Annotated[dict[FieldName, FieldType], Field(min_length=1, max_length=200)]
+
+
 class IniPayload(BaseModel):
     """`text` is the file, `fields` types by ``section.key``; `complete` says that there are no others."""
 

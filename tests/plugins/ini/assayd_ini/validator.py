@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from assayd.findings import python_failures, runs
+from assayd.findings.briefing import answer_schema, example_answer
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.model.finding import Finding, Rule
@@ -16,10 +17,11 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
-from assayd.ports.repairable import Passage, RepairContext
+from assayd.ports.generatable import Briefing, Proposal
+from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, Stage, Validator
 from assayd_ini import judging, syntax
-from assayd_ini.payload import IniPayload, payload_of
+from assayd_ini.payload import IniContext, IniPayload, payload_of
 from assayd_ini.program import PROGRAM
 from assayd_ini.samples import SAMPLES
 
@@ -45,6 +47,8 @@ class Ini:
     )
     runtime_stages: Sequence[str] = ("fields",)
     samples: Sequence[Sample] = SAMPLES
+    generation_context: type[IniContext] = IniContext
+    forms: frozenset[str] = frozenset({"code"})
 
     @property
     def stages(self) -> Sequence[Stage[IniPayload]]:
@@ -101,6 +105,26 @@ class Ini:
     def normal_form(self, payload: IniPayload) -> bytes:
         """Return the lines without layout and comments."""
         return without_layout(payload.text, "#")
+
+    def brief(self, context: IniContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        fields = "\n".join(f"{name}: {kind}" for name, kind in context.fields.items())
+        good = next(sample for sample in SAMPLES if sample.verdict == "validated")
+        return Briefing(
+            task="Write an INI file: [section], and key = value below it.",
+            rules=("Give every declared field a value of its type.",),
+            example=example_answer("code", good.payload["text"]),
+            schema=answer_schema("code"),
+            surroundings=(Surrounding(title="fields", text=fields),),
+        )
+
+    def base(self, context: IniContext) -> Mapping[str, object]:
+        """Return the payload without the text."""
+        return context.model_dump(mode="json")
+
+    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+        """Return a payload with the text that was proposed."""
+        return {**base, "text": proposal.code}
 
 
 def _check_syntax(payload: IniPayload, _: ExecutionPolicy) -> Sequence[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assayd.engines.docker import document
-from assayd.engines.docker.document import Host, ImageSettings
+from assayd.engines.docker.document import EngineHost, ImageSettings
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -19,7 +19,7 @@ from assayd.ports.engine import (
 )
 
 INSPECTED: dict[str, Any] = json.loads(Path(__file__).with_name("inspected.json").read_text())
-HOST = Host(runtime="runc", swappiness=True)
+HOST = EngineHost(runtime="runc", swappiness=True)
 SPEC = ContainerSpec(
     image="assayd/python",
     image_digest=INSPECTED["Image"],
@@ -163,7 +163,7 @@ def test_document_without_a_section_is_refused(name: str) -> None:
 
 
 def test_swappiness_is_asked_for_only_where_it_exists() -> None:
-    isolation = section(document.creation(SPEC, Host(runtime="runc", swappiness=False)), "HostConfig")
+    isolation = section(document.creation(SPEC, EngineHost(runtime="runc", swappiness=False)), "HostConfig")
     assert "MemorySwappiness" not in isolation
 
 

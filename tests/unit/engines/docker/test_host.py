@@ -40,4 +40,10 @@ def test_podman_is_refused_by_its_name() -> None:
 
 
 def test_docker_is_not_refused() -> None:
-    host.refuse_others({"Components": [{"Name": "Engine", "Version": "20.10.24"}, {"Name": "runc"}]})
+    version = {"Components": [{"Name": "Engine", "Version": "20.10.24"}, {"Name": "runc"}]}
+    refused = None
+    try:
+        host.refuse_others(version)
+    except EngineError as problem:
+        refused = problem.code
+    assert refused is None

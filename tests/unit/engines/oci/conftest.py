@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.engines.oci.config import Place
+from assayd.engines.oci.config import HostShare
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerSpec
 
@@ -28,8 +28,8 @@ def spec() -> ContainerSpec:
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place(
+def place() -> HostShare:
+    return HostShare(
         root="/run/assayd-oci/images/0/rootfs",
         arguments=("/usr/bin/python3.11", "-I"),
         environment=("LANG=C.UTF-8",),

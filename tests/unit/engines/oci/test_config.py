@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from assayd.engines.oci.config import Place, configuration, mounts, resources, while_starting
+from assayd.engines.oci.config import HostShare, configuration, mounts, resources, while_starting
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 
 
 @pytest.fixture
-def written(spec: ContainerSpec, place: Place) -> dict[str, Any]:
+def written(spec: ContainerSpec, place: HostShare) -> dict[str, Any]:
     return json.loads(json.dumps(configuration(spec, place)))
 
 
@@ -59,7 +59,7 @@ def test_root_is_read_only_and_only_own_control_groups_are_bound(written: dict[s
     assert all("ro" in each["options"] for each in bound)
 
 
-def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: Place) -> None:
+def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: HostShare) -> None:
     [work] = [each for each in mounts(spec, place.cgroups) if each["destination"] == "/sandbox"]
     assert work["type"] == "tmpfs"
     wanted = {
@@ -93,13 +93,13 @@ def test_filter_is_the_shared_one_for_this_architecture(written: dict[str, Any],
 
 
 @pytest.mark.parametrize("text", ["unconfined", "{}", "[]", '{"syscalls": 1, "defaultAction": "x"}'])
-def test_container_without_a_filter_is_refused(spec: ContainerSpec, place: Place, text: str) -> None:
+def test_container_without_a_filter_is_refused(spec: ContainerSpec, place: HostShare, text: str) -> None:
     with pytest.raises(EngineError) as caught:
         configuration(replace(spec, seccomp=text), place)
     assert caught.value.code == "engine.seccomp"
 
 
-def test_architecture_that_the_filter_does_not_know_is_refused(spec: ContainerSpec, place: Place) -> None:
+def test_architecture_that_the_filter_does_not_know_is_refused(spec: ContainerSpec, place: HostShare) -> None:
     with pytest.raises(EngineError, match="this machine is riscv64"):
         configuration(spec, replace(place, machine="riscv64"))
 
@@ -120,7 +120,7 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
 
 
 def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
-    spec: ContainerSpec, place: Place, written: dict[str, Any]
+    spec: ContainerSpec, place: HostShare, written: dict[str, Any]
 ) -> None:
     linux: Any = configuration(spec, replace(place, joins="assayd-1"))["linux"]
     assert (linux["cgroupsPath"], linux["resources"]) == (
@@ -130,6 +130,6 @@ def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
     assert {"cgroupsPath", "resources"}.isdisjoint(written["linux"])
 
 
-def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: Place) -> None:
+def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: HostShare) -> None:
     marked = replace(spec, labels={"org.assayd.container": "marked-label"}, image="marked-image")
     assert "marked" not in json.dumps(configuration(marked, place))

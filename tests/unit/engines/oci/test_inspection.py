@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.oci.config import Place
+from assayd.engines.oci.config import HostShare
 from assayd.engines.oci.inspection import Seen, differences, read_mounts, shared_with
 from assayd.ports.engine import ContainerSpec
 
@@ -60,11 +60,11 @@ CLONE = replace(GOOD, status=STATUS + "Seccomp_filters:\t2\n", uid_map=CLONE_MAP
 
 
 @pytest.fixture
-def clones_place(place: Place) -> Place:
+def clones_place(place: HostShare) -> HostShare:
     return replace(place, first_uid=1879048193, clone_uid=5)
 
 
-def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones_place: Place) -> None:
+def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones_place: HostShare) -> None:
     assert differences(CLONE, spec, clones_place) == []
 
 
@@ -78,7 +78,7 @@ def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones
     ids=["user", "group", "filter"],
 )
 def test_clone_without_a_wall_of_its_own_is_a_difference(
-    spec: ContainerSpec, clones_place: Place, seen: Seen, said: str
+    spec: ContainerSpec, clones_place: HostShare, seen: Seen, said: str
 ) -> None:
     [found] = differences(seen, spec, clones_place)
     assert found.startswith(said)
@@ -96,7 +96,7 @@ def test_namespace_of_the_template_or_of_another_child_is_a_difference() -> None
 TEMPLATES_STATUS = STATUS.replace("1879048193", "1879048192").replace("0000000000000000", "00000000002011c0")
 
 
-def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: Place) -> None:
+def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: HostShare) -> None:
     mapping = "0 1879048192 128\n"
     held = TEMPLATES_STATUS
     for name in ("CapInh", "CapAmb"):
@@ -109,7 +109,7 @@ def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: 
     assert [each for each in differences(more, spec, own) if each.startswith("CapEff")]
 
 
-def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: Place) -> None:
+def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: HostShare) -> None:
     assert differences(GOOD, spec, place) == []
 
 
@@ -126,7 +126,7 @@ def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, pl
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_wall_that_is_not_the_containers_own_is_a_difference(
-    spec: ContainerSpec, place: Place, seen: Seen, said: str
+    spec: ContainerSpec, place: HostShare, seen: Seen, said: str
 ) -> None:
     [difference] = differences(seen, spec, place)
     assert difference.startswith(said)
@@ -146,7 +146,7 @@ def test_wall_that_is_not_the_containers_own_is_a_difference(
     ],
 )
 def test_right_that_a_process_has_is_a_difference(
-    spec: ContainerSpec, place: Place, line: str, instead: str, said: str
+    spec: ContainerSpec, place: HostShare, line: str, instead: str, said: str
 ) -> None:
     assert line in STATUS
     [difference] = differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
@@ -154,7 +154,7 @@ def test_right_that_a_process_has_is_a_difference(
 
 
 @pytest.mark.parametrize("name", ["file size", "core file size", "open files", "msgqueue size"])
-def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place, name: str) -> None:
+def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostShare, name: str) -> None:
     lines = [
         line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"
         for line in LIMITS.split("\n")
@@ -184,14 +184,16 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: Place
     ],
 )
 def test_mount_that_is_another_is_a_difference(
-    spec: ContainerSpec, place: Place, part: str, instead: str, said: str
+    spec: ContainerSpec, place: HostShare, part: str, instead: str, said: str
 ) -> None:
     assert part in MOUNTS
     found = differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
     assert [each for each in found if each.startswith(said)], found
 
 
-def test_file_that_is_hidden_behind_the_null_device_may_be_written(spec: ContainerSpec, place: Place) -> None:
+def test_file_that_is_hidden_behind_the_null_device_may_be_written(
+    spec: ContainerSpec, place: HostShare
+) -> None:
     hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
     assert hidden != MOUNTS
     assert differences(replace(GOOD, mountinfo=hidden), spec, place) == []

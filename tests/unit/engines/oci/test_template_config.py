@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import Place, configuration
+from assayd.engines.oci.config import HostShare, configuration
 from assayd.engines.oci.template_config import (
     CAPABILITIES,
     CHILDREN,
@@ -24,7 +24,7 @@ from assayd.engines.oci.template_config import (
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 
-RUNNER = ("/usr/bin/python3.11", "-I", "-S", "-m", "assayd_guest")
+RUNNER = ("/usr/bin/python3.11", "-I", "-S", "/usr/lib/assayd/guest.pyc")
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def own(spec: ContainerSpec) -> ContainerSpec:
 
 
 @pytest.fixture
-def templates_place(place: Place) -> Place:
+def templates_place(place: HostShare) -> HostShare:
     return replace(place, arguments=RUNNER, children=CHILDREN)
 
 
 def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls_alone(
-    own: ContainerSpec, templates_place: Place
+    own: ContainerSpec, templates_place: HostShare
 ) -> None:
     made = cast("dict[str, Any]", template_configuration(own, templates_place))
     usual = cast("dict[str, Any]", configuration(own, templates_place))
@@ -54,7 +54,7 @@ def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls
 
 
 def test_template_holds_five_capabilities_and_inherits_none(
-    own: ContainerSpec, templates_place: Place
+    own: ContainerSpec, templates_place: HostShare
 ) -> None:
     made = cast("dict[str, Any]", template_configuration(own, templates_place))
     held = made["process"]["capabilities"]
@@ -64,7 +64,7 @@ def test_template_holds_five_capabilities_and_inherits_none(
 
 
 def test_template_is_shown_no_control_groups_and_may_write_mount_points_alone(
-    own: ContainerSpec, templates_place: Place
+    own: ContainerSpec, templates_place: HostShare
 ) -> None:
     made = cast("dict[str, Any]", template_configuration(own, templates_place))
     assert [mount["destination"] for mount in made["mounts"]] == ["/proc", "/dev", "/sys", "/sandbox"]
@@ -84,16 +84,16 @@ def test_source_is_the_standard_librarys_and_fits_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "module", "code"),
+    ("arguments", "file", "code"),
     [
-        (RUNNER, "assayd_guest", ""),
+        (RUNNER, "/usr/lib/assayd/guest.pyc", ""),
         (("/usr/bin/python3.11", "-I", "-S", "-c", "print(1)"), "", "print(1)"),
-        (("/usr/bin/python3.11", "-m", "a", "-c"), "a", ""),
+        (("/usr/bin/python3.11", "/a.pyc", "-c"), "/a.pyc", ""),
     ],
 )
-def test_program_of_an_image_is_read(arguments: tuple[str, ...], module: str, code: str) -> None:
+def test_program_of_an_image_is_read(arguments: tuple[str, ...], file: str, code: str) -> None:
     program = read_program(arguments)
-    assert (program.module, program.code) == (module, code)
+    assert (program.file, program.code) == (file, code)
 
 
 @pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "run.py")])
@@ -103,7 +103,7 @@ def test_image_that_starts_another_program_has_no_template(arguments: tuple[str,
     assert caught.value.code == "engine.template"
 
 
-def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: Place) -> None:
+def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: HostShare) -> None:
     told = clone_request(spec, replace(place, clone_uid=7), "01A")
     assert told == {
         "id": "01A",
@@ -114,9 +114,9 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
     }
 
 
-def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templates_place: Place) -> None:
+def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templates_place: HostShare) -> None:
     told = plan(own, templates_place, b"12345678")
     assert told["filter"] == "MTIzNDU2Nzg="
     assert {"/proc/keys", "/sys/firmware"} <= set(cast("list[str]", told["masked"]))
     assert told["readonly"] == ["/proc/sys"]
-    assert (told["module"], told["guest"]) == ("assayd_guest", 10001)
+    assert (told["file"], told["guest"]) == ("/usr/lib/assayd/guest.pyc", 10001)

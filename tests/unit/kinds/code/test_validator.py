@@ -212,3 +212,56 @@ def test_node_that_never_started_is_skipped() -> None:
 @pytest.mark.parametrize("stage", ["syntax", "annotations", "inputs", "sandbox", "result", "new"])
 def test_every_stage_has_its_headline(stage: str) -> None:
     assert validator.retry_context([], stage).splitlines()[0].endswith(":")
+
+
+CASES = [
+    {"name": "none", "inputs": {"data": []}, "expected": 0},
+    {"name": "two", "inputs": {"data": [1, 2]}, "expected": 2},
+]
+
+
+def judged_cases(submitted: CodePayload, *results: tuple[str, object]) -> Judgement:
+    outcome = Outcome(cause=Cause.COMPLETED)
+    units = tuple(
+        UnitResult(name=name, wait_status=0, results=(json.dumps(record(value)).encode(),), outcome=outcome)
+        for name, value in results
+    )
+    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome)
+    return validator.judge(validator.prepare(submitted), POLICY, result)
+
+
+def test_every_case_is_a_run_of_its_own_with_its_inputs() -> None:
+    units = validator.plan(payload(cases=CASES), POLICY, LIMITS).units
+    assert [each.name for each in units] == ["node", "none", "two"]
+    assert [each.arguments["namespace"] for each in units] == [{"data": []}, {"data": []}, {"data": [1, 2]}]
+
+
+def test_without_inputs_only_the_cases_are_run() -> None:
+    submitted = payload(inputs={}, cases=CASES)
+    assert [each.name for each in validator.plan(submitted, POLICY, LIMITS).units] == ["none", "two"]
+    stages = {stage.name: stage.check(submitted, POLICY) for stage in validator.stages}
+    assert not any(finding.is_error for found in stages.values() for finding in found)
+
+
+def test_case_that_gets_something_else_fails_at_the_result() -> None:
+    judgement = judged_cases(payload(cases=CASES), ("node", 0), ("none", 0), ("two", 3))
+    assert [case.status.value for case in judgement.cases] == ["passed", "passed", "failed"]
+    assert [finding.rule for finding in judgement.stage_findings["result"]] == ["case.differs"]
+    assert (judgement.cases[2].expected, judgement.cases[2].result) == (2, 3)
+
+
+def test_all_cases_right_is_passed() -> None:
+    judgement = judged_cases(payload(inputs={}, cases=CASES), ("none", 0), ("two", 2))
+    assert rules(judgement) == []
+    assert {case.status for case in judgement.cases} == {CaseStatus.PASSED}
+
+
+def test_case_that_was_never_run_fails_even_if_the_run_says_that_it_is_complete() -> None:
+    judgement = judged_cases(payload(inputs={}, cases=CASES), ("none", 0))
+    assert PROTOCOL in rules(judgement)
+
+
+def test_case_with_inputs_of_another_type_is_refused_by_reading() -> None:
+    cases = [CASES[0], {"name": "text", "inputs": {"data": "ab"}, "expected": 2}]
+    found = validator.stages[2].check(payload(cases=cases), POLICY)
+    assert [(finding.rule, finding.context) for finding in found] == [("inputs.type", "case text")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assayd.kinds.fifth.analysis import analyse
 from assayd.kinds.fifth.language import language
-from assayd.kinds.fifth.tokens import Kind, Segment, scan
+from assayd.kinds.fifth.tokens import Segment, TokenKind, scan
 from assayd.model.finding import Finding
 
 Check = Callable[..., list[Finding]]
@@ -75,7 +75,7 @@ def test_string_and_parsing_words_take_what_follows(text: str, cut: list[str]) -
 
 def test_escaped_quotes_stay_in_the_string() -> None:
     [token] = segments('s\\" a\\"b"')[0].tokens
-    assert (token.kind, token.text) == (Kind.STRING, 'a\\"b')
+    assert (token.kind, token.text) == (TokenKind.STRING, 'a\\"b')
 
 
 def test_colon_inside_a_definition_is_a_word_of_it_or_begins_the_next(check: Check) -> None:

@@ -7,10 +7,10 @@ import textwrap
 
 import pytest
 
-from assayd.kinds.module.expected_tests import Expected, check_tests, expected_tests
+from assayd.kinds.module.expected_tests import ExpectedTests, check_tests, expected_tests
 
 
-def expected(text: str, **others: str) -> Expected:
+def expected(text: str, **others: str) -> ExpectedTests:
     texts = {"test_it.py": text, **{f"{name}.py": other for name, other in others.items()}}
     return expected_tests(
         "test_it.py", {name: ast.parse(textwrap.dedent(body)) for name, body in texts.items()}
@@ -53,7 +53,7 @@ def test_functions_and_classes_are_found() -> None:
     ],
 )
 def test_what_is_not_collected_is_not_expected(text: str) -> None:
-    assert expected(text) == Expected()
+    assert expected(text) == ExpectedTests()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_inherited_tests_are_expected_under_the_class_that_inherits() -> None:
     ],
 )
 def test_circles_come_to_an_end(text: str) -> None:
-    assert isinstance(expected(text), Expected)
+    assert isinstance(expected(text), ExpectedTests)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.kinds.module.expected_tests import Expected
+from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.pytest_unit import TestedFile, judge_tests, nothing_ran
 from assayd.model.finding import has_errors
 from assayd.model.report import CaseStatus
@@ -17,7 +17,7 @@ from assayd.model.run import Cause, Outcome, PolicyEvent, UnitEnd, UnitResult, U
 
 FILE = "test_it.py"
 TEXTS = {FILE: "def test_a():\n    assert 1 == 2\n\ndef test_b(): ...\n", "adapter.py": "import os\n"}
-EXPECTED = Expected(certain=("test_a", "test_b"), possible=("test_c",))
+EXPECTED = ExpectedTests(certain=("test_a", "test_b"), possible=("test_c",))
 A, B = f"{FILE}::test_a", f"{FILE}::test_b"
 RAISED = {
     "error_type": "AssertionError",
@@ -78,7 +78,7 @@ def unit(record: bytes | None, cause: Cause = Cause.COMPLETED, **changes: object
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def judge(result: UnitResult | None, expected: Expected = EXPECTED) -> TestedFile:
+def judge(result: UnitResult | None, expected: ExpectedTests = EXPECTED) -> TestedFile:
     return judge_tests(FILE, result, TEXTS, expected)
 
 
@@ -311,7 +311,7 @@ def test_unit_that_never_started_has_skipped_cases() -> None:
 def test_nothing_that_ran_is_told_apart_from_all_that_was_skipped() -> None:
     assert nothing_ran([], [FILE]).rule == "tests.none_ran"
     lines = (collected(A), started(A), ended(A, "skipped", reason="no network"))
-    tested = judge(unit(body(*lines)), Expected(certain=("test_a",)))
+    tested = judge(unit(body(*lines)), ExpectedTests(certain=("test_a",)))
     found = nothing_ran(tested.cases, [FILE])
     assert (found.rule, "no network" in found.message) == ("tests.all_skipped", True)
 

@@ -207,3 +207,42 @@ def test_outputs_are_asked_for_only_after_a_good_end() -> None:
 @pytest.mark.parametrize("stage", ["syntax", "sandbox", "new"])
 def test_every_stage_has_its_headline(stage: str) -> None:
     assert validator.retry_context([], stage).splitlines()[0].endswith(":")
+
+
+CASES = [{"name": "one", "stdin": "1", "expected": "2\n"}, {"name": "two", "stdin": "2", "expected": "4\n"}]
+
+
+def judged_cases(submitted: ScriptPayload, *printed: tuple[str, bytes]) -> Judgement:
+    outcome = Outcome(cause=Cause.COMPLETED)
+    units = tuple(
+        UnitResult(
+            name=name, wait_status=0, stdout=Captured(head=text, total_bytes=len(text)), outcome=outcome
+        )
+        for name, text in printed
+    )
+    return validator.judge(submitted, POLICY, RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome))
+
+
+def test_every_case_is_a_run_of_its_own_with_its_standard_input() -> None:
+    units = validator.plan(payload(code="print(1)", cases=CASES), POLICY, LIMITS).units
+    assert [(each.name, each.stdin) for each in units] == [("one", b"1"), ("two", b"2")]
+    with_stdin = validator.plan(payload(code="print(1)", stdin="3", cases=CASES), POLICY, LIMITS).units
+    assert [each.name for each in with_stdin] == ["one", "two", "script"]
+
+
+def test_case_that_prints_something_else_fails_with_the_line() -> None:
+    judgement = judged_cases(payload(code="x", cases=CASES), ("one", b"2\n"), ("two", b"5\n"))
+    assert [case.status.value for case in judgement.cases] == ["passed", "failed"]
+    [finding] = judgement.stage_findings["sandbox"]
+    assert (finding.rule, finding.context) == ("case.differs", 'expected at line 1: "4"\nreceived: "5"')
+
+
+def test_cases_that_print_what_they_expect_pass_for_a_program_as_well() -> None:
+    submitted = payload(argv=["python3.11", "m.py"], files={"m.py": "x"}, cases=CASES)
+    assert rules(judged_cases(submitted, ("one", b"2\n"), ("two", b"4\n"))) == []
+
+
+def test_case_that_was_never_run_fails_even_if_the_run_says_that_it_is_complete() -> None:
+    assert rules(judged_cases(payload(code="x", cases=CASES), ("one", b"2\n"))) == [
+        "sandbox.protocol_violation"
+    ]

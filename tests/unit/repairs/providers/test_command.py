@@ -1,18 +1,21 @@
 """A program of the operator as provider: real processes, no model."""
 
+import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from assayd.errors import ProviderError
-from assayd.ports.llm import Request
+from assayd.ports.llm import FixRequest
 from assayd.ports.repairable import Passage
 from assayd.repairs.providers.command import CommandProvider
 from assayd.repairs.providers.keys import hide_environment
 
-REQUEST = Request(
+REQUEST = FixRequest(
     system="s" * 100_000, user="u", passage=Passage(name="code", language="python", text="x = 1\n")
 )
 ECHO = """
@@ -118,3 +121,29 @@ except PermissionError:
 print(json.dumps({{"patched_code": seen}}))
 """
     assert (await fix(program)).code == "refused"
+
+
+async def test_program_gets_what_is_asked_as_data_too() -> None:
+    program = """
+import json, sys
+asked = json.load(sys.stdin)
+told = {name: asked[name] for name in ("kind", "attempt", "intent", "findings")}
+print(json.dumps({"code": json.dumps(told), "reason": asked["prompt"]["user"]}))
+"""
+    request = replace(
+        REQUEST, kind="extractor", attempt=2, intent="words", findings=({"rule": "sandbox.raised"},)
+    )
+    provider = CommandProvider("mine", [sys.executable, "-c", program], {})
+    reply = await provider.fix(request, timeout_s=30)
+    told = {"kind": "extractor", "attempt": 2, "intent": "words", "findings": [{"rule": "sandbox.raised"}]}
+    assert (json.loads(reply.code), reply.reason) == (told, "u")
+    assert reply.text.startswith('{"code"')
+
+
+async def test_end_of_its_standard_error_is_logged() -> None:
+    program = "import sys; print('x' * 5000 + '\\x1b[31mno model', file=sys.stderr); sys.exit(1)"
+    with structlog.testing.capture_logs() as logs, pytest.raises(ProviderError):
+        await fix(program)
+    [said] = [entry for entry in logs if entry["event"] == "provider.stderr"]
+    assert said["said"].endswith("\N{REPLACEMENT CHARACTER}[31mno model")
+    assert len(said["said"]) <= 2000

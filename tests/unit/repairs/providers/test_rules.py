@@ -2,7 +2,7 @@ import pytest
 
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
-from assayd.ports.llm import Request
+from assayd.ports.llm import FixRequest
 from assayd.ports.repairable import Passage
 from assayd.repairs.providers.rules import RulesProvider
 
@@ -15,7 +15,7 @@ def edit(start: int, end: int, replacement: str) -> Edit:
 
 async def fixed(*edits: Edit) -> str:
     passage = Passage(name="code", language="python", text=TEXT)
-    request = Request(system="", user="", passage=passage, edits=edits)
+    request = FixRequest(system="", user="", passage=passage, edits=edits)
     return (await RulesProvider().fix(request, timeout_s=1)).code
 
 

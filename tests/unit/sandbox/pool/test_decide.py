@@ -61,17 +61,17 @@ def test_a_full_and_quiet_pool_needs_nothing():
 
 
 def test_a_pool_is_refilled_to_its_target_one_at_a_time():
-    assert decided(idles=(idle("a"), idle("b")), targets={A: 4}) == [Create(key=A)]
+    assert decided(idles=(idle("a"), idle("b")), targets={A: 4}) == [Create(key=A, ahead=True)]
     assert decided(idles=(idle("a"), idle("b")), starting={A: 1}, targets={A: 4}) == []
 
 
 def test_a_pool_that_runs_low_is_refilled_two_at_a_time():
-    assert decided(targets={A: 3}) == [Create(key=A)] * 2
+    assert decided(targets={A: 3}) == [Create(key=A, ahead=True)] * 2
 
 
 def test_a_waiter_gets_the_oldest_idle_container_of_its_key():
     actions = decided(waiting=(A,), idles=(idle("b", B), idle("old"), idle("new")), targets={A: 2, B: 1})
-    assert actions == [Assign(waiter=0, ulid="old"), Create(key=A)]
+    assert actions == [Assign(waiter=0, ulid="old"), Create(key=A, ahead=True)]
 
 
 def test_a_waiter_without_an_idle_container_gets_a_cold_start():
@@ -172,7 +172,7 @@ def test_who_owes_all_that_is_left_to_newcomers_is_none_until_it_is_made_good():
 
 def test_a_debt_is_made_good_but_makes_nobody_go_for_it():
     state = PoolState(waiting=(DEBT,), idle=(idle("b", B),), targets={A: 4, B: 1}, busy=1)
-    assert decide(state, 1.0) == [Create(key=A)]
+    assert decide(state, 1.0) == [Create(key=A, ahead=True)]
     assert decide(replace(state, limits=PoolLimits(max_containers=1)), 1.0) == [DropCredit(waiter=0)]
 
 
@@ -201,12 +201,12 @@ def test_refill_waits_while_somebody_waits():
 
 def test_refill_goes_on_beside_one_removal_and_waits_for_more():
     full_enough = (idle("a"), idle("b"))
-    assert decided(idles=full_enough, removing=1, targets={A: 3}) == [Create(key=A)]
+    assert decided(idles=full_enough, removing=1, targets={A: 3}) == [Create(key=A, ahead=True)]
     assert decided(idles=full_enough, removing=2, targets={A: 3}) == []
 
 
 def test_a_container_that_would_not_go_does_not_stop_the_refill():
-    assert decided(stuck=1, targets={A: 1}) == [Create(key=A)]
+    assert decided(stuck=1, targets={A: 1}) == [Create(key=A, ahead=True)]
 
 
 def test_a_container_that_would_not_go_keeps_its_place():
@@ -218,7 +218,7 @@ def test_refill_yields_to_attempts_under_way():
 
 
 def test_refill_goes_on_beside_attempts_when_the_pool_runs_low():
-    assert decided(busy=1, targets={A: 2})[0] == Create(key=A)
+    assert decided(busy=1, targets={A: 2})[0] == Create(key=A, ahead=True)
 
 
 def test_cold_starts_are_bounded():
@@ -253,7 +253,7 @@ def test_a_dead_container_is_removed_and_never_handed_out():
 
 def test_a_container_over_its_age_is_replaced():
     actions = decided(idles=(idle("old"),), limits=PoolLimits(max_idle_s=10), now=11)
-    assert actions == [Remove(ulid="old", reason="age"), Create(key=A)]
+    assert actions == [Remove(ulid="old", reason="age"), Create(key=A, ahead=True)]
 
 
 def test_what_exceeds_a_lowered_target_goes_oldest_first():
@@ -278,7 +278,7 @@ def test_nothing_is_created_while_the_engine_is_left_alone():
 
 def test_the_emptiest_key_is_refilled_first():
     actions = decided(idles=(idle("a"),), targets={A: 2, B: 2})
-    assert actions[0] == Create(key=B)
+    assert actions[0] == Create(key=B, ahead=True)
 
 
 def test_keys_differ_by_everything_that_is_fixed_at_creation():

@@ -12,7 +12,7 @@ from assayd.errors import EngineError
 from assayd.guest.frames import MAX_HEADER
 from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
-from assayd.sandbox.container import Container
+from assayd.sandbox.container import Container, Origin, open_container
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
 from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
@@ -302,11 +302,16 @@ async def test_an_error_that_nobody_foresaw_costs_one_container_and_not_the_daem
 
 async def test_more_preloads_than_a_frame_holds_are_refused():
     engine = FakeEngine(polite_guest, images=[IMAGE])
-    async with running(engine) as pool:
-        with pytest.raises(EngineError) as caught:
-            await pool.acquire(replace(A, preload=("x" * MAX_HEADER,)))
-        assert caught.value.code == "runner.request"
-        assert await owned(engine) == 0
+    with pytest.raises(EngineError) as caught:
+        await open_container(
+            engine,
+            replace(A, preload=("x" * MAX_HEADER,)),
+            Origin(daemon_id="d", generation="g"),
+            "one",
+            ahead=True,
+        )
+    assert caught.value.code == "runner.request"
+    assert await owned(engine) == 0
 
 
 async def test_a_container_on_its_way_up_is_left_alone_by_the_reaper():

@@ -49,3 +49,39 @@ def test_a_method_is_found_by_its_own_class() -> None:
 )
 def test_nothing_is_said_where_none_may_be_meant(text: str) -> None:
     assert list(check_returns(parse(text))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("class A:\n    def f(self, x):\n        y = x + 1\n        y\n", 4, "Write: return y"),
+        ("@wrapped\ndef f(a, b):\n    c = a\n    [c, b]\n", 4, "Write: return [c, b]"),
+        ("def f(x):\n    if x:\n        return 1\n    x\n", 4, "Write: return x"),
+    ],
+)
+def test_a_value_that_nobody_gets_is_an_error_whoever_calls(text: str, line: int, said: str) -> None:
+    [finding] = check_returns(parse(text))
+    assert (finding.severity, finding.line, finding.suggestion) == (Severity.ERROR, line, said)
+    assert finding.edit is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    global_name\n",  # the only statement: it may be there to fail
+        "def f(x):\n    y = x\n    other\n",
+        "def f(x):\n    y = x\n    [g(y)]\n",
+        "def f(x):\n    y = x\n    x[y]\n",
+        'def f(x):\n    y = x\n    "text"\n',
+    ],
+)
+def test_a_last_line_that_may_do_something_is_left_alone(text: str) -> None:
+    assert list(check_returns(parse(text))) == []
+
+
+def test_a_method_that_never_returns_is_named_where_its_value_is_used() -> None:
+    text = "class A:\n    def total(self, xs):\n        s = sum(xs)\n\na = A()\nb = a.total([1]) + 1\n"
+    [finding] = check_returns(parse(text))
+    assert (finding.severity, finding.line) == (Severity.WARNING, 3)
+    assert "total() ends without return (line 3)" in finding.message
+    assert finding.suggestion == "End total() with: return s"

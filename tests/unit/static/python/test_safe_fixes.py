@@ -20,7 +20,7 @@ MENDED = [
     ("x = f'{', '.join(a)}'\n", "x = f'{\", \".join(a)}'\n"),
     ("x = int(s\ny = 1\n", "x = int(s)\ny = 1\n"),
     ("n = sum(o['t'] for o in orders\nm = 2\n", "n = sum(o['t'] for o in orders)\nm = 2\n"),
-    ('X = {\n  "a": 1,\n  "b": 2,\n\ndef f(): pass\n', 'X = {\n  "a": 1,\n  "b": 2,}\n\ndef f(): pass\n'),
+    ('X = {\n  "a": 1,\n  "b": 2,\n\ndef f(): pass\n', 'X = {\n  "a": 1,\n  "b": 2,\n}\ndef f(): pass\n'),
     ("x = [1, 2)\n", "x = [1, 2]\n"),
     ("x = [f(s]\n", "x = [f(s)]\n"),
     ("x = int(s))\n", "x = int(s)\n"),
@@ -40,10 +40,10 @@ DOUBTFUL = [
     ('x = "a, b\n', 'either "a", b or "a, b"'),
     ('x = "abc # d\n', "the comment may be one"),
     ("def f():\n    for a in b:\n        g(a)\n\treturn b\n", "in the loop, or behind it"),
-    ("x = foo(a b)\n", "a comma, a dot or an operator"),
+    ("x = foo(a  b)\n", "an operator stood between the blanks"),
     ("x = [\n    (1, 2)\n    (3, 4)[0],\n]\n" + "if x\n", "two things are wrong"),
     ("```python\nx = 1\n```\n```python\ny = 1\n```\n", "which of the blocks"),
-    ("x = int(s\n" + "# a b c\n" * (TRIED_CHARS // 500), "too many places to look at all"),
+    ("x = int(s\n" + "# a b c\n" * (TRIED_CHARS // 30), "too many places to look at all"),
 ]
 
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from assayd.static.python.scopes import Origin, resolve, scoped
+from assayd.static.python.scopes import ImportOrigin, resolve, scoped
 
 
 def last_use(code: str, name: str) -> tuple[set[str], bool]:
@@ -84,4 +84,4 @@ def test_nodes_come_with_their_parents() -> None:
 
 
 def test_an_origin_is_a_value() -> None:
-    assert Origin(module="a", name="b") == Origin(module="a", name="b")
+    assert ImportOrigin(module="a", name="b") == ImportOrigin(module="a", name="b")

@@ -20,6 +20,7 @@ from assayd.static.python.source import PythonSource, parse
 CASES = tomllib.loads(Path(__file__).with_name("security_cases.toml").read_text())
 REFUSED: dict[str, list[str]] = CASES["refused"]
 WARNED: list[str] = CASES["warned"]
+OF_THE_CONTAINER: list[str] = CASES["of_the_container"]
 ACCEPTED: list[str] = CASES["accepted"]
 
 
@@ -47,6 +48,13 @@ def test_a_format_text_that_cannot_be_read_is_a_warning(code: str, policy: Execu
     assert (finding.rule, finding.severity) == ("format.dynamic_template", Severity.WARNING)
 
 
+@pytest.mark.parametrize("code", OF_THE_CONTAINER)
+def test_what_asks_for_the_folder_or_the_home_is_a_warning(code: str, policy: ExecutionPolicy) -> None:
+    [finding] = scan(parse(code), policy.imports)
+    assert (finding.rule, finding.severity) == ("attribute.environment", Severity.WARNING)
+    assert finding.line == 2
+
+
 @pytest.mark.parametrize("code", ACCEPTED)
 def test_ordinary_code_passes(code: str, policy: ExecutionPolicy) -> None:
     source = parse(code)
@@ -57,7 +65,7 @@ def test_ordinary_code_passes(code: str, policy: ExecutionPolicy) -> None:
 
 def test_every_rule_of_the_table_is_declared() -> None:
     declared = {rule.id for rule in RULES}
-    assert {*REFUSED, "format.dynamic_template", "node.not_allowed"} == declared
+    assert {*REFUSED, "attribute.environment", "format.dynamic_template", "node.not_allowed"} == declared
 
 
 def test_all_violations_come_at_once_and_in_order(policy: ExecutionPolicy) -> None:
@@ -92,7 +100,7 @@ def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
     }
     assert "os.path" in by_code["import os"]
     assert by_code["import glob"] == "Use fnmatch instead."
-    assert "pathlib, random, re" in by_code["import sched"]
+    assert "pathlib, posixpath, random, re" in by_code["import sched"]
     assert "uuid5" in by_code["import uuid\nuuid.uuid1()"]
     assert "urllib.parse" in by_code["import urllib"]
 

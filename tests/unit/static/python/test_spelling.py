@@ -24,8 +24,8 @@ def test_one_change_that_makes_it_python_is_an_edit(text: str, suggestion: str, 
     assert finding.edit.replacement == line
 
 
-def test_a_missing_comma_is_named_and_left_to_the_author() -> None:
-    [finding] = parse("def f(a, b): pass\nx = f(a b)\n").findings
+def test_what_is_missing_between_two_blanks_is_left_to_the_author() -> None:
+    [finding] = parse("def f(a, b): pass\nx = f(a  b)\n").findings
     assert "comma" in (finding.suggestion or "")
     assert finding.edit is None
 

@@ -24,6 +24,14 @@ POLICY = SqlPolicy()
         ("SELECT a FROM t WHRE b = 1", "SELECT a FROM t WHERE b = 1"),
         ("select a from t gruop by a", "select a from t group by a"),
         ("```sql\nSELECT 1;\n```\n", "SELECT 1;\n"),
+        ("SELECT count(*\nFROM t", "SELECT count(*)\nFROM t"),
+        ("SELECT a FROM t WHERE b IN (1, 2\nORDER BY a", "SELECT a FROM t WHERE b IN (1, 2)\nORDER BY a"),
+        ("SELECT a FROM t WHERE b = 'x\nORDER BY a", "SELECT a FROM t WHERE b = 'x'\nORDER BY a"),
+        (
+            "SELECT a FROM t WHERE b IN (\n  1, 2\n\nORDER BY a",
+            "SELECT a FROM t WHERE b IN (\n  1, 2\n)\nORDER BY a",
+        ),
+        ("ALTER TALBE t ADD COLUMN x", "ALTER TABLE t ADD COLUMN x"),
     ],
 )
 def test_edit_makes_sql_of_the_text(text: str, mended: str) -> None:
@@ -42,6 +50,7 @@ def test_edit_makes_sql_of_the_text(text: str, mended: str) -> None:
         "SELECT 'never ends",
         "XELECT a FROM t WHERE",
         "SELECT (a FROM t",
+        "SELECT * FROM (SELECT a\nFROM t\nWHERE b = 1\nORDER BY c",  # it may end on three lines
         "```sql\nSELCT 1\n```",
     ],
 )
@@ -49,3 +58,17 @@ def test_no_edit_where_a_doubt_is_left(text: str) -> None:
     found = examine(text, POLICY).syntax
     assert found
     assert all(finding.edit is None for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("SELECT 1;\nSELECT 'a\nFROM t;\nSELECT 'b' FROM t WHERE x = 'c'", 2, "Close"),
+        ("SELECT 1;\nSELECT (\n  a FROM t", 2, "line 2, column 8"),
+        ("SELECT a FROM t\nWHRE b = 1", 2, "Did you mean WHERE?"),
+    ],
+)
+def test_a_finding_stands_where_something_is_missing(text: str, line: int, said: str) -> None:
+    [finding] = examine(text, POLICY).syntax
+    assert finding.line == line
+    assert said in (finding.suggestion or "")

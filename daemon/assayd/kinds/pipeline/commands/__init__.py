@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from assayd.kinds.pipeline.forms import print_table_of_steps
 pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 HEADS = ("id", "status", "updated")
 
 
@@ -62,22 +64,65 @@ def show(
         print_table_of_steps(attempt["steps"])
 
 
+Database = Annotated[Path, typer.Option(metavar="FILE", help="The database that the result is applied to.")]
+Directory = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder that changed files are applied to.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
 @pipeline_app.command("commit")
 def commit(
     context: typer.Context,
     attempt_id: Annotated[
         str, typer.Argument(metavar="ID", help="A validated attempt: its id, the beginning of it, or `last`.")
     ],
-    database: Annotated[Path, typer.Option(metavar="FILE", help="The database to apply the result to.")],
-    directory: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder to apply changed files to.")
-    ] = None,
+    database: Database,
+    directory: Directory = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd.cli.ids import attempt_id as find_attempt
-    from assayd.kinds.pipeline.commands.commit import apply, read_result
+    from assayd.kinds.pipeline.commands.commit import apply, foretell, read_result
 
     with PlainClient(context.find_root().obj) as client:
-        result = read_result(client, find_attempt(client, attempt_id))
-    for line in apply(result, database, directory):
+        result = read_result(client, _attempt_of(client, attempt_id))
+    for line in (foretell if dry_run else apply)(result, database, directory):
         print(line)
+
+
+@pipeline_app.command("rollback")
+def rollback(
+    reference: Annotated[str, typer.Argument(metavar="ID|NAME", help="What was committed.")],
+    database: Database,
+    directory: Directory = None,
+    dry_run: DryRun = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also take away what was changed since; says what that is.")
+    ] = False,
+) -> None:
+    """Take a commit back, if nothing has changed since; needs no daemon."""
+    from assayd.kinds.pipeline.commands.rollback import foretell, roll_back
+
+    for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
+        print(line)
+
+
+def _attempt_of(client: PlainClient, said: str) -> str:
+    """Return the attempt that is meant: that of an approved pipeline, by its name, else one by its id.
+
+    Raises: NotFound; RequestError.
+    """
+    from assayd.cli.ids import LAST
+    from assayd.cli.ids import attempt_id as find_attempt
+    from assayd.cli.library import find_entry
+    from assayd.client import NotFound
+
+    if said != LAST and (_NAME.fullmatch(said) or "@" in said):
+        try:
+            approved: str = find_entry(client, said)["attempt_id"]
+        except NotFound:
+            if "@" in said:
+                raise
+        else:
+            return approved
+    return find_attempt(client, said)

@@ -17,7 +17,7 @@ _LETTER = re.compile(r"([^:;])(::?|;)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class ArgumentValue:
     """One argument with one of its values, and the word that it comes from."""
 
     value: str
@@ -57,28 +57,28 @@ class Syntax:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class ShellOption:
     """An option as it was given: ``-x`` or ``--name``, in full, and its value."""
 
     name: str
     node: Node
-    value: Text | None = None
+    value: ArgumentValue | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Parsed:
     """The arguments of a command, taken apart. `unknown` holds options that the command does not have."""
 
-    options: list[Option] = field(default_factory=list)
-    operands: list[Text] = field(default_factory=list)
-    unknown: list[Option] = field(default_factory=list)
+    options: list[ShellOption] = field(default_factory=list)
+    operands: list[ArgumentValue] = field(default_factory=list)
+    unknown: list[ShellOption] = field(default_factory=list)
 
-    def given(self, *names: str) -> list[Option]:
+    def given(self, *names: str) -> list[ShellOption]:
         """Return the options of these names, in order."""
         return [option for option in self.options if option.name in names]
 
 
-def parse(syntax: Syntax, arguments: Sequence[Text]) -> Parsed:
+def parse(syntax: Syntax, arguments: Sequence[ArgumentValue]) -> Parsed:
     """Take arguments apart."""
     parsed, rest = Parsed(), list(arguments[::-1])
     while rest:
@@ -99,35 +99,38 @@ def parse(syntax: Syntax, arguments: Sequence[Text]) -> Parsed:
     return parsed
 
 
-def _long(syntax: Syntax, argument: Text, rest: list[Text], parsed: Parsed) -> None:
+def _long(syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], parsed: Parsed) -> None:
     name, glued, value = argument.value[2:].partition("=")
     exact = [name] if name in syntax.names else []
     meant = exact or [known for known in syntax.names if known.startswith(name)]
     if not meant:
-        parsed.unknown.append(Option(name="--" + name, node=argument.node))
-    taken: Text | None = Text(value=value, node=argument.node) if glued else None
+        parsed.unknown.append(ShellOption(name="--" + name, node=argument.node))
+    taken: ArgumentValue | None = ArgumentValue(value=value, node=argument.node) if glued else None
     if meant and taken is None and syntax.names[meant[0]] == 1 and rest:
         taken = rest.pop()
-    parsed.options += [Option(name="--" + known, node=argument.node, value=taken) for known in meant]
+    parsed.options += [ShellOption(name="--" + known, node=argument.node, value=taken) for known in meant]
 
 
-def _short(syntax: Syntax, argument: Text, rest: list[Text], parsed: Parsed) -> None:
+def _short(syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], parsed: Parsed) -> None:
     letters = argument.value[1:]
     for index, letter in enumerate(letters):
         takes = syntax.letters.get(letter)
         glued = letters[index + 1 :]
         if takes is None:
-            parsed.unknown.append(Option(name="-" + letter, node=argument.node))
+            parsed.unknown.append(ShellOption(name="-" + letter, node=argument.node))
         elif takes == 0:
-            parsed.options.append(Option(name="-" + letter, node=argument.node))
+            parsed.options.append(ShellOption(name="-" + letter, node=argument.node))
         else:
-            value = Text(value=glued, node=argument.node) if glued else None
+            value = ArgumentValue(value=glued, node=argument.node) if glued else None
             if value is None and takes in {1, -1} and rest:
                 value = rest.pop()
             if takes == -1:
                 _long(
-                    syntax, Text(value=f"--{value.value if value else ''}", node=argument.node), rest, parsed
+                    syntax,
+                    ArgumentValue(value=f"--{value.value if value else ''}", node=argument.node),
+                    rest,
+                    parsed,
                 )
                 return
-            parsed.options.append(Option(name="-" + letter, node=argument.node, value=value))
+            parsed.options.append(ShellOption(name="-" + letter, node=argument.node, value=value))
             return

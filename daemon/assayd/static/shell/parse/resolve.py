@@ -32,7 +32,7 @@ TOOLS = "/usr/lib/assayd/tools"
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
 
 
-class Form(StrEnum):
+class WordForm(StrEnum):
     """How a command word is written."""
 
     PLAIN = "plain"
@@ -44,7 +44,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class XargsInput:
     """What xargs reads and gives to a command: in the place of `replaced`, else after all arguments."""
 
     replaced: str = ""
@@ -59,11 +59,11 @@ class Invocation:
 
     call: Node
     word: Node
-    form: Form
+    form: WordForm
     name: str
     arguments: Sequence[Node]
     prefixes: tuple[str, ...] = ()
-    given: Given | None = None
+    given: XargsInput | None = None
     leading: tuple[Argument, ...] = ()
 
     @property
@@ -90,11 +90,11 @@ def resolve(
     call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...] = ()
 ) -> Iterator[Invocation]:
     """Return the command that words name, and those that it runs."""
-    given: Given | None = None
+    given: XargsInput | None = None
     while words:
         form, name = name_of(words[0], source)
         if given is not None and given.replaced and given.replaced in (literal(words[0]) or ""):
-            form = Form.DYNAMIC
+            form = WordForm.DYNAMIC
         yield Invocation(
             call=call,
             word=words[0],
@@ -108,14 +108,14 @@ def resolve(
             yield from _found(call, words[1:], source, prefixes)
             return
         prefix = PREFIXES.get(name)
-        if form is not Form.PLAIN or prefix is None:
+        if form is not WordForm.PLAIN or prefix is None:
             return
         skipped = skip(prefix, words[1:])
         words = words[1 + skipped.words :]
         prefixes = (*prefixes, name)
         if name == "xargs":
             replaced = [value or "{}" for value, _ in skipped.given(*_REPLACED)]
-            given = Given(replaced=replaced[-1] if replaced else "")
+            given = XargsInput(replaced=replaced[-1] if replaced else "")
 
 
 def _found(
@@ -127,16 +127,16 @@ def _found(
             yield from resolve(call, words[index + 1 :], source, (*prefixes, "find"))
 
 
-def name_of(word: Node, source: ShellSource) -> tuple[Form, str]:
+def name_of(word: Node, source: ShellSource) -> tuple[WordForm, str]:
     """Return how a command word is written and the name that it has; empty when it has none."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
-        return Form.DYNAMIC, ""
+        return WordForm.DYNAMIC, ""
     text = _whole(parts, source, word)
     if text is None:
         dynamic = any(inner.kind in {"ParamExp", "CmdSubst", "ArithmExp"} for inner in walk(word))
-        return (Form.DYNAMIC if dynamic else Form.OBSCURED), ""
-    return Form.PLAIN, text.removeprefix(TOOLS + "/") if text.count("/") == TOOLS.count("/") + 1 else text
+        return (WordForm.DYNAMIC if dynamic else WordForm.OBSCURED), ""
+    return WordForm.PLAIN, text.removeprefix(TOOLS + "/") if text.count("/") == TOOLS.count("/") + 1 else text
 
 
 def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:

@@ -24,7 +24,7 @@ _CATEGORIES = {
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Script:
+class ParsedScript:
     """A parsed script with what is known of it. Rules call `error` and `warn`.
 
     `deepest` is how many folders below the sandbox directory its cd commands may lead.

@@ -24,7 +24,7 @@ from assayd.findings.source_text import column_of, line_of, snippet
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd.static.shell.parse import reader
-from assayd.static.shell.parse.mending import mended, unfenced
+from assayd.static.shell.parse.mending import mended, misspelt, place, unfenced
 from assayd.static.shell.parse.nodes import Node, load, walk
 
 RULES = (
@@ -167,7 +167,7 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
         suggestion=_advice(reading.message),
     )
     if not _depends(reading.message, line[0] if line else ""):
-        return replace(found, edit=mended(text, message, reading.line))
+        return _mended(found, text, message)
     words = "What bash makes of this cannot be decided before it runs"
     return replace(
         found,
@@ -175,6 +175,20 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
         message=shorten(f"{words}: {message}."),
         suggestion="Write operators and subscripts in plain text; choose between them with case or if.",
     )
+
+
+def _mended(found: Finding, text: str, message: str) -> Finding:
+    """Add the edit, and move the finding to where something is missing most likely."""
+    line = found.line or 1
+    edit = mended(text, message, line)
+    if edit is None and (spelt := misspelt(text, line)) is not None:
+        word, edit = spelt
+        found = replace(found, suggestion=f"Did you mean {word}?")
+        return replace(found, line=edit.start_line, snippet=snippet(text, edit.start_line), edit=edit)
+    at = place(text, message, line)
+    if at == line:
+        return replace(found, edit=edit)
+    return replace(found, line=at, column=None, snippet=snippet(text, at), edit=edit)
 
 
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
@@ -202,6 +216,7 @@ def _quoted(found: re.Match[str]) -> str:
 
 # What shfmt says begins with the word that is at fault, in backquotes.
 _ADVICE = (
+    (r"array element values", "Close the array that is opened before: names=(a b)."),
     (r"can only be used (in|to)|is not a valid", "Remove the word, or add the beginning that it belongs to."),
     (r"reached EOF|without closing|must (be followed|end)|unclosed|not closed", "Close what is named here."),
     (

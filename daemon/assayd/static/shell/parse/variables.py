@@ -23,7 +23,7 @@ from assayd.static.shell.parse.words import (
     literal,
     values_of,
 )
-from assayd.static.shell.rules.parameters import TOP, Parameters, Site
+from assayd.static.shell.rules.parameters import TOP, CallSite, Parameters
 
 
 class How(StrEnum):
@@ -127,7 +127,7 @@ class Known:
             self._given[key] = (ANY,) if found is None else ("", *found)
         return self._given[key][1:] if self._given[key][:1] == ("",) else None
 
-    def sites_at(self, offset: int) -> list[Site] | None:
+    def sites_at(self, offset: int) -> list[CallSite] | None:
         """Return the calls of the function around a place; None when they are not known."""
         return self._parameters.sites_at(offset)
 

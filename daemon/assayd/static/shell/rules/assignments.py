@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from assayd.static.shell.parse.nodes import Node, walk
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.variables import How, Setting
 from assayd.static.shell.parse.words import arguments_of, is_known, literal, values_of
 
@@ -41,7 +41,7 @@ def hides(text: str) -> bool:
     return False
 
 
-def check_setting(script: Script, setting: Setting) -> None:
+def check_setting(script: ParsedScript, setting: Setting) -> None:
     """Judge one place where the grammar sets a variable."""
     _check_variable(script, setting.node, setting.name, setting.how, setting.command)
     words = [setting.value] if setting.value is not None else []
@@ -55,7 +55,7 @@ def check_setting(script: Script, setting: Setting) -> None:
             check_text(script, word, printed)
 
 
-def _values(script: Script, setting: Setting, word: Node) -> Sequence[str]:
+def _values(script: ParsedScript, setting: Setting, word: Node) -> Sequence[str]:
     if setting.how is How.LOOP:
         return [value for one in arguments_of(word, script.known) for value in one.values]
     return values_of(word, script.known)
@@ -69,7 +69,7 @@ def _printed(word: Node) -> Iterator[str]:
             yield from (text for text in texts if text is not None)
 
 
-def check_name(script: Script, word: Node, what: str, command: Node) -> None:
+def check_name(script: ParsedScript, word: Node, what: str, command: Node) -> None:
     """Judge a word that names a variable for a builtin to set."""
     text = literal(word)
     beginning = _BEGINNING.match(script.source.written(word).lstrip("\"'"))
@@ -85,7 +85,7 @@ def check_name(script: Script, word: Node, what: str, command: Node) -> None:
         check_text(script, word, value)
 
 
-def check_text(script: Script, node: Node, value: str) -> None:
+def check_text(script: ParsedScript, node: Node, value: str) -> None:
     """Refuse a text that runs a command when arithmetic reads it as the name of a variable."""
     if hides(value):
         message = "This text runs a command when it is used as a number or as a variable's name."
@@ -93,7 +93,7 @@ def check_text(script: Script, node: Node, value: str) -> None:
         script.error(node, "arithmetic.hidden_command", message, suggestion)
 
 
-def _check_variable(script: Script, node: Node, name: str, how: How, command: Node | None) -> None:
+def _check_variable(script: ParsedScript, node: Node, name: str, how: How, command: Node | None) -> None:
     if name == "IFS" and script.commands.protects("IFS"):
         _check_ifs(script, node, how, command)
     elif script.commands.protects(name):
@@ -104,7 +104,7 @@ def _check_variable(script: Script, node: Node, name: str, how: How, command: No
 _SEPARATORS = re.compile(r"[\s,;:|!#%&*+=?@^~<>(){}\"'\x1c-\x1f-]*")
 
 
-def _check_ifs(script: Script, node: Node, how: How, command: Node | None) -> None:
+def _check_ifs(script: ParsedScript, node: Node, how: How, command: Node | None) -> None:
     """Judge how IFS is set: what is split at is known, and only for a part of the script."""
     value = node.node("Value")
     if how is How.BUILTIN and _is_call(command, "unset"):
@@ -125,7 +125,7 @@ def _check_ifs(script: Script, node: Node, how: How, command: Node | None) -> No
 _BLANKS = frozenset(" \t\n")
 
 
-def _warn_of_ifs(script: Script, node: Node, how: How) -> None:
+def _warn_of_ifs(script: ParsedScript, node: Node, how: How) -> None:
     inside = ("FuncDecl",) if how is How.DECLARED else ("FuncDecl", "Subshell", "CmdSubst", "ProcSubst")
     if any(each.start <= node.start < each.end for each in script.source.nodes if each.kind in inside):
         return
@@ -136,7 +136,7 @@ def _warn_of_ifs(script: Script, node: Node, how: How) -> None:
     script.warn(node, "variable.ifs_kept", message, suggestion)
 
 
-def _restores(script: Script, value: Node | None) -> bool:
+def _restores(script: ParsedScript, value: Node | None) -> bool:
     """Return whether a value is what IFS was before: ``old=$IFS; …; IFS=$old``."""
     name = _variable_in(value)
     kept = [one.value for one in script.settings if one.name == name]

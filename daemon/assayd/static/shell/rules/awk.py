@@ -22,9 +22,9 @@ from itertools import pairwise
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.options import Parsed
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import ANY, NUMBER
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.paths import PathUse, judge_path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -65,7 +65,7 @@ _OPERATORS = frozenset(("print", "printf", "return", "in", "getline", "case", "d
 _FUNCTION_NAMES = frozenset(("system",))
 
 
-def check(script: Script, call: Invocation, parsed: Parsed) -> None:
+def check(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
     """Judge the program and the files of a call of awk."""
     operands = parsed.operands
     sources = [option.value for option in parsed.given("-e", "--source") if option.value is not None]
@@ -76,7 +76,7 @@ def check(script: Script, call: Invocation, parsed: Parsed) -> None:
     _check_program(script, node, "\n".join(source.value for source in sources), known)
     for operand in operands:
         if operand.value != "-" and not _ASSIGNMENT.fullmatch(operand.value):
-            judge_path(script, operand.node, operand.value, Use.READS, "awk")
+            judge_path(script, operand.node, operand.value, PathUse.READS, "awk")
 
 
 def _given(parsed: Parsed) -> Iterator[tuple[str, str]]:
@@ -87,7 +87,7 @@ def _given(parsed: Parsed) -> Iterator[tuple[str, str]]:
             yield found.group(1), found.group(2)
 
 
-def _check_program(script: Script, node: Node, program: str, given: Mapping[str, str]) -> None:
+def _check_program(script: ParsedScript, node: Node, program: str, given: Mapping[str, str]) -> None:
     if ANY in program:
         message = "A part of the awk program is known only when it runs."
         suggestion = "Write the program in single quotes and hand values over with -v: "
@@ -103,10 +103,10 @@ def _check_program(script: Script, node: Node, program: str, given: Mapping[str,
     for index, token in enumerate(tokens):
         _check_token(script, node, token, tokens[index + 1 : index + 2])
     for path, written in _files(tokens, known):
-        judge_path(script, node, path, Use.WRITES if written else Use.READS, "awk")
+        judge_path(script, node, path, PathUse.WRITES if written else PathUse.READS, "awk")
 
 
-def _check_token(script: Script, node: Node, token: _Token, following: Sequence[_Token]) -> None:
+def _check_token(script: ParsedScript, node: Node, token: _Token, following: Sequence[_Token]) -> None:
     if token.kind is _Kind.NAME and token.text in _FUNCTION_NAMES:
         message = f"The awk program runs a command with {token.text}()."
         script.error(

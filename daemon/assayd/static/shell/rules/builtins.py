@@ -5,6 +5,7 @@ read "$name"                  variable.dynamic_name
 declare -n ref=PATH           variable.nameref
 mapfile -C run lines          builtin.option
 set -k                        builtin.option
+[ -s x                        builtin.test_open
 shopt -s expand_aliases       builtin.option
 command -p cat f              builtin.option
 set -- 'a[$(ls)]'             arithmetic.hidden_command
@@ -16,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.options import Parsed, Syntax, Text, parse
+from assayd.static.shell.parse.options import ArgumentValue, Parsed, Syntax, parse
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.variables import Known
 from assayd.static.shell.parse.words import arguments_of, literal
 from assayd.static.shell.rules.assignments import check_name, check_text
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.paths import PathUse, judge_path
 from assayd.static.shell.rules.traps import check_trap
 
 _DECLARING = frozenset(("declare", "typeset", "local", "export", "readonly"))
@@ -81,10 +82,10 @@ _SET_NAMES = frozenset(
 )
 
 
-def check_builtin(script: Script, call: Invocation) -> None:
+def check_builtin(script: ParsedScript, call: Invocation) -> None:
     """Judge the arguments of a builtin that is allowed."""
     arguments = [
-        Text(value=one.values[0], node=one.node)
+        ArgumentValue(value=one.values[0], node=one.node)
         for word in call.arguments
         for one in arguments_of(word, script.known)
     ]
@@ -96,7 +97,9 @@ def check_builtin(script: Script, call: Invocation) -> None:
         check_name(script, word, call.name, call.call)
 
 
-def _check_arguments(script: Script, call: Invocation, parsed: Parsed, arguments: Sequence[Text]) -> None:
+def _check_arguments(
+    script: ParsedScript, call: Invocation, parsed: Parsed, arguments: Sequence[ArgumentValue]
+) -> None:
     match call.name:
         case "set":
             _check_set(script, arguments)
@@ -105,18 +108,30 @@ def _check_arguments(script: Script, call: Invocation, parsed: Parsed, arguments
         case "cd" | "pushd":
             for folder in parsed.operands[:1]:
                 if not folder.value.startswith(("-", "+")):
-                    judge_path(script, folder.node, folder.value, Use.ENTERS, call.name)
+                    judge_path(script, folder.node, folder.value, PathUse.ENTERS, call.name)
         case "trap":
             check_trap(script, call)
         case "exec":
             _check_exec(script, call, arguments)
         case "let" | "test" | "[":
             check_texts(script, arguments)
+            _check_closed(script, call)
         case _:
             _check_options(script, call.name, parsed)
 
 
-def _check_exec(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+def _check_closed(script: ParsedScript, call: Invocation) -> None:
+    """``[ -s x ; then`` -> builtin.test_open: what is asked is never read, and counts as no."""
+    if call.name != "[":
+        return
+    last = call.arguments[-1] if call.arguments else call.word
+    if script.source.written(last).strip("\"'") != "]":
+        edit = script.replacing(last, f"{script.source.written(last)} ]")
+        message = "[ has no ] at its end: bash reads nothing of it, and goes on as if it were not so."
+        script.error(last, "builtin.test_open", message, "Close it: [ … ].", edit=edit)
+
+
+def _check_exec(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
     if arguments:
         message = "exec may redirect, and not put another program in the place of the shell."
         script.error(
@@ -124,7 +139,7 @@ def _check_exec(script: Script, call: Invocation, arguments: Sequence[Text]) -> 
         )
 
 
-def takes_options(script: Script, call: Invocation) -> bool:
+def takes_options(script: ParsedScript, call: Invocation) -> bool:
     """Return whether an eval only takes what getopt has quoted: ``eval set -- "$parsed"``."""
     words = call.arguments
     if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
@@ -153,7 +168,7 @@ def _is_getopt(part: Node) -> bool:
     return texts[:1] == ["getopt"] and not loose
 
 
-def check_given(script: Script, call: Invocation) -> None:
+def check_given(script: ParsedScript, call: Invocation) -> None:
     """Judge what a function is given: its arguments are variables inside."""
     for word in call.arguments:
         for one in arguments_of(word, script.known):
@@ -161,7 +176,7 @@ def check_given(script: Script, call: Invocation) -> None:
                 check_text(script, one.node, value)
 
 
-def check_texts(script: Script, arguments: Sequence[Text]) -> None:
+def check_texts(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     """Judge arguments that become the value of a variable, or are read as one's name."""
     for argument in arguments:
         check_text(script, argument.node, argument.value)
@@ -175,7 +190,7 @@ _REFUSED = {
 }
 
 
-def _check_options(script: Script, name: str, parsed: Parsed) -> None:
+def _check_options(script: ParsedScript, name: str, parsed: Parsed) -> None:
     for option in parsed.options:
         refused = _REFUSED.get((name, option.name))
         if refused is not None:
@@ -185,7 +200,7 @@ def _check_options(script: Script, name: str, parsed: Parsed) -> None:
             check_nameref(script, option.node)
 
 
-def check_nameref(script: Script, node: Node) -> None:
+def check_nameref(script: ParsedScript, node: Node) -> None:
     """Refuse a variable that stands for another one."""
     message = "A name reference sets or reads another variable than the one that is written."
     script.error(node, "variable.nameref", message, "Use an associative array: declare -A map.")
@@ -196,12 +211,12 @@ def names_set(call: Invocation) -> Sequence[Node]:
     return [text.node for text in _names(call)]
 
 
-def _names(call: Invocation) -> Iterator[Text]:
+def _names(call: Invocation) -> Iterator[ArgumentValue]:
     syntax = _SYNTAX.get(call.name)
     if syntax is None:
         return
     arguments = [
-        Text(value=one.values[0], node=word)
+        ArgumentValue(value=one.values[0], node=word)
         for word in call.arguments
         for one in arguments_of(word, _NOTHING)
     ]
@@ -230,7 +245,7 @@ def _only_functions(parsed: Parsed) -> bool:
     return bool(parsed.given("-f", "-F"))
 
 
-def _check_set(script: Script, arguments: Sequence[Text]) -> None:
+def _check_set(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     rest = list(arguments[::-1])
     while rest:
         argument = rest.pop()
@@ -247,12 +262,12 @@ def _check_set(script: Script, arguments: Sequence[Text]) -> None:
             _refuse_set(script, argument.node, script.written(argument.node))
 
 
-def _refuse_set(script: Script, node: Node, what: str) -> None:
+def _refuse_set(script: ParsedScript, node: Node, what: str) -> None:
     message = f"set may not be used with {what}."
     script.error(node, "builtin.option", message, "Use set -euo pipefail, -x, -f, -C or --.")
 
 
-def _check_shopt(script: Script, arguments: Sequence[Text]) -> None:
+def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     for argument in arguments:
         if not argument.value.startswith("-") and argument.value not in _SHOPT | _SET_NAMES:
             message = f"shopt may not change {script.written(argument.node)}."

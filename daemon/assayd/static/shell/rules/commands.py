@@ -21,8 +21,8 @@ import re
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.resolve import TOOLS, Form, Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.resolve import TOOLS, Invocation, WordForm
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.rules.builtins import check_builtin, check_given, takes_options
 from assayd.static.shell.rules.operands import check_tool
 
@@ -153,15 +153,15 @@ _INSTEAD = {
 }
 
 
-def check_invocation(script: Script, call: Invocation) -> None:
+def check_invocation(script: ParsedScript, call: Invocation) -> None:
     """Judge one command."""
     written = script.written(call.word)
-    if call.form is Form.DYNAMIC:
+    if call.form is WordForm.DYNAMIC:
         message = f"Which command runs here is known only then: {written}."
         suggestion = "Write the command's name in plain text; choose between commands with if or case, and "
         suggestion += "test a flag with [[ $flag == true ]]."
         script.error(call.word, "command.dynamic", message, suggestion)
-    elif call.form is Form.OBSCURED:
+    elif call.form is WordForm.OBSCURED:
         message = f"The command's name is not written in one piece: {written}."
         suggestion = "Write the command's name in plain text, without quotes or backslashes inside."
         script.error(call.word, "command.obscured", message, suggestion)
@@ -184,7 +184,7 @@ def check_invocation(script: Script, call: Invocation) -> None:
         _refuse_unknown(script, call)
 
 
-def _refuse_unknown(script: Script, call: Invocation) -> None:
+def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} is not allowed."
     edit = script.replacing(call.word, _RENAMED[call.name]) if _can_rename(script, call.name) else None
     edit = edit or _without_mkdir(script, call)
@@ -194,7 +194,7 @@ def _refuse_unknown(script: Script, call: Invocation) -> None:
 _MADE = re.compile(r"[ \t]*mkdir(?:[ \t]+-p)?(?:[ \t]+(?:\./)?(?:data|tmp|scripts|logs)/?)+[ \t]*")
 
 
-def _without_mkdir(script: Script, call: Invocation) -> Edit | None:
+def _without_mkdir(script: ParsedScript, call: Invocation) -> Edit | None:
     """``mkdir -p tmp`` on a line of its own -> ``:``, since that folder is there."""
     line, _ = script.source.place(call.word.start)
     whole = line_at(script.source.text, line) or ""
@@ -208,15 +208,15 @@ def _without_mkdir(script: Script, call: Invocation) -> Edit | None:
 _RENAMED = {"gawk": "awk", "mawk": "awk", "egrep": "grep -E", "fgrep": "grep -F"}
 
 
-def _can_rename(script: Script, name: str) -> bool:
+def _can_rename(script: ParsedScript, name: str) -> bool:
     return name in _RENAMED and _RENAMED[name].split()[0] in script.commands.allowed
 
 
-def _is_tool(script: Script, call: Invocation) -> bool:
+def _is_tool(script: ParsedScript, call: Invocation) -> bool:
     return call.name in script.commands.allowed and call.name not in script.commands.blocked
 
 
-def _check_builtin(script: Script, call: Invocation) -> None:
+def _check_builtin(script: ParsedScript, call: Invocation) -> None:
     if call.name in script.commands.builtins and call.name not in script.commands.blocked:
         check_builtin(script, call)
         return
@@ -226,7 +226,7 @@ def _check_builtin(script: Script, call: Invocation) -> None:
     script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name))
 
 
-def _refuse_path(script: Script, call: Invocation) -> None:
+def _refuse_path(script: ParsedScript, call: Invocation) -> None:
     base = call.name.rsplit("/", 1)[-1]
     known = base in script.commands.allowed
     message = f"The command {call.name} is named by a path."
@@ -240,7 +240,7 @@ def _refuse_path(script: Script, call: Invocation) -> None:
     script.error(call.word, "command.path", message, suggestion, edit=edit)
 
 
-def _advice(script: Script, name: str) -> str:
+def _advice(script: ParsedScript, name: str) -> str:
     if name in _INSTEAD:
         return _INSTEAD[name]
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
@@ -248,11 +248,11 @@ def _advice(script: Script, name: str) -> str:
     return (f"Did you mean {close[0]}? " if close else "") + _allowed(script)
 
 
-def _allowed(script: Script) -> str:
+def _allowed(script: ParsedScript) -> str:
     return f"Allowed are {', '.join(sorted(script.commands.allowed))}, and functions of the script."
 
 
-def check_function(script: Script, node: Node) -> None:
+def check_function(script: ParsedScript, node: Node) -> None:
     """Judge the name of a function; its body is judged like all other commands."""
     name_node = node.node("Name")
     name = name_node.text("Value") if name_node is not None else ""
@@ -266,7 +266,7 @@ def check_function(script: Script, node: Node) -> None:
         script.error(node, "function.name", message, "Use letters, digits and _.")
 
 
-def check_background(script: Script, node: Node) -> None:
+def check_background(script: ParsedScript, node: Node) -> None:
     """Judge a command that runs beside the script."""
     if node.flag("Coprocess") or node.kind == "CoprocClause" or node.flag("Disown"):
         message = "A process that runs beside the script may not be started this way."

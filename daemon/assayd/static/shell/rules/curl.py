@@ -16,11 +16,11 @@ import re
 from collections.abc import Sequence
 
 from assayd.model.policy import HttpRule, NetworkMode
-from assayd.static.shell.parse.options import Option, Syntax, Text, parse
+from assayd.static.shell.parse.options import ArgumentValue, ShellOption, Syntax, parse
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import ANY, HOME, is_known
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.paths import PathUse, judge_path
 
 # Those that may be given; another one is refused, since curl has some two hundred and fifty.
 SYNTAX = Syntax(
@@ -40,7 +40,7 @@ _URL = re.compile(
 _PORTS = {"http": 80, "https": 443}
 
 
-def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
     """Judge a call of curl."""
     if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
         _refuse(script, call)
@@ -57,7 +57,7 @@ def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
         _check_url(script, url)
 
 
-def _refuse(script: Script, call: Invocation) -> None:
+def _refuse(script: ParsedScript, call: Invocation) -> None:
     """Report that there is no network: a warning where the script says what it does then."""
     message = "curl has nothing to reach: the policy opens no host."
     if _is_guarded(script, call):
@@ -70,7 +70,7 @@ def _refuse(script: Script, call: Invocation) -> None:
     script.error(call.word, "curl.no_network", message, suggestion)
 
 
-def _is_guarded(script: Script, call: Invocation) -> bool:
+def _is_guarded(script: ParsedScript, call: Invocation) -> bool:
     """Return whether a script goes on where a command fails: ``curl … || cat f``, ``if curl …; then``."""
     for node in script.source.nodes:
         if node.kind == "BinaryCmd" and node.text("Op") == "||":
@@ -84,20 +84,20 @@ def _is_guarded(script: Script, call: Invocation) -> bool:
     return False
 
 
-def _check_option(script: Script, option: Option) -> None:
+def _check_option(script: ParsedScript, option: ShellOption) -> None:
     value = option.value.value if option.value is not None else ""
     if option.name in {"-o", "--output", "--output-dir"} and value != "-":
-        judge_path(script, option.node, value, Use.WRITES, f"curl {option.name}")
+        judge_path(script, option.node, value, PathUse.WRITES, f"curl {option.name}")
     elif option.name in _BODY:
         path = value.partition("@")[2] if option.name == "--data-urlencode" else value.removeprefix("@")
         if path not in {value, "-"} and not value.startswith(ANY):
-            judge_path(script, option.node, path, Use.READS, f"curl {option.name}")
+            judge_path(script, option.node, path, PathUse.READS, f"curl {option.name}")
     elif option.name in {"-w", "--write-out"} and (value.startswith("@") or "%output{" in value):
         message = "What curl writes out may name no file."
         script.error(option.node, "curl.option", message, "Give -w its format in plain text.")
 
 
-def _check_url(script: Script, url: Text) -> None:
+def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
     found = _URL.fullmatch(url.value)
     network = script.network
     if found is None:

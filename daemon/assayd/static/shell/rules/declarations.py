@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.variables import references
 from assayd.static.shell.parse.words import literal, values_of
 from assayd.static.shell.rules.assignments import check_name
@@ -29,8 +29,8 @@ _UNSEEN = re.compile(r"(?P<name>\w+)(?:\[[^\]]*\])?\+?=\x00", re.DOTALL)
 _LIST = re.compile(r"(?P<name>\w+)(?:\[[^\]]*\])?\+?=\(.*(?:[$`\x00]|[<>]\()", re.DOTALL)
 
 
-def check_declaration(script: Script, node: Node) -> None:
-    """Judge one declaration."""
+def check_declaration(script: ParsedScript, node: Node) -> None:
+    """Add findings to the script for what one declaration (declare, export, …) may not do."""
     variant = node.node("Variant")
     name = variant.text("Value") if variant is not None else ""
     if name not in script.commands.builtins or name in script.commands.blocked:
@@ -56,7 +56,7 @@ def shows(node: Node) -> bool:
     return any(text.startswith("-") and set(text) & set("pfF") for text in map(literal, words) if text)
 
 
-def _is_named(script: Script, node: Node) -> bool:
+def _is_named(script: ParsedScript, node: Node) -> bool:
     """Return whether every reference of a declaration stands for one of a few plain names that may be set."""
     targets = [target for _, target in references(node)]
     if script.known.never_called(node.start):
@@ -67,18 +67,18 @@ def _is_named(script: Script, node: Node) -> bool:
     return all(_TARGET.fullmatch(name) and not _protected(script, name) for name in names)
 
 
-def _protected(script: Script, name: str) -> bool:
+def _protected(script: ParsedScript, name: str) -> bool:
     plain = name.partition("[")[0]
     return plain == "IFS" or script.commands.protects(plain)
 
 
-def check_called(script: Script, call: Invocation) -> None:
+def check_called(script: ParsedScript, call: Invocation) -> None:
     """Judge the lists of a declaration behind ``builtin`` or ``command``."""
     if call.name in _READING:
         _check_lists(script, [(word, values_of(word, script.known)) for word in call.arguments])
 
 
-def _arguments(script: Script, node: Node) -> list[tuple[Node, tuple[str, ...]]]:
+def _arguments(script: ParsedScript, node: Node) -> list[tuple[Node, tuple[str, ...]]]:
     """Return what the words of a declaration come to: options, names, and ``name=value``."""
     found = []
     for argument in node.nodes("Args"):
@@ -90,7 +90,7 @@ def _arguments(script: Script, node: Node) -> list[tuple[Node, tuple[str, ...]]]
     return found
 
 
-def _check_lists(script: Script, arguments: Iterable[tuple[Node, tuple[str, ...]]]) -> None:
+def _check_lists(script: ParsedScript, arguments: Iterable[tuple[Node, tuple[str, ...]]]) -> None:
     """Refuse a value in round brackets that is in quotes: it is expanded once more where a list is meant."""
     arguments = list(arguments)
     lettered = any(_makes_lists(text) for _, texts in arguments for text in texts)
@@ -108,7 +108,7 @@ def _makes_lists(text: str) -> bool:
     return text.startswith("-") and not {"a", "A"}.isdisjoint(text)
 
 
-def _lists(script: Script) -> Iterator[str]:
+def _lists(script: ParsedScript) -> Iterator[str]:
     """Name the variables that are lists, wherever they become it."""
     yield from (one.name for one in script.settings if one.array is not None or one.indexed)
     for call in script.calls:

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.resolve import Form, Invocation, resolve
+from assayd.static.shell.parse.resolve import Invocation, WordForm, resolve
 from assayd.static.shell.parse.source import ShellSource
 from assayd.static.shell.parse.variables import Known, Setting, set_through
 from assayd.static.shell.parse.words import VALUES, Argument, arguments_of, literal
-from assayd.static.shell.rules.parameters import Parameters, Scope, Site, set_by
+from assayd.static.shell.rules.parameters import CallSite, FunctionExtent, Parameters, set_by
 from assayd.static.shell.rules.prefixes import PREFIXES
 
 _ROUNDS = 5
@@ -77,7 +77,7 @@ class Followed:
                 case "set" if (given := set_by(call.arguments)) is not None:
                     parameters.add(around, given)
                 case name if name in self._functions:
-                    parameters.add(name, Site(words=tuple(call.arguments), leading=tuple(call.leading)))
+                    parameters.add(name, CallSite(words=tuple(call.arguments), leading=tuple(call.leading)))
                 case _:
                     pass
         return parameters
@@ -93,7 +93,7 @@ class Followed:
 
     def _follow(self, call: Invocation) -> Iterator[Invocation]:
         """Return what a call comes to; itself where it is written out or cannot be followed."""
-        found = list(self._found(call) or ()) if call.form is Form.DYNAMIC else None
+        found = list(self._found(call) or ()) if call.form is WordForm.DYNAMIC else None
         if found is None or (not found and not self._runs_nothing(call)):
             yield call
         else:
@@ -123,7 +123,7 @@ class Followed:
             return None
         if name in self._builtins and name not in self._nameable:
             return None
-        return replace(call, form=Form.PLAIN, name=name, leading=tuple(leading))
+        return replace(call, form=WordForm.PLAIN, name=name, leading=tuple(leading))
 
     def _handed_on(self, call: Invocation) -> Sequence[Invocation] | None:
         """Return the calls of ``"$@"``: the words of each call of the function around it."""
@@ -147,7 +147,7 @@ class Followed:
                 return None
             for words in lists:
                 ran = list(resolve(call.call, [*words[gone:], *call.arguments], self._source, call.prefixes))
-                if any(one.form is not Form.PLAIN for one in ran):
+                if any(one.form is not WordForm.PLAIN for one in ran):
                     return None
                 found += ran
         return found
@@ -162,7 +162,7 @@ class Followed:
                 if sites is None or depth == 0 or any(site.leading for site in sites):
                     return None
                 choices = []
-                for site in sites or [Site()]:
+                for site in sites or [CallSite()]:
                     inner = self._written_out(site.words[self.known.shifted(word.start) :], depth - 1)
                     if inner is None:
                         return None
@@ -173,10 +173,10 @@ class Followed:
         return lists
 
 
-def scopes_of(source: ShellSource) -> list[Scope]:
+def scopes_of(source: ShellSource) -> list[FunctionExtent]:
     """Return the functions of a script."""
     return [
-        Scope(node.start, node.end, name.text("Value"))
+        FunctionExtent(node.start, node.end, name.text("Value"))
         for node in source.nodes
         if node.kind == "FuncDecl" and (name := _name(node)) is not None
     ]

@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 
 from assayd.static.shell.parse.nodes import Node, walk
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import literal, values_of
 from assayd.static.shell.rules.assignments import check_text, hides
 
 _WORDS = re.compile(r"-(eq|ne|lt|le|gt|ge|v|R)")
 
 
-def check_expansion(script: Script, node: Node) -> None:
+def check_expansion(script: ParsedScript, node: Node) -> None:
     """Judge one node, if it is an expansion or what arithmetic is made of."""
     match node.kind:
         case "ParamExp":
@@ -34,7 +34,7 @@ def check_expansion(script: Script, node: Node) -> None:
             pass
 
 
-def _check_parameter(script: Script, node: Node) -> None:
+def _check_parameter(script: ParsedScript, node: Node) -> None:
     expansion = node.node("Exp")
     for computed in filter(None, (node.node("Slice"), node.node("Index"))):
         _check_arithmetic(script, computed)
@@ -49,7 +49,7 @@ def _check_parameter(script: Script, node: Node) -> None:
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
 
 
-def _is_named(script: Script, node: Node) -> bool:
+def _is_named(script: ParsedScript, node: Node) -> bool:
     """Return whether the variable that ``${!x}`` reads is one of a few plain names: those that x may hold."""
     parameter, index = node.node("Param"), node.node("Index")
     name = parameter.text("Value") if parameter is not None else ""
@@ -69,14 +69,14 @@ def _lists_keys(node: Node) -> bool:
     return index is not None and literal(index) in {"@", "*"} and node.node("Exp") is None
 
 
-def _check_locale(script: Script, node: Node) -> None:
+def _check_locale(script: ParsedScript, node: Node) -> None:
     written = script.source.written(node)
     edit = script.replacing(node, written.removeprefix("$"))
     message = 'The text in $"…" is looked up in a catalogue, which may put another one in its place.'
     script.error(node, "quote.locale", message, 'Write "…" without the dollar sign.', edit=edit)
 
 
-def _check_arithmetic(script: Script, node: Node) -> None:
+def _check_arithmetic(script: ParsedScript, node: Node) -> None:
     """Look into quoted texts inside arithmetic: it expands them once more."""
     for inner in walk(node):
         if inner.kind == "SglQuoted" or (inner.kind == "Lit" and hides(inner.text("Value"))):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assayd.static.shell.parse.options import Text
-from assayd.static.shell.parse.script import Script
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.parse.options import ArgumentValue
+from assayd.static.shell.parse.script import ParsedScript
+from assayd.static.shell.rules.paths import PathUse, judge_path
 
 _WRITES = frozenset(("-fprint", "-fprint0", "-fprintf", "-fls"))
 _READS = frozenset(("-newer", "-anewer", "-cnewer", "-samefile", "-files0-from"))
@@ -23,7 +23,7 @@ _LOOP = (
 _FREE = frozenset(("-H", "-L", "-P", "--"))
 
 
-def check(script: Script, arguments: Sequence[Text]) -> None:
+def check(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     """Judge the arguments of find."""
     refused = script.commands.options.get("find", frozenset())
     starting = True
@@ -31,7 +31,7 @@ def check(script: Script, arguments: Sequence[Text]) -> None:
         text = argument.value
         starting = starting and (text in _FREE or not text.startswith(("-", "(", "!", ",")))
         if starting and text not in _FREE:
-            judge_path(script, argument.node, text, Use.READS, "find")
+            judge_path(script, argument.node, text, PathUse.READS, "find")
         elif text == "-delete" or text in refused:
             suggestion = (
                 _LOOP if text in _RUNS else "Leave it out: the directory is thrown away after the run."
@@ -39,5 +39,5 @@ def check(script: Script, arguments: Sequence[Text]) -> None:
             suggestion = "Write with > instead: find … > tmp/found." if text in _WRITES else suggestion
             script.error(argument.node, "option.refused", f"find may not be used with {text}.", suggestion)
         if text in _WRITES | _READS and index + 1 < len(arguments):
-            use = Use.WRITES if text in _WRITES else Use.READS
+            use = PathUse.WRITES if text in _WRITES else PathUse.READS
             judge_path(script, argument.node, arguments[index + 1].value, use, f"find {text}")

@@ -20,7 +20,7 @@ import re
 from enum import Enum, auto
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 
 _EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$[({\[]|`|[<>]\()")
 _IN_QUOTES = re.compile(r"[$`]|[<>]\(")
@@ -42,7 +42,7 @@ class _Quotes(Enum):
     """What is quoted is expanded when arithmetic reads it."""
 
 
-def check_hidden(script: Script, root: Node) -> None:
+def check_hidden(script: ParsedScript, root: Node) -> None:
     """Look at every text of a script where bash may expand what the parser does not."""
     pending = [(root, _Quotes.QUOTE)]
     while pending:
@@ -54,7 +54,7 @@ def check_hidden(script: Script, root: Node) -> None:
         pending += _below(script, node, quotes)
 
 
-def _below(script: Script, node: Node, quotes: _Quotes) -> list[tuple[Node, _Quotes]]:
+def _below(script: ParsedScript, node: Node, quotes: _Quotes) -> list[tuple[Node, _Quotes]]:
     """Return the nodes below with what quotes do there."""
     if node.kind in _FRESH:
         quotes = _Quotes.QUOTE
@@ -79,7 +79,7 @@ def expands(redirection: Node) -> bool:
     return all(part.kind == "Lit" and "\\" not in part.text("Value") for part in parts)
 
 
-def _is_hidden(script: Script, node: Node, quotes: _Quotes) -> bool:
+def _is_hidden(script: ParsedScript, node: Node, quotes: _Quotes) -> bool:
     text = node.text("Value")
     match node.kind:
         case "SglQuoted":

@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assayd.static.shell.parse.options import Text
+from assayd.static.shell.parse.options import ArgumentValue
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.parse.script import ParsedScript
+from assayd.static.shell.rules.paths import PathUse, judge_path
 
 VALUES: Mapping[str, int] = {
     "--arg": 2,
@@ -40,14 +40,14 @@ _LOADS = re.compile(r"(?:^|[\s;}])(?:import|include)\s*\"")
 
 @dataclass(slots=True)
 class _Taken:
-    operands: list[Text] = field(default_factory=list)
-    files: list[tuple[str, Text]] = field(default_factory=list)
-    loads: list[Text] = field(default_factory=list)
+    operands: list[ArgumentValue] = field(default_factory=list)
+    files: list[tuple[str, ArgumentValue]] = field(default_factory=list)
+    loads: list[ArgumentValue] = field(default_factory=list)
     from_file: bool = False
     texts_after: int | None = None
 
 
-def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
     """Judge a call of jq."""
     taken = _take(arguments)
     program, operands = taken.operands[:1], taken.operands[1:]
@@ -59,13 +59,13 @@ def check(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
         message = "jq loads a module from a file here."
         script.error(argument.node, "option.refused", message, "Write the functions into the program itself.")
     for option, value in taken.files:
-        judge_path(script, value.node, value.value, Use.READS, f"jq {option}")
+        judge_path(script, value.node, value.value, PathUse.READS, f"jq {option}")
     most = len(operands) if taken.texts_after is None else max(taken.texts_after - 1, 0)
     for operand in operands[:most]:
-        judge_path(script, operand.node, operand.value, Use.READS, "jq")
+        judge_path(script, operand.node, operand.value, PathUse.READS, "jq")
 
 
-def _take(arguments: Sequence[Text]) -> _Taken:
+def _take(arguments: Sequence[ArgumentValue]) -> _Taken:
     """Take the arguments apart as jq does: options anywhere, up to ``--``."""
     taken, rest = _Taken(), list(arguments[::-1])
     while rest:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from assayd.static.shell.parse.options import Option, Parsed, Syntax, Text, parse
+from assayd.static.shell.parse.options import ArgumentValue, Parsed, ShellOption, Syntax, parse
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import ANY, VALUES, Argument, arguments_of, pieces_of
 from assayd.static.shell.rules import awk, curl, find, jq, sed
 from assayd.static.shell.rules.assignments import check_name
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.paths import PathUse, judge_path
 from assayd.static.shell.rules.prefixes import PREFIXES, skip
 from assayd.static.shell.rules.tool import Operands, Tool
 from assayd.static.shell.rules.tools import AWK, SED, TOOLS
@@ -27,7 +27,7 @@ from assayd.static.shell.rules.tools import AWK, SED, TOOLS
 _UNKNOWN = Tool(syntax=Syntax())
 
 
-def check_tool(script: Script, call: Invocation) -> None:
+def check_tool(script: ParsedScript, call: Invocation) -> None:
     """Judge the arguments of a command that is allowed."""
     written = [one for word in call.arguments for one in arguments_of(word, script.known)]
     taken = given_to(call, [*call.leading, *written])
@@ -65,12 +65,12 @@ def given_to(call: Invocation, arguments: Sequence[Argument]) -> list[Argument]:
     return [replace(one, values=tuple(v.replace(mark, ANY) for v in one.values)) for one in arguments]
 
 
-def alternatives(arguments: Sequence[Argument]) -> Iterator[list[Text]]:
+def alternatives(arguments: Sequence[Argument]) -> Iterator[list[ArgumentValue]]:
     """Return the arguments with their first values, then their second, …: each value at least once."""
     most = min(max((len(one.values) for one in arguments), default=1), VALUES)
     for index in range(most):
         yield [
-            Text(
+            ArgumentValue(
                 value=one.values[min(index, len(one.values) - 1)],
                 node=one.node,
                 loose=one.loose,
@@ -80,7 +80,9 @@ def alternatives(arguments: Sequence[Argument]) -> Iterator[list[Text]]:
         ]
 
 
-def _check_options(script: Script, name: str, parsed: Parsed, arguments: Sequence[Text]) -> None:
+def _check_options(
+    script: ParsedScript, name: str, parsed: Parsed, arguments: Sequence[ArgumentValue]
+) -> None:
     refused = script.commands.options.get(name, frozenset())
     for option in parsed.options:
         if option.name in refused:
@@ -101,12 +103,12 @@ def _check_options(script: Script, name: str, parsed: Parsed, arguments: Sequenc
                 script.warn(argument.node, "argument.undecided", message, suggestion)
 
 
-def _after_dashes(arguments: Sequence[Text], argument: Text) -> bool:
+def _after_dashes(arguments: Sequence[ArgumentValue], argument: ArgumentValue) -> bool:
     values = [one.value for one in arguments[: arguments.index(argument)]]
     return "--" in values
 
 
-def _refuse(script: Script, name: str, option: Option) -> None:
+def _refuse(script: ParsedScript, name: str, option: ShellOption) -> None:
     message = f"{name} may not be used with {option.name}."
     suggestion = _INSTEAD.get((name, option.name.lstrip("-")), f"Use {name} without {option.name}.")
     script.error(option.node, "option.refused", message, suggestion)
@@ -125,22 +127,26 @@ _INSTEAD = {
 }
 
 
-def _check_paths(script: Script, name: str, tool: Tool, parsed: Parsed) -> None:
+def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: Parsed) -> None:
     for option in parsed.options:
         if option.value is None:
             continue
         if option.name in tool.writes or option.name in tool.reads:
             what = f"{name} {option.name}"
             written = option.name in tool.writes
-            judge_path(script, option.node, option.value.value, Use.WRITES if written else Use.READS, what)
+            judge_path(
+                script, option.node, option.value.value, PathUse.WRITES if written else PathUse.READS, what
+            )
     if name == "date":
         _check_date(script, parsed)
     for operand, written in _files(tool, parsed):
         if operand.value != "-":
-            judge_path(script, operand.node, operand.value, Use.WRITES if written else Use.READS, name)
+            judge_path(
+                script, operand.node, operand.value, PathUse.WRITES if written else PathUse.READS, name
+            )
 
 
-def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[Text, bool]]:
+def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
     """Return the operands that are paths, and whether each is written."""
     operands = parsed.operands
     if tool.operands is Operands.TEXT or parsed.given(*tool.texts):
@@ -161,7 +167,7 @@ def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[Text, bool]]:
         yield operand, written
 
 
-def _check_date(script: Script, parsed: Parsed) -> None:
+def _check_date(script: ParsedScript, parsed: Parsed) -> None:
     for operand in parsed.operands:
         if not operand.value.startswith(("+", ANY)):
             message = f"date with {script.written(operand.node)} sets the clock."
@@ -169,14 +175,14 @@ def _check_date(script: Script, parsed: Parsed) -> None:
             script.error(operand.node, "option.refused", message, suggestion)
 
 
-def _check_prefix(script: Script, call: Invocation, arguments: Sequence[Text]) -> None:
+def _check_prefix(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
     """Judge the options of a command that runs another; that one is judged by itself."""
     prefix = PREFIXES[call.name]
     skipped = skip(prefix, call.arguments)
     for value, node in skipped.given("-a", "--arg-file") if call.name == "xargs" else ():
-        judge_path(script, node, value, Use.READS, "xargs -a")
+        judge_path(script, node, value, PathUse.READS, "xargs -a")
     for value, node in skipped.given("-C", "--chdir") if call.name == "env" else ():
-        judge_path(script, node, value, Use.ENTERS, "env -C")
+        judge_path(script, node, value, PathUse.ENTERS, "env -C")
     for _, node in skipped.given("-S", "--split-string") if call.name == "env" else ():
         message = "env -S takes a command apart that is one text here."
         script.error(node, "option.refused", message, "Write the command itself after env.")
@@ -185,8 +191,10 @@ def _check_prefix(script: Script, call: Invocation, arguments: Sequence[Text]) -
             check_name(script, word, call.name, call.call)
 
 
-def _check_dd(script: Script, arguments: Sequence[Text]) -> None:
+def _check_dd(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     for argument in arguments:
         key, _, value = argument.value.partition("=")
         if key in {"if", "of"}:
-            judge_path(script, argument.node, value, Use.WRITES if key == "of" else Use.READS, f"dd {key}=")
+            judge_path(
+                script, argument.node, value, PathUse.WRITES if key == "of" else PathUse.READS, f"dd {key}="
+            )

@@ -24,7 +24,7 @@ TOP = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class CallSite:
     """What one call gives to a function: words, behind arguments that stand fast already."""
 
     words: tuple[Node, ...] = ()
@@ -36,7 +36,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class FunctionExtent:
     """The extent of a function in the source."""
 
     start: int
@@ -52,16 +52,16 @@ class Parameters:
         size: where the source ends; what lies behind is in no known scope.
     """
 
-    def __init__(self, scopes: Iterable[Scope], size: int) -> None:
+    def __init__(self, scopes: Iterable[FunctionExtent], size: int) -> None:
         self._scopes = sorted(scopes, key=lambda scope: scope.start)
         self._starts = [scope.start for scope in self._scopes]
         self._size = size
-        self._sites: defaultdict[str, list[Site]] = defaultdict(list)
+        self._sites: defaultdict[str, list[CallSite]] = defaultdict(list)
         self._unknown: set[str] = set()
         self._moved: set[str] = set()
         self._shifts: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
-    def add(self, name: str, site: Site) -> None:
+    def add(self, name: str, site: CallSite) -> None:
         """Note a call of a function, or ``set`` in it."""
         if site not in self._sites[name]:
             self._sites[name].append(site)
@@ -97,7 +97,7 @@ class Parameters:
         around = [scope.start for scope in self._scopes if scope.start <= offset < scope.end]
         return max(around, default=-1)
 
-    def sites_at(self, offset: int) -> list[Site] | None:
+    def sites_at(self, offset: int) -> list[CallSite] | None:
         """Return the calls of the function around a place; None when one of them cannot be followed.
 
         A function that shifts has no certain list of arguments.
@@ -135,14 +135,14 @@ class Parameters:
         return tuple(one.values[0] for one in arguments[self.shifted(offset) :])
 
 
-def set_by(words: Sequence[Node]) -> Site | None:
+def set_by(words: Sequence[Node]) -> CallSite | None:
     """Return what ``set`` gives to the function that it stands in; None when it only changes options."""
     index = 0
     while index < len(words):
         text = literal(words[index])
         if text == "--":
-            return Site(words=tuple(words[index + 1 :]))
+            return CallSite(words=tuple(words[index + 1 :]))
         if text is None or not text.startswith(("-", "+")) or text == "-":
-            return Site(words=tuple(words[index:]))
+            return CallSite(words=tuple(words[index:]))
         index += 2 if text[-1:] == "o" else 1
     return None

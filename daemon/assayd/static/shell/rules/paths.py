@@ -18,7 +18,7 @@ from enum import StrEnum
 from math import inf
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import ANY, HOME, visible
 
 SANDBOX = "/sandbox"
@@ -43,7 +43,7 @@ class Where(StrEnum):
     """That is known only when it runs."""
 
 
-class Use(StrEnum):
+class PathUse(StrEnum):
     """What is done with a path."""
 
     READS = "reads"
@@ -95,7 +95,7 @@ def descends(path: str) -> float:
     return max(0, len(parts) - 2 * parts.count(".."))
 
 
-def judge_path(script: Script, node: Node, path: str, use: Use, what: str) -> None:
+def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: str) -> None:
     """Leave a finding for a path that does not stay inside.
 
     Args:
@@ -116,7 +116,7 @@ def judge_path(script: Script, node: Node, path: str, use: Use, what: str) -> No
     elif place is Where.OUTSIDE:
         message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
         script.error(node, "path.outside", message, _advice(path))
-    elif place is Where.UNDECIDED and use is not Use.READS:
+    elif place is Where.UNDECIDED and use is not PathUse.READS:
         message = f"Where {what} leads cannot be seen beforehand: {visible(path)}."
         suggestion = 'Begin the path with a folder in plain text, e.g. "tmp/$name".'
         script.warn(node, "path.undecided", message, suggestion)

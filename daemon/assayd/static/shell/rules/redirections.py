@@ -12,17 +12,17 @@ from __future__ import annotations
 import re
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import arguments_of, values_of
 from assayd.static.shell.rules.assignments import check_text
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.paths import PathUse, judge_path
 
 _DESCRIPTOR = re.compile(r"[0-9\x01]*-?")
 _TEXTS = frozenset(("<<", "<<-", "<<<"))
 _READS = frozenset(("<", "<&"))
 
 
-def check_redirection(script: Script, node: Node) -> None:
+def check_redirection(script: ParsedScript, node: Node) -> None:
     """Judge one redirection."""
     operator, word = node.text("Op"), node.node("Word")
     if operator == "<<<" and word is not None:
@@ -35,4 +35,4 @@ def check_redirection(script: Script, node: Node) -> None:
         for value in target.values:
             if operator in {">&", "<&"} and _DESCRIPTOR.fullmatch(value):
                 continue
-            judge_path(script, word, value, Use.WRITES if written else Use.READS, operator)
+            judge_path(script, word, value, PathUse.WRITES if written else PathUse.READS, operator)

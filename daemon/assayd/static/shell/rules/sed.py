@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.options import Parsed
 from assayd.static.shell.parse.resolve import Invocation
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.words import ANY
-from assayd.static.shell.rules.paths import Use, judge_path
+from assayd.static.shell.rules.paths import PathUse, judge_path
 
 _NUMBER = re.compile(r"[0-9\x01]+(~[0-9\x01]+)?|\$")
 _BETWEEN = re.compile(r"[ \t]*[+~]?")
@@ -56,7 +56,7 @@ class _Found:
     files: list[tuple[str, bool]] = field(default_factory=list)
 
 
-def check(script: Script, call: Invocation, parsed: Parsed) -> None:
+def check(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
     """Judge the script and the files of a call of sed."""
     operands = parsed.operands
     sources = [option.value for option in parsed.given("-e", "--expression") if option.value is not None]
@@ -72,11 +72,15 @@ def check(script: Script, call: Invocation, parsed: Parsed) -> None:
     for operand in operands:
         if operand.value != "-":
             judge_path(
-                script, operand.node, operand.value, Use.WRITES if bool(in_place) else Use.READS, "sed"
+                script,
+                operand.node,
+                operand.value,
+                PathUse.WRITES if bool(in_place) else PathUse.READS,
+                "sed",
             )
 
 
-def _check_script(script: Script, node: Node, text: str) -> None:
+def _check_script(script: ParsedScript, node: Node, text: str) -> None:
     found = _Found()
     try:
         _read(text, found)
@@ -89,7 +93,7 @@ def _check_script(script: Script, node: Node, text: str) -> None:
         message = f"The sed script runs what it finds as a command ({command})."
         script.error(node, "sed.execute", message, "Leave e out; run commands in the script itself.")
     for path, written in found.files:
-        judge_path(script, node, path, Use.WRITES if written else Use.READS, "sed")
+        judge_path(script, node, path, PathUse.WRITES if written else PathUse.READS, "sed")
     if ANY in text and not found.executes:
         message = (
             "A value inside the sed script is known only when it runs; a / or & in it changes the script."
@@ -147,7 +151,7 @@ def _delimited(text: str, position: int, mark: str) -> int:
 
 
 def _command(text: str, position: int, found: _Found) -> int:
-    """Read one command and give the place behind it."""
+    """Read one command and return the place behind it."""
     name = text[position : position + 1]
     after = position + 1
     if name in _REST:

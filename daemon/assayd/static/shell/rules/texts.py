@@ -25,6 +25,7 @@ _ERRORS = (
         "A trap whose text is known only then",
         "Bad: trap \"$x\" EXIT. Good: trap 'echo x' EXIT.",
     ),
+    ("builtin.test_open", "A test without its closing bracket", "Bad: [ -s x. Good: [ -s x ]."),
     ("builtin.option", "A builtin with an option that is refused", "Bad: set -k. Good: set -euo pipefail."),
     ("function.name", "A function that hides a command", "Bad: read() { :; }. Good: show() { cat; }."),
     ("option.refused", "An option that the policy refuses", "Bad: sort --compress-program=x. Good: sort."),

@@ -15,9 +15,9 @@ from assayd.findings.source_text import snippet
 from assayd.model.finding import Finding
 from assayd.static.shell.parse import source
 from assayd.static.shell.parse.nodes import Node, walk
-from assayd.static.shell.parse.options import Syntax, Text, parse
-from assayd.static.shell.parse.resolve import Form, Invocation, invocations
-from assayd.static.shell.parse.script import Script
+from assayd.static.shell.parse.options import ArgumentValue, Syntax, parse
+from assayd.static.shell.parse.resolve import Invocation, WordForm, invocations
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.source import ShellSource
 from assayd.static.shell.parse.variables import How, Setting, find_settings
 from assayd.static.shell.parse.words import literal, pieces_of
@@ -73,14 +73,14 @@ def _takes_arguments(word: Node) -> bool:
 
 def action_of(call: Invocation) -> Node | None:
     """Return the word that says what a trap runs."""
-    if call.name != "trap" or call.form is not Form.PLAIN:
+    if call.name != "trap" or call.form is not WordForm.PLAIN:
         return None
-    parsed = parse(_SYNTAX, [Text(value=pieces_of(word), node=word) for word in call.arguments])
+    parsed = parse(_SYNTAX, [ArgumentValue(value=pieces_of(word), node=word) for word in call.arguments])
     shows = parsed.given("-l", "-p", "-P") or len(parsed.operands) < 2
     return None if shows else parsed.operands[0].node
 
 
-def check_trap(script: Script, call: Invocation) -> None:
+def check_trap(script: ParsedScript, call: Invocation) -> None:
     """Refuse a trap whose text is not plain."""
     word = action_of(call)
     if word is not None and literal(word) is None:
@@ -89,7 +89,7 @@ def check_trap(script: Script, call: Invocation) -> None:
         script.error(word, "trap.dynamic", message, suggestion)
 
 
-def at_trap(script: Script, trap: Trap, findings: Sequence[Finding]) -> Iterator[Finding]:
+def at_trap(script: ParsedScript, trap: Trap, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Return findings of a trap's text, at the place of the trap."""
     line, column = script.source.place(trap.word.start)
     shown = snippet(script.source.text, line)

@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from assayd.errors import RequestError, StoreError
-from assayd.kinds.pipeline.commands.commit import Result, apply
-
-ID = "01JTC8ZK5V0000000000000000"
-
-
-class Killed(BaseException):
-    """Stands for a power cut."""
-
-
-def make(path: Path, *statements: str) -> bytes:
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
-    return path.read_bytes()
-
-
-def rows(path: Path) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT name FROM t ORDER BY name").fetchall()
-
-
-@pytest.fixture
-def real(tmp_path: Path) -> Path:
-    """Return a folder with a database and a data file, as they are in use."""
-    folder = tmp_path / "real"
-    (folder / "data").mkdir(parents=True)
-    make(folder / "shop.db", "CREATE TABLE t (name TEXT)", "INSERT INTO t VALUES ('old')")
-    (folder / "data/a.csv").write_bytes(b"old\n")
-    return folder
-
-
-@pytest.fixture
-def result(tmp_path: Path, real: Path) -> Result:
-    """Return what an attempt on a copy of it came to: a row more, a file changed, a file made."""
-    copy = tmp_path / "copy.db"
-    base = (real / "shop.db").read_bytes()
-    copy.write_bytes(base)
-    return Result(
-        attempt_id=ID,
-        base_files={"data/a.csv": b"old\n"},
-        new_files={"data/a.csv": b"new\n", "data/deep/b.csv": b"made\n"},
-        base_database=base,
-        new_database=make(copy, "INSERT INTO t VALUES ('new')"),
-    )
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from assayd.kinds.pipeline.commands.commit import Result, apply, foretell
+from assayd.kinds.pipeline.commands.journal import Replaced, open_journal, read_journal
+from assayd.kinds.pipeline.commands.replacing import content_digest, digest
+from support.texts.commits import ID, Killed, everything, make, rows
 
 
 def test_result_is_applied_and_what_it_replaces_is_kept(real: Path, result: Result) -> None:
@@ -70,7 +28,7 @@ def test_result_is_applied_and_what_it_replaces_is_kept(real: Path, result: Resu
     assert (real / "data/deep/b.csv").read_bytes() == b"made\n"
     assert (real / f"shop.db.{ID}.backup").read_bytes() == before["shop.db"]
     assert (real / f"data/a.csv.{ID}.backup").read_bytes() == b"old\n"
-    assert len(everything(real)) == 5
+    assert len(everything(real)) == 6
     assert [line.partition(": ")[2].split(";")[0] for line in told] == ["replaced", "replaced", "created"]
 
 
@@ -138,7 +96,7 @@ def test_whatever_has_changed_since_refuses_all_of_it(real: Path, result: Result
 def test_database_that_somebody_writes_is_not_touched(
     real: Path, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.kinds.pipeline.commands.commit.BUSY_S", 0.0)
+    monkeypatch.setattr("assayd.kinds.pipeline.commands.replacing.BUSY_S", 0.0)
     with closing(sqlite3.connect(real / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(RequestError, match="locked"):
@@ -177,7 +135,7 @@ def test_unchanged_database_must_still_be_what_was_read(real: Path, result: Resu
         apply(only_files, real / "shop.db", real)
 
 
-@pytest.mark.parametrize("step", ["staged", "backed_up", "database", "file"])
+@pytest.mark.parametrize("step", ["staged", "begun", "backed_up", "database", "file"])
 def test_commit_that_was_interrupted_is_completed_by_the_next(real: Path, result: Result, step: str) -> None:
     def checkpoint(reached: str) -> None:
         if reached == step:
@@ -192,5 +150,56 @@ def test_commit_that_was_interrupted_is_completed_by_the_next(real: Path, result
     assert rows(real / "shop.db") == [("new",), ("old",)]
     assert (real / "data/a.csv").read_bytes() == b"new\n"
     assert (real / "data/deep/b.csv").read_bytes() == b"made\n"
+    assert [(r.action, r.state) for r in read_journal(real / "shop.db")][-1] == ("commit", "done")
     kept = {name for name in everything(real) if ID in name}
     assert kept == {f"shop.db.{ID}.backup", f"data/a.csv.{ID}.backup"}
+
+
+def test_commit_is_recorded_with_who_when_digests_and_backups(real: Path, result: Result) -> None:
+    base = result.base_database or b""
+    apply(result, real / "shop.db", real, name="nightly")
+
+    lines = [json.loads(line) for line in (real / "shop.db.commits.jsonl").read_text().splitlines()]
+    assert [line["state"] for line in lines] == ["begun", "done"]
+    assert {line["uid"] for line in lines} == {os.getuid()}
+    assert datetime.fromisoformat(lines[0]["at"]) <= datetime.now(UTC)
+    (begun, done) = read_journal(real / "shop.db")
+    assert (begun.attempt_id, begun.name, begun.files) == (ID, "nightly", done.files)
+    after = content_digest((real / "shop.db").read_bytes())
+    kept = f"shop.db.{ID}.backup"
+    assert begun.database == Replaced(name="shop.db", before=content_digest(base), after=after, backup=kept)
+    assert begun.files == (
+        Replaced(
+            name="data/a.csv", before=digest(b"old\n"), after=digest(b"new\n"), backup=f"a.csv.{ID}.backup"
+        ),
+        Replaced(name="data/deep/b.csv", before=None, after=digest(b"made\n"), backup=None),
+    )
+
+
+def test_dry_run_tells_everything_and_does_nothing(real: Path, result: Result) -> None:
+    hidden = replace(result, new_files={**result.new_files, ".profile": b"rm\n"})
+    before = everything(real)
+    told = foretell(hidden, real / "shop.db", real)
+
+    assert everything(real) == before
+    assert told == [
+        f"{real}/shop.db: would be replaced; backup: shop.db.{ID}.backup",
+        "  table t: 1 to 2 rows, 1 new or other, 0 gone or other",
+        f"{real}/.profile: would be created (hidden)",
+        f"{real}/data/a.csv: would be replaced",
+        f"{real}/data/deep/b.csv: would be created",
+    ]
+    apply(hidden, real / "shop.db", real)
+    assert foretell(hidden, real / "shop.db", real) == ["nothing is left to be done"]
+
+
+def test_dry_run_refuses_what_the_commit_would(real: Path, result: Result) -> None:
+    (real / "data/a.csv").write_bytes(b"other\n")
+    with pytest.raises(RequestError, match=r"a\.csv has changed since"):
+        foretell(result, real / "shop.db", real)
+
+
+def test_two_commits_at_once_are_refused(real: Path, result: Result) -> None:
+    with open_journal(real / "shop.db"), pytest.raises(RequestError, match="is going on"):
+        apply(result, real / "shop.db", real)
+    assert rows(real / "shop.db") == [("old",)]

@@ -17,6 +17,11 @@ from assayd.static.shell.parse.source import parse
         ("ls\nwhile read -r x; do\n  echo $x\n", "ls\nwhile read -r x; do\n  echo $x\ndone\n"),
         ("if [ -s x ]\n  cat x\nfi\n", "if [ -s x ]; then\n  cat x\nfi\n"),
         ("```bash\ncat x\n```\n", "cat x\n"),
+        ("whiel read -r x; do\n  echo $x\ndone\n", "while read -r x; do\n  echo $x\ndone\n"),
+        ("if [ -s x ]; tehn\n  cat x\nfi\n", "if [ -s x ]; then\n  cat x\nfi\n"),
+        ("for x in a; do\n  echo $x\ndoen\necho z\n", "for x in a; do\n  echo $x\ndone\necho z\n"),
+        ('echo "total\necho "b"\nx="c"\n', 'echo "total"\necho "b"\nx="c"\n'),
+        ("names=(a b\nfor x in a; do ls; done\n", "names=(a b)\nfor x in a; do ls; done\n"),
         ("```sh\nif [ a ]; then b; fi\n```", "if [ a ]; then b; fi\n"),
     ],
 )
@@ -36,8 +41,22 @@ def test_edit_makes_bash_of_the_text(text: str, mended: str) -> None:
         "if [ -s x ]\nif [ -s y ]\n  cat x\nfi\nfi\n",
         "for x in a b; do\n  if c; then\n    d\n  fi\nif e; then\n  f\n",
         "ls\nfi\n",
+        'echo "a" | grep "b | sort\necho "c"\n',  # the quote may stand before the pipe
+        "f() {\n  ls\n\ng() {\n  ls\n}\n",
         "```bash\nls\n```\n```bash\ncat x\n```\n",
     ],
 )
 def test_no_edit_where_a_doubt_is_left(text: str) -> None:
     assert all(finding.edit is None for finding in parse(text).findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('ls\necho "a\ncat "x" | grep "y"\n', 2),
+        ("f() {\n  ls\n\ng() {\n  ls\n}\n", 3),
+        ("x=1\nnames=(a b\nfor x in a; do ls; done\n", 2),
+    ],
+)
+def test_a_finding_stands_where_something_is_missing(text: str, line: int) -> None:
+    assert [finding.line for finding in parse(text).findings] == [line]

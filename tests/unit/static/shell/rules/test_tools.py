@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkPolicy
 from assayd.static.shell import ShellCheck, check_script
-from assayd.static.shell.parse.options import Syntax, Text, parse
+from assayd.static.shell.parse.options import ArgumentValue, Syntax, parse
 from assayd.static.shell.parse.source import parse as parse_source
 from assayd.static.shell.parse.variables import Known, find_settings
 from assayd.static.shell.parse.words import ANY, HOME, NUMBER, arguments_of
@@ -80,7 +80,7 @@ def test_options_are_taken_apart_as_getopt_does(
     syntax = Syntax(short="o:ui::", long="output= unique colour=?")
     node = parse_source("x").root
     assert node is not None
-    parsed = parse(syntax, [Text(value=value, node=node) for value in given_.split()])
+    parsed = parse(syntax, [ArgumentValue(value=value, node=node) for value in given_.split()])
     assert [(o.name, o.value.value if o.value else None) for o in parsed.options] == options
     assert [operand.value for operand in parsed.operands] == operands
 

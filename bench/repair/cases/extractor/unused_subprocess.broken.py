@@ -1,4 +1,4 @@
-import logging
+import subprocess
 from datetime import datetime
 
 

@@ -1,5 +1,6 @@
-import os
+import os.path
 import re
+import sys
 
 
 def extract(path: str) -> dict:
@@ -11,3 +12,7 @@ def extract(path: str) -> dict:
         "format": extension.lstrip("."),
         "version": int(match.group(1)) if match else None,
     }
+
+
+if __name__ == "__main__":
+    print(extract(sys.argv[1]))

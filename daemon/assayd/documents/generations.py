@@ -1,0 +1,191 @@
+"""Generations and the library as the contract names them, and the requests about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
+from assayd.documents.repairs import FixDocument, fix_document
+from assayd.documents.submission import FreeLabelText, IntentText, LabelText
+from assayd.model.generation import Draft, LibraryEntry
+from assayd.ports.generations import GenerationView
+
+LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class GenerationBody(BaseModel):
+    """A request in words, and what comes with it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: str = Field(description="What is to be written; `GET /v1/kinds` lists them.")
+    intent: IntentText = Field(description="What it is for, in words; at most 16 KiB.")
+    context: dict[str, object] = Field(
+        default_factory=dict,
+        description=(
+            "What comes with the words; each kind declares its own of sample_paths, inputs, cases, database, "
+            "files, manifest, libraries, task_type, stdin, collect, execute."
+        ),
+    )
+    policy: str | None = Field(None, description="Profile name; null takes the kind's own.")
+    provider: str | None = Field(None, description="Who writes; null: the only one that is configured.")
+    max_attempts: int | None = Field(
+        None, ge=1, le=10, description="Answers at most, repairs included; null: `repair.max_attempts`."
+    )
+    labels: dict[LabelText, FreeLabelText] = Field(
+        default_factory=dict, max_length=32, description="Marks of its attempts."
+    )
+
+
+class HintBody(BaseModel):
+    """A person's hint."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    hint: str = Field(min_length=1, max_length=4096, description="What to do better.")
+
+
+class ApproveBody(BaseModel):
+    """The name that an attempt is approved under."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: LibraryName = Field(description="Letters, digits, `_` and `-`, per user.")
+
+
+class ApprovedDocument(BaseDocument):
+    """Under which name and version something was approved."""
+
+    name: str = Field(description="The name.")
+    version: int = Field(description="The version, from 1.")
+
+
+class GrantDocument(BaseDocument):
+    """A hint, which granted a full budget."""
+
+    uid: int = Field(description="Who gave it.")
+    at: Timestamp = Field(description="When.")
+    hint: str = Field(description="The hint.")
+
+
+class GenerationDocument(BaseDocument):
+    """A request in words on its way to a submission that is validated."""
+
+    id: str = Field(description="ULID.")
+    kind: str = Field(description="What is to be written.")
+    state: str = Field(description="`running` or `finished`.")
+    provider: str = Field(description="Who writes.")
+    policy: str = Field(description="Profile name.")
+    intent: str = Field(description="What was asked for, in words.")
+    context: dict[str, Any] = Field(description="What came with the words; left out of lists.")
+    labels: dict[str, str] = Field(description="Marks of its attempts.")
+    max_attempts: int = Field(description="Answers at most, since the last hint.")
+    started_at: Timestamp = Field(description="When it began.")
+    finished_at: Timestamp | None = Field(description="When it ended.")
+    hints: list[GrantDocument] = Field(description="What people had to say of it.")
+    attempts: list[FixDocument] = Field(description="All answers in order, repairs included.")
+    outcome: str | None = Field(
+        description="validated, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
+    )
+    detail: str | None = Field(description="More of the outcome.")
+    attempt_id: str | None = Field(description="The last attempt that was run.")
+    approved: ApprovedDocument | None = Field(description="Its newest entry in the library.")
+
+
+class GenerationPageDocument(BaseDocument):
+    """Generations, newest first."""
+
+    generations: list[GenerationDocument] = Field(description="The generations, without contexts.")
+    next_cursor: str | None = Field(description="Where the next page begins.")
+
+
+class GenerationEventDocument(BaseDocument):
+    """How a generation gets on."""
+
+    id: str = Field(description="Its number, from 1.")
+    kind: str = Field(description="`state`, `attempt`, `stage`, `fix`, at last `finished`.")
+    at: Timestamp = Field(description="When it was told.")
+    body: dict[str, Any] = Field(
+        description="The generation as it is then; for `stage`, the attempt's stage."
+    )
+
+
+class LibraryEntryDocument(BaseDocument):
+    """A validated submission that somebody approved under a name."""
+
+    uid: int = Field(description="Whose it is.")
+    name: str = Field(description="The name.")
+    version: int = Field(description="The version, from 1.")
+    kind: str = Field(description="Which kind of submission.")
+    attempt_id: str = Field(description="The attempt that validated it.")
+    digest: str = Field(description="SHA-256 of kind and payload.")
+    intent: str | None = Field(description="What was asked for, in words.")
+    chain: list[str] = Field(description="The attempts that led to it, oldest first.")
+    approved_by: int = Field(description="User who approved it.")
+    approved_at: Timestamp = Field(description="When.")
+    bundle: str | None = Field(description="Where its files are, as long as the entry is.")
+    submission: dict[str, Any] | None = Field(description="What was submitted; null in lists.")
+
+
+class LibraryPageDocument(BaseDocument):
+    """Entries of the library."""
+
+    entries: list[LibraryEntryDocument] = Field(description="The entries, without submissions.")
+    next_cursor: str | None = Field(description="Where the next page begins.")
+
+
+def generation_document(
+    view: GenerationView, approved: Sequence[LibraryEntry] = (), *, listed: bool = False
+) -> GenerationDocument:
+    """Return the document of a generation; in a list, without its context."""
+    generation = view.generation
+    last = approved[-1] if approved else None
+    return GenerationDocument.from_value(
+        generation,
+        state="running" if generation.outcome is None else "finished",
+        context={} if listed else dict(generation.context),
+        labels=dict(generation.labels),
+        hints=[GrantDocument.from_value(grant) for grant in generation.grants],
+        attempts=[replace_number(fix, number) for number, fix in enumerate(_attempts(view), 1)],
+        approved=None if last is None else ApprovedDocument.from_value(last),
+    )
+
+
+def replace_number(fix: FixDocument, number: int) -> FixDocument:
+    """Return an attempt with its place in the whole chain."""
+    return fix.model_copy(update={"number": number})
+
+
+def _attempts(view: GenerationView) -> Iterator[FixDocument]:
+    for draft in view.generation.drafts:
+        yield _draft(draft)
+        repair = view.repairs.get(draft.repair_id or "")
+        yield from (fix_document(fix) for fix in repair.fixes) if repair is not None else ()
+
+
+def _draft(draft: Draft) -> FixDocument:
+    return FixDocument.from_value(
+        draft,
+        strategy="write",
+        original_error=draft.problem or "",
+        fix_reason=draft.reason,
+        passage=draft.form,
+        patched_code=draft.text,
+        diff=None,
+        duplicate=False,
+        repaired_at=written_time(draft.asked_at),
+        repair_successful=None if draft.verdict is None else draft.verdict == "validated",
+        input_tokens=draft.usage.input_tokens,
+        output_tokens=draft.usage.output_tokens,
+        duration_ms=milliseconds(draft.usage.took_s),
+    )
+
+
+def library_entry_document(entry: LibraryEntry, *, listed: bool = False) -> LibraryEntryDocument:
+    """Return the document of an entry; in a list, without its submission."""
+    submission = None if listed else json.loads(entry.document)
+    return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=submission)

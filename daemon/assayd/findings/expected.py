@@ -1,0 +1,247 @@
+"""Compares what code gave with what a submitted case expects, and words the difference.
+
+Named fields must be equal, at any depth, and others may exist; lists are equal element by element. Works on
+values that a guest wrote: nothing here runs, and what is shown of them is cut.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import zip_longest
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.findings.call_unit import Tried
+from assayd.model.finding import Finding, Layer, Rule
+from assayd.model.report import Case, CaseStatus
+from assayd.model.run import Captured
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import shorten
+
+CASES = 100
+NAME_CHARS = 128
+TOLERANCE = 1e-6
+"""How far numbers may differ under `float`, relative or absolute, whichever allows more."""
+
+_SHOWN_CHARS = 600
+_PLACE_CHARS = 160
+_NOTHING = object()
+
+DIFFERS_RULE = Rule(
+    id="case.differs",
+    title="A case gave another result than it expects",
+    help="Bad: a case expects {'quarter': 1}, and the code gives {'quarter': 'Q1'}.",
+)
+CUT_RULE = Rule(
+    id="case.cut",
+    title="The output of a case is too long to be compared",
+    help="Bad: more output than output_kept_bytes. Good: what the case expects, and no more.",
+)
+RULES = (DIFFERS_RULE, CUT_RULE)
+
+
+class Compare(StrEnum):
+    """How a received value is compared with the expected one."""
+
+    EXACT = "exact"
+    """Values are equal; texts to the last character, numbers by their value."""
+    TOKENS = "tokens"
+    """As `exact`, and texts are equal word by word, whatever the white space."""
+    FLOAT = "float"
+    """As `tokens`, and numbers are equal within one millionth."""
+
+
+class ExpectedCase(BaseModel):
+    """What all cases have, whatever they give the code."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
+    compare: Compare = Compare.EXACT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first place at which two values differ, with what stands there; shown as texts."""
+
+    place: str
+    expected: str
+    received: str
+
+
+def refuse_twins(cases: Sequence[ExpectedCase]) -> None:
+    """See that every case has a name of its own. Raises: ValueError."""
+    seen: set[str] = set()
+    for case in cases:
+        if case.name in seen:
+            raise ValueError(f"cases: two of them are called {case.name!r}; give each a name of its own")
+        seen.add(case.name)
+
+
+def difference(expected: object, received: object, compare: Compare, place: str = "") -> Difference | None:
+    """Return where a received value differs first; None where it is what is expected."""
+    if isinstance(expected, dict):
+        return _in_fields(expected, received, compare, place)
+    if isinstance(expected, list):
+        return _in_elements(expected, received, compare, place)
+    same = _same_leaf(expected, received, compare)
+    return None if same else Difference(place=place, expected=_shown(expected), received=_shown(received))
+
+
+def text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
+    """Return the first line at which a printed text differs; None where it is what is expected."""
+    if _same_text(expected, received, compare):
+        return None
+    if compare is Compare.EXACT and expected.split() == received.split():
+        return Difference(place="white space", expected=_ends(expected), received=_ends(received))
+    lines = zip_longest(expected.splitlines(), received.splitlines())
+    for number, (wanted, given) in enumerate(lines, 1):
+        if wanted is None or given is None or not _same_text(wanted, given, compare):
+            return Difference(place=f"line {number}", expected=_shown(wanted), received=_shown(given))
+    return Difference(place="", expected=_shown(expected), received=_shown(received))
+
+
+def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
+    """Compare the result of a case that ran well; one that did not is left as it is."""
+    tried = _as_case(tried, wanted, expected)
+    if tried.case.status is not CaseStatus.PASSED:
+        return tried
+    found = difference(expected, tried.case.result, wanted.compare)
+    return tried if found is None else _failed(tried, _differs(wanted.name, found, "result"))
+
+
+def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Captured) -> Tried:
+    """Compare what a case that ran well has printed; one that did not is left as it is."""
+    tried = _as_case(tried, wanted, expected)
+    if tried.case.status is not CaseStatus.PASSED:
+        return tried
+    if stdout.truncated:
+        return _failed(tried, _cut(wanted.name, stdout))
+    found = text_difference(expected, stdout.text(), wanted.compare)
+    return tried if found is None else _failed(tried, _differs(wanted.name, found, "output"))
+
+
+def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
+    """Return cases for a model: name, what is given, what is expected, one per line."""
+    return "\n".join(
+        f"{shorten(case.name, NAME_CHARS)} ({case.compare.value}): {_shown(given)} -> {_shown(expected)}"
+        for case, given, expected in cases
+    )
+
+
+def _as_case(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
+    return replace(tried, case=replace(tried.case, name=wanted.name, expected=expected))
+
+
+def _failed(tried: Tried, finding: Finding) -> Tried:
+    case: Case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
+    return replace(tried, case=case, findings=(finding,))
+
+
+def _differs(name: str, found: Difference, what: str) -> Finding:
+    where = f" at {shorten(found.place, _PLACE_CHARS)}" if found.place else ""
+    return Finding(
+        rule=DIFFERS_RULE.id,
+        category="case",
+        message=(
+            f"The case {name!r} gave another {what} than it expects{where}: "
+            f"expected {shorten(found.expected, 200)}, received {shorten(found.received, 200)}"
+        ),
+        layer=Layer.RUNTIME,
+        context=f"expected{where}: {found.expected}\nreceived: {found.received}",
+        suggestion="Change the code so that it gives what the case expects, and what the others expect too.",
+    )
+
+
+def _cut(name: str, stdout: Captured) -> Finding:
+    kept = len(stdout.head) + len(stdout.tail)
+    return Finding(
+        rule=CUT_RULE.id,
+        category="case",
+        message=f"The case {name!r} printed {stdout.total_bytes} bytes, of which {kept} are kept to compare.",
+        layer=Layer.RUNTIME,
+        suggestion="Print what the case expects, and no more.",
+    )
+
+
+def _in_fields(
+    expected: dict[str, object], received: object, compare: Compare, place: str
+) -> Difference | None:
+    if not isinstance(received, dict):
+        return Difference(place=place, expected=_shown(expected), received=_shown(received))
+    for name, wanted in expected.items():
+        inner = f"{place}.{name}" if place else name
+        if (found := difference(wanted, received.get(name, _NOTHING), compare, inner)) is not None:
+            return found
+    return None
+
+
+def _in_elements(expected: list[object], received: object, compare: Compare, place: str) -> Difference | None:
+    if not isinstance(received, list) or len(received) != len(expected):
+        return Difference(place=place, expected=_shown(expected), received=_shown(received))
+    for number, (wanted, given) in enumerate(zip(expected, received, strict=True)):
+        if (found := difference(wanted, given, compare, f"{place}[{number}]")) is not None:
+            return found
+    return None
+
+
+def _same_leaf(expected: object, received: object, compare: Compare) -> bool:
+    if isinstance(expected, str) and isinstance(received, str):
+        return _same_text(expected, received, compare)
+    if _is_number(expected) and _is_number(received):
+        return _same_number(expected, received, compare)
+    return type(expected) is type(received) and expected == received
+
+
+def _same_text(expected: str, received: str, compare: Compare) -> bool:
+    if compare is Compare.EXACT:
+        return expected == received
+    wanted, given = expected.split(), received.split()
+    if compare is Compare.TOKENS or len(wanted) != len(given):
+        return wanted == given
+    return all(one == other or _close(one, other) for one, other in zip(wanted, given, strict=True))
+
+
+def _same_number(expected: object, received: object, compare: Compare) -> bool:
+    return expected == received or (compare is Compare.FLOAT and _close(expected, received))
+
+
+def _close(one: object, other: object) -> bool:
+    """Return whether two numbers, or words that are numbers, are equal within the tolerance."""
+    try:
+        first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for what is none
+    except (ValueError, OverflowError):
+        return False
+    finite = math.isfinite(first) and math.isfinite(second)
+    return finite and math.isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    if value is _NOTHING or value is None:
+        return "nothing" if value is _NOTHING else "null"
+    text = "".join(_pieces(json.JSONEncoder(ensure_ascii=False, sort_keys=True).iterencode(value)))
+    return shorten(text, _SHOWN_CHARS)
+
+
+def _pieces(encoded: Iterable[str]) -> Iterator[str]:
+    """Return as much of a text as is shown: what is large is not written out whole."""
+    length = 0
+    for piece in encoded:
+        yield piece[: _SHOWN_CHARS + 1]
+        length += len(piece)
+        if length > _SHOWN_CHARS:
+            return
+
+
+def _ends(text: str) -> str:
+    """Show a text by its end, where white space is often forgotten."""
+    return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

@@ -1,0 +1,1 @@
+"""From words to a validated submission: one chain of answers, attempts and repairs, with one budget."""

@@ -1,0 +1,42 @@
+"""Which descriptors are ready, and who is to be told: what `selectors` does, without its import."""
+
+from __future__ import annotations
+
+from select import EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READ, WRITE, HANG_UP = EPOLLIN, EPOLLOUT, EPOLLRDHUP
+"""What is waited for; that the other end is gone is told in any case."""
+
+
+class Selector:
+    """Descriptors, each with what is called when it can be read or written, or its other end is gone."""
+
+    def __init__(self) -> None:
+        self._poll = epoll()
+        self._calls: dict[int, Callable[[], None]] = {}
+
+    def register(self, descriptor: int, events: int, call: Callable[[], None]) -> None:
+        """Watch a descriptor. Raises: OSError when it is watched already, or cannot be."""
+        self._poll.register(descriptor, events)
+        self._calls[descriptor] = call
+
+    def modify(self, descriptor: int, events: int) -> None:
+        """Watch a descriptor for other events."""
+        self._poll.modify(descriptor, events)
+
+    def unregister(self, descriptor: int) -> None:
+        """Watch a descriptor no longer; it must still be open."""
+        del self._calls[descriptor]
+        self._poll.unregister(descriptor)
+
+    def wait(self, most_s: float | None) -> None:
+        """Wait until a descriptor is ready, or for so long, and make the calls."""
+        for descriptor, _ in self._poll.poll(most_s):
+            # A call may have closed the pipe of one that was ready in the same round.
+            call = self._calls.get(descriptor)
+            if call is not None:
+                call()

@@ -1,0 +1,22 @@
+"""`contextlib.suppress`, without what its module imports."""
+
+from __future__ import annotations
+
+from . import private
+
+private.isolate(globals())
+
+
+class suppress:  # noqa: N801 - as it is called there
+    """Let exceptions of these kinds end the block, and no more than that."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)

@@ -1,0 +1,84 @@
+"""Makes one file of the guest code, compiled: ``python3.11 FILE`` starts the runner.
+
+Run by the interpreter of the image, so it uses the standard library only and imports nothing of ours. One
+file is read where the import system would look for some forty, and its modules can be found only until the
+runner takes their finder away, before it forks the first child. Who executes the file under another name than
+``__main__`` finds `main` in it, and `prepare`, which loads ahead what attempts need.
+
+Arguments: folder with the sources, name of the package, the path that they are shown by, file to write.
+"""
+
+import __future__
+
+import ast
+import importlib.util
+import marshal
+import sys
+from pathlib import Path
+from types import CodeType
+
+_START = """
+import sys
+from _frozen_importlib import ModuleSpec
+from marshal import loads
+
+CODES = {codes!r}
+
+
+class Finder:
+    holds_guest_code = True
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name not in CODES:
+            return None
+        spec = ModuleSpec(name, Finder, origin=CODES[name][1], is_package=CODES[name][0])
+        spec.has_location = True
+        return spec
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def exec_module(module):
+        exec(loads(CODES[module.__name__][2]), module.__dict__)
+
+
+sys.meta_path.insert(0, Finder)
+from {package}.__main__ import main, prepare
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def guest_file(sources: Path, package: str, shown: str) -> bytes:
+    """Return the file: all modules below `sources`, each as its compiled code, and what starts them."""
+    codes: dict[str, tuple[bool, str, bytes]] = {}
+    for path in sorted(sources.rglob("*.py")):
+        place = path.relative_to(sources).as_posix()
+        name = ".".join([package, *place.removesuffix(".py").split("/")])
+        is_package = name.endswith(".__init__")
+        code = marshal.dumps(_compiled(path.read_bytes(), f"{shown}/{place}"))
+        codes[name.removesuffix(".__init__")] = (is_package, f"{shown}/{place}", code)
+    if f"{package}.__main__" not in codes:
+        raise SystemExit(f"there is no __main__.py below {sources}")
+    start = compile(_START.format(codes=codes, package=package), f"{shown}/start.py", "exec", optimize=2)
+    # What a compiled file begins with: its version, and that its source is never compared (PEP 552).
+    return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(start)
+
+
+def _compiled(source: bytes, shown: str) -> CodeType:
+    """Compile a module: annotations stay unread, and the import that says so is left out."""
+    tree = ast.parse(source, shown)
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    ]
+    flags = __future__.annotations.compiler_flag
+    code: CodeType = compile(tree, shown, "exec", flags=flags, dont_inherit=True, optimize=2)
+    return code
+
+
+if __name__ == "__main__":
+    Path(sys.argv[4]).write_bytes(guest_file(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

@@ -1,0 +1,53 @@
+"""What a code node is written from: words, inputs, cases, libraries."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.findings.expected import CASES, cases_told
+from assayd.kinds.code.payload import CodeCase, Module
+from assayd.ports.generatable import Document
+from assayd.ports.repairable import Surrounding
+
+_SHOWN_CHARS = 2000
+TASK = (
+    "Write a code node: Python that declares its inputs by annotations without a value, and assigns one "
+    "value to `result` with its type. The inputs are given as variables; nothing else is called."
+)
+
+
+class CodeContext(BaseModel):
+    """The inputs that it gets, cases that it has to pass, and modules that it may need."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
+    cases: Annotated[tuple[CodeCase, ...], Field(max_length=CASES)] = ()
+    libraries: Annotated[tuple[Module, ...], Field(max_length=50)] = ()
+
+
+def base_of(context: CodeContext) -> Document:
+    """Return the payload without the code."""
+    cases = [case.model_dump(mode="json") for case in context.cases]
+    base: dict[str, object] = {"inputs": context.inputs}
+    if cases:
+        base["cases"] = cases
+    if context.libraries:
+        base["requires"] = list(context.libraries)
+    return base
+
+
+def around(context: CodeContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    shown = [
+        f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
+        for name, value in context.inputs.items()
+    ]
+    found = [Surrounding(title="inputs", text="\n".join(shown) or "none")]
+    if context.cases:
+        told = cases_told((case, case.inputs, case.expected) for case in context.cases)
+        found.append(Surrounding(title="cases that have to pass: inputs -> result", text=told))
+    return found

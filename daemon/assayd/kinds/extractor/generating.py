@@ -1,0 +1,53 @@
+"""What an extractor is written from: words, sample paths, cases."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from assayd.findings.expected import CASES, cases_told
+from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
+from assayd.model.text_limits import SAMPLE_PATHS
+from assayd.ports.generatable import Document
+from assayd.ports.repairable import Surrounding
+
+PATHS_TOLD = 100
+TASK = (
+    "Write an extractor: one file of Python with the function extract(path: str) -> dict, which takes a file "
+    "path apart and returns a plain dict of the fields that it says. It gets the path as text; there is no "
+    "file to open."
+)
+
+
+class ExtractorContext(BaseModel):
+    """Sample paths that it is tried on, and cases that it has to pass; at least one of both."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sample_paths: Annotated[tuple[SamplePath, ...], Field(max_length=SAMPLE_PATHS)] = ()
+    cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
+
+    @model_validator(mode="after")
+    def _something_to_try(self) -> ExtractorContext:
+        if not (self.sample_paths or self.cases):
+            raise ValueError("give sample_paths or cases: an extractor is tried on paths")
+        return self
+
+
+def base_of(context: ExtractorContext) -> Document:
+    """Return the payload without the code; without sample paths, the paths of the cases are tried."""
+    paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
+    cases = [case.model_dump(mode="json") for case in context.cases]
+    return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}
+
+
+def around(context: ExtractorContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    found = []
+    if context.sample_paths:
+        found.append(Surrounding(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))
+    if context.cases:
+        told = cases_told((case, case.path, case.expected) for case in context.cases)
+        found.append(Surrounding(title="cases that have to pass", text=told))
+    return found

@@ -1,0 +1,64 @@
+"""What a module is written from: words, the manifest, and files such as example answers of an API."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.findings.briefing import answer_schema, example_answer
+from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
+from assayd.model.policy import AdapterContract
+from assayd.ports.generatable import Briefing, Document, Proposal
+from assayd.ports.repairable import Surrounding
+
+MANIFEST_FILE = "manifest.json"
+_TASK = (
+    "Write an adapter module: adapter.py with one class that a decorator ({decorators}) registers and that "
+    "has the methods {methods}; test_adapter.py with tests of it that reach no network; and manifest.json."
+)
+
+
+class ModuleContext(BaseModel):
+    """A manifest, where it is fixed, and files that are there, e.g. example answers of an API."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    manifest: dict[str, object] | None = None
+    files: dict[str, str] = Field(default_factory=dict, max_length=100)
+
+
+def brief(context: ModuleContext, contract: AdapterContract, rules: tuple[str, ...]) -> Briefing:
+    """Return what a model is told."""
+    task = _TASK.format(decorators=", ".join(contract.decorators), methods=", ".join(contract.methods))
+    files = {"adapter.py": ADAPTER, "test_adapter.py": TESTS, MANIFEST_FILE: json.dumps(MANIFEST)}
+    around = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
+    if context.manifest is not None:
+        around.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
+    return Briefing(
+        task=task,
+        rules=rules,
+        example=example_answer("files", files),
+        schema=answer_schema("files"),
+        surroundings=tuple(around),
+    )
+
+
+def base_of(context: ModuleContext) -> Document:
+    """Return the payload without what the answer gives."""
+    return {"manifest": context.manifest or {}, "files": dict(context.files)}
+
+
+def answered(base: Document, proposal: Proposal) -> Document:
+    """Put files into a module; manifest.json becomes its manifest, where that is not fixed.
+
+    Raises: ValueError, when manifest.json is no JSON object.
+    """
+    given, before = dict(proposal.files), base.get("files")
+    manifest = base.get("manifest") or {}
+    text = given.pop(MANIFEST_FILE, None)
+    if text is not None and not manifest:
+        manifest = json.loads(text)
+        if not isinstance(manifest, dict):
+            raise ValueError(f"{MANIFEST_FILE} is not a JSON object")
+    return {**base, "manifest": manifest, "files": {**(before if isinstance(before, dict) else {}), **given}}

@@ -1,0 +1,54 @@
+"""What a script is written from: words, files, standard input, cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.findings.expected import CASES, cases_told
+from assayd.kinds.script.payload import ScriptCase
+from assayd.ports.generatable import Document
+from assayd.ports.repairable import Surrounding
+from assayd.static.work_files import FileContent, content_of
+
+_HEAD_BYTES = 2048
+TASK = (
+    "Write a script: one file of Python that reads standard input and the files beside it, prints what is "
+    "asked for, and ends by itself with exit code 0."
+)
+
+
+class ScriptContext(BaseModel):
+    """Files beside it, what it reads, what has to be there at the end, and cases that it has to pass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    files: Mapping[str, FileContent] = Field(default_factory=dict)
+    stdin: str = ""
+    collect: tuple[str, ...] = ()
+    cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
+
+
+def base_of(context: ScriptContext) -> Document:
+    """Return the payload without the code."""
+    return context.model_dump(mode="json", exclude_unset=True)
+
+
+def around(context: ScriptContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    found = []
+    for path, given in sorted(context.files.items()):
+        content = content_of(given)
+        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
+        found.append(Surrounding(title=f"file {path}, {len(content)} bytes, its beginning", text=head))
+    if context.stdin:
+        found.append(Surrounding(title="standard input", text=context.stdin))
+    if context.collect:
+        wanted = "\n".join(context.collect)
+        found.append(Surrounding(title="files that must be there at the end", text=wanted))
+    if context.cases:
+        told = cases_told((case, case.stdin, case.expected) for case in context.cases)
+        found.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
+    return found

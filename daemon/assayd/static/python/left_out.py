@@ -1,0 +1,199 @@
+"""Puts back a sign that a hand has left out, where the line shows which and where.
+
+    if x = 1:                         if x == 1:              (a name that is bound nowhere else may mean :=)
+    f(a b)                            f(a, b)
+    f(a, b                            f(a, b)                 (not x = f(a, b: that may be f(a), b)
+    return f(g(x)                     return f(g(x))
+    rows = [                          rows = [
+        1,                                1,
+        2                                 2]
+    for x in rows:                    for x in rows:
+
+Several places may compile here (0062): f(g)(x is Python as well, and is what nobody means who leaves a
+bracket out at the end of a line. Where a person could mean two things, len(x + 1 for one, nothing is said.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+
+from assayd.findings.source_text import line_at
+from assayd.model.finding import Edit
+from assayd.static.python.safe_fixes import TRIED_CHARS, edit_between, tree_of
+
+_STRING = re.compile(r"""[bBfFrRuU]{0,2}(?:'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?)|\#[^\n]*+""")
+_LONE_EQUALS = re.compile(r"(?<![=!<>:+\-*/%&|^@])=(?!=)")
+_ASKS = re.compile(r"\b(?:if|elif|while|return|assert|and|or|not)\b")
+_SEPARATES = re.compile(r"\s*(?:for|def|async def|from|import)\b|.*\blambda\b")
+_GAP = re.compile(r"(?<=[\w'\")\]}]) (?=[\w'\"])")
+_OPERATOR = re.compile(r"[-+*/%@&|^<>!]|(?<![\w)\]\s])=|==|\b(?:and|or|not|in|is|if|else|for|lambda)\b")
+_CALL_ALONE = re.compile(r"\s*[\w.]+(?:\[[^\]]*\])?\(")
+_CLOSERS = {"(": ")", "[": "]", "{": "}"}
+_MOST_PLACES = 40
+
+
+def comparison(error: SyntaxError, text: str) -> Edit | None:
+    """Return the edit that compares where a condition assigns: ``if x = 1:`` -> ``if x == 1:``."""
+    line = line_at(text, error.lineno)
+    if line is None or error.lineno is None:
+        return None
+    masked = masked_line(line)
+    places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MOST_PLACES]
+    asked = [place for place in places if _ASKS.search(masked[:place]) or _is_inside(masked[:place])]
+    good = [at for at in asked if _compiles(_with(text, error.lineno, _doubled(line, at)), text)]
+    if len(good) != 1:
+        return None
+    name = re.search(r"(?<![\w.\])])([A-Za-z_]\w*)\s*$", masked[: good[0]])
+    if name is not None and not _known(name[1], text, error.lineno):
+        return None
+    return Edit(start_line=error.lineno, end_line=error.lineno, replacement=_doubled(line, good[0]))
+
+
+def _is_inside(before: str) -> bool:
+    """Return whether a bracket is open behind this text."""
+    return len(re.findall(r"[(\[{]", before)) > len(re.findall(r"[)\]}]", before))
+
+
+def _doubled(line: str, at: int) -> str:
+    return f"{line[:at]}=={line[at + 1 :]}"
+
+
+def _known(name: str, text: str, line: int) -> bool:
+    """Return whether a name stands in the text before a line, so that the line need not bind it."""
+    before = "\n".join(text.split("\n")[: line - 1])
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
+
+
+def comma(error: SyntaxError, text: str) -> Edit | None:
+    """Return the edit that separates two values within brackets: ``f(a b)`` -> ``f(a, b)``."""
+    line = line_at(text, error.lineno)
+    if line is None or error.lineno is None:
+        return None
+    if "forgot a comma" not in error.msg and not _SEPARATES.match(masked_line(line)):
+        return None  # outside of brackets, x = y z is no tuple
+    changed = [one for one in _with_comma(line) if _compiles(_with(text, error.lineno, one), text)]
+    if len(changed) != 1:
+        return None
+    return Edit(start_line=error.lineno, end_line=error.lineno, replacement=changed[0])
+
+
+def _with_comma(line: str) -> Iterator[str]:
+    masked = masked_line(line)
+    for place in list(_GAP.finditer(masked))[:_MOST_PLACES]:
+        before = re.search(r"(\w+)$", masked[: place.start()])
+        after = re.match(r"\w+", masked[place.end() :])
+        if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
+            continue
+        if "%" in line[: place.start()] and masked[place.start() - 1] in "'\"":
+            continue  # "%s" name lacks an operator
+        yield f"{line[: place.start()]},{line[place.start() :]}"
+    if line.strip() and not line.rstrip().endswith((",", "(", "[", "{", ":")) and "#" not in masked:
+        yield f"{line.rstrip()},"
+
+
+def closed(error: SyntaxError, text: str) -> Edit | None:
+    """Return the edit that closes a bracket at the end of its line, or of the lines indented for it."""
+    found = re.search(r"'([(\[{])' was never closed", error.msg)
+    lines = text.split("\n")
+    if found is None or error.lineno is None or not error.offset or error.lineno > len(lines):
+        return None
+    at = error.lineno - 1
+    line, closer = lines[at], _CLOSERS[found[1]]
+    inside = masked_line(line)[error.offset :]
+    several = still_open(line)
+    if len(several) > 1:
+        return _all_closed(lines, at, several) if not _OPERATOR.search(masked_line(line)) else None
+    last = at if inside.strip() else _last_indented(lines, at)
+    if last is None or (last == at and not _plain(masked_line(line), inside)):
+        return None
+    if last != at and not lines[last + 1].strip():
+        lines[last + 1] = " " * _indent(line) + closer  # an empty line is left where it stood alone
+    else:
+        lines[last] = _appended(lines[last], closer)
+    changed = "\n".join(lines)
+    return edit_between(text, changed) if _compiles(changed, text) else None
+
+
+def still_open(line: str) -> str:
+    """Return what closes the brackets that a line opens and leaves open, in order."""
+    open_: list[str] = []
+    for character in masked_line(line):
+        if character in _CLOSERS:
+            open_.append(_CLOSERS[character])
+        elif open_ and character == open_[-1]:
+            open_.pop()
+    return "".join(reversed(open_))
+
+
+def _all_closed(lines: list[str], at: int, missing: str) -> Edit | None:
+    """``x = f(g(1`` -> ``x = f(g(1))``, where the line is a statement whose values need no commas."""
+    text = "\n".join(lines)
+    if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
+        return None
+    changed = "\n".join((*lines[:at], _appended(lines[at], missing), *lines[at + 1 :]))
+    return edit_between(text, changed) if _compiles(changed, text) else None
+
+
+def _plain(line: str, inside: str) -> bool:
+    """Return whether what a bracket holds on its line is one value, or the arguments of the only call."""
+    own = _own_level(inside)
+    if _OPERATOR.search(own):
+        return False
+    return "," not in own or _CALL_ALONE.match(line) is not None
+
+
+def _own_level(inside: str) -> str:
+    """Return what stands in a bracket without what stands in brackets within."""
+    depth, kept = 0, []
+    for character in inside:
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0:
+            kept.append(character)
+    return "".join(kept)
+
+
+def _last_indented(lines: list[str], at: int) -> int | None:
+    """Return the last line of those that are indented deeper than the one of the bracket, and have an end."""
+    indent, last = _indent(lines[at]), None
+    for number in range(at + 1, len(lines)):
+        if not lines[number].strip():
+            continue
+        if _indent(lines[number]) <= indent:
+            return last if not lines[number].lstrip().startswith((")", "]", "}")) else None
+        last = number
+    return None  # the text ends: more may be missing than a bracket
+
+
+def _appended(line: str, closer: str) -> str:
+    code = masked_line(line).rstrip()
+    return f"{line[: len(code)]}{closer}{line[len(code) :]}"
+
+
+def masked_line(line: str) -> str:
+    """Return a line whose strings hold nothing, and whose comment is blank, at the same columns."""
+
+    def blank(found: re.Match[str]) -> str:
+        whole = found[0]
+        if whole.startswith("#"):
+            return " " * len(whole)
+        opening = next(n for n, character in enumerate(whole) if character in "'\"")
+        closing = whole[-1] if len(whole) > opening + 1 and whole[-1] == whole[opening] else "x"
+        return whole[: opening + 1] + "x" * (len(whole) - opening - 2) + closing * (len(whole) > opening + 1)
+
+    return _STRING.sub(blank, line)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _with(text: str, number: int, line: str) -> str:
+    lines = text.split("\n")
+    lines[number - 1] = line
+    return "\n".join(lines)
+
+
+def _compiles(changed: str, text: str) -> bool:
+    return len(text) <= TRIED_CHARS // 4 and tree_of(changed) is not None

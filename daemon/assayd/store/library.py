@@ -1,0 +1,145 @@
+"""The library in a database: what was approved, by user and name. An entry is never changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, and_, func, insert, select
+
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
+from assayd.model.generation import LibraryEntry
+from assayd.model.report import Verdict
+from assayd.ports.clock import Clock
+from assayd.store.access import DatabaseAccess
+from assayd.store.rows import from_micros, to_micros
+from assayd.store.tables import attempts, library_entries, submissions
+
+Statement = Select[Any]
+
+CHAIN = 100
+"""Attempts of a chain that are recorded at most, the newest."""
+_ENTRY = (
+    select(library_entries, submissions.c.document)
+    .join(attempts, attempts.c.id == library_entries.c.attempt_id)
+    .join(submissions, submissions.c.digest == attempts.c.submission)
+)
+
+
+class DatabaseLibrary:
+    """Implements `ports.generations.Library` on SQLite or PostgreSQL."""
+
+    def __init__(self, access: DatabaseAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+
+    async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
+        """Put a validated attempt under a name, as its next version; the same again changes nothing."""
+        if attempt.verdict is not Verdict.VALIDATED:
+            what = attempt.verdict.value if attempt.verdict else attempt.state.value
+            message = f"only what is validated can be approved; this attempt is {what}"
+            raise RequestError("library.not_validated", message)
+        at = self._clock.now()
+
+        def apply(connection: Connection) -> LibraryEntry:
+            versions = _named(attempt.peer.uid, name)
+            for row in connection.execute(versions).mappings():
+                if row["attempt_id"] == attempt.id:
+                    return _read(row)
+            connection.execute(
+                insert(library_entries), _values(connection, attempt, name, approved_by=approved_by, at=at)
+            )
+            return _read(connection.execute(versions.limit(1)).mappings().one())
+
+        return await self._access.write(apply)
+
+    async def list(self, *, uid: int | None, after: str | None, limit: int) -> Sequence[LibraryEntry]:
+        """Return the newest version of each name, by name."""
+        newest = (
+            select(
+                library_entries.c.uid,
+                library_entries.c.name,
+                func.max(library_entries.c.version).label("version"),
+            )
+            .group_by(library_entries.c.uid, library_entries.c.name)
+            .subquery()
+        )
+        same = and_(
+            newest.c.uid == library_entries.c.uid,
+            newest.c.name == library_entries.c.name,
+            newest.c.version == library_entries.c.version,
+        )
+        statement = _ENTRY.join(newest, same).order_by(library_entries.c.name, library_entries.c.uid)
+        if uid is not None:
+            statement = statement.where(library_entries.c.uid == uid)
+        if after is not None:
+            statement = statement.where(library_entries.c.name > after)
+        return await self._entries(statement.limit(limit))
+
+    async def history(self, uid: int, name: str) -> Sequence[LibraryEntry]:
+        """Return all versions of a name, newest first."""
+        return await self._entries(_named(uid, name))
+
+    async def of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
+        """Return the entries that these attempts are."""
+        wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
+        return await self._entries(wanted.order_by(library_entries.c.approved_at))
+
+    async def _entries(self, statement: Statement) -> Sequence[LibraryEntry]:
+        return await self._access.read(
+            lambda connection: [_read(row) for row in connection.execute(statement).mappings()]
+        )
+
+
+def _named(uid: int, name: str) -> Statement:
+    mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
+    return _ENTRY.where(mine).order_by(library_entries.c.version.desc())
+
+
+def _values(
+    connection: Connection, attempt: Attempt, name: str, *, approved_by: int, at: datetime
+) -> dict[str, object]:
+    mine = and_(library_entries.c.uid == attempt.peer.uid, library_entries.c.name == name)
+    newest = connection.execute(select(func.max(library_entries.c.version)).where(mine)).scalar()
+    return {
+        "uid": attempt.peer.uid,
+        "name": name,
+        "version": (newest or 0) + 1,
+        "kind": attempt.kind,
+        "attempt_id": attempt.id,
+        "digest": attempt.input_digest,
+        "intent": attempt.intent,
+        "chain": json.dumps(_chain(connection, attempt)),
+        "approved_by": approved_by,
+        "approved_at": to_micros(at),
+        "bundle": attempt.bundle,
+    }
+
+
+def _chain(connection: Connection, attempt: Attempt) -> list[str]:
+    """Return the attempts that led to one, and itself, oldest first."""
+    chain, parent = [attempt.id], attempt.parent_id
+    while parent is not None and parent not in chain and len(chain) < CHAIN:
+        chain.append(parent)
+        parent = connection.execute(select(attempts.c.parent_id).where(attempts.c.id == parent)).scalar()
+    return chain[::-1]
+
+
+def _read(row: RowMapping) -> LibraryEntry:
+    return LibraryEntry(
+        uid=row["uid"],
+        name=row["name"],
+        version=row["version"],
+        kind=row["kind"],
+        attempt_id=row["attempt_id"],
+        digest=row["digest"],
+        intent=row["intent"],
+        chain=tuple(json.loads(row["chain"])),
+        approved_by=row["approved_by"],
+        approved_at=from_micros(row["approved_at"]),
+        bundle=row["bundle"],
+        document=bytes(row["document"]),
+    )

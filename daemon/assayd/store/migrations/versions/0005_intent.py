@@ -1,0 +1,19 @@
+"""What was asked for, in words."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column."""
+    op.add_column("attempts", sa.Column("intent", sa.Text(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drop it."""
+    op.drop_column("attempts", "intent")

@@ -1,0 +1,114 @@
+"""Every kind can be written from words: what a model is told, and how its answer becomes a submission."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+
+import pytest
+from pydantic import ValidationError
+
+from assayd.analysis.messages import Patching
+from assayd.analysis.sqlite_catalog import describe_sqlite
+from assayd.analysis.worker import brief, patch
+from assayd.kinds import registry as validators
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.ports.generatable import Generatable, Proposal
+from assayd.ports.validator import Validator
+from assayd.repairs.reply import read_reply
+from assayd.static.sql import catalog
+
+POLICIES = load_policies([share("policies")])
+KINDS = list(validators.load(()).values())
+CONTEXTS: Mapping[str, Mapping[str, object]] = {
+    "extractor": {"sample_paths": ["/data/CLIENT-ABC/2024/Q1/report.csv"]},
+    "code": {"inputs": {"orders": [], "least": 1}},
+    "script": {"stdin": "a 1\n", "collect": ["out.csv"]},
+    "module": {"files": {"current.json": "{}"}},
+    "pipeline": {"files": {"data/s.csv": "a,b\n"}, "database": {"schema_sql": "CREATE TABLE t (a);"}},
+    "fifth": {"libraries": ["math"], "task_type": "report"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_example_that_a_model_is_shown_becomes_a_submission(kind: Validator) -> None:
+    assert isinstance(kind, Generatable)
+    context = json.dumps(CONTEXTS[kind.kind]).encode()
+    briefed = brief(kind, context, POLICIES.get(kind.default_policy))
+    assert briefed.briefing.task
+    assert briefed.briefing.rules
+    example = read_reply(briefed.briefing.example)
+    proposal = Proposal(code=example.code, files=example.files, steps=example.steps)
+    assert proposal.form in kind.forms
+    assert proposal.form in briefed.briefing.schema["required"]
+    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=proposal))
+    assert patched.problem is None
+    kind.payload.model_validate_json(json.dumps(patched.payload))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_context_of_another_kind_is_refused(kind: Validator) -> None:
+    assert isinstance(kind, Generatable)
+    with pytest.raises(ValidationError, match="no_such"):
+        kind.generation_context.model_validate_json(json.dumps({**CONTEXTS[kind.kind], "no_such": 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "proposal", "said"),
+    [
+        ("extractor", Proposal(files={"a": "b"}), "takes no answer in the form of files"),
+        ("pipeline", Proposal(code="x"), "takes no answer in the form of code"),
+        ("pipeline", Proposal(steps=({"name": "a", "type": "perl", "content": "x"},)), "steps.0.type"),
+        ("module", Proposal(files={"manifest.json": "[]"}), "not a JSON object"),
+        ("module", Proposal(files={"manifest.json": "{"}), "Expecting"),
+    ],
+)
+def test_answer_that_does_not_fit_is_told_and_nothing_breaks(
+    name: str, proposal: Proposal, said: str
+) -> None:
+    kind = validators.find(name)
+    briefed = brief(kind, json.dumps(CONTEXTS[name]).encode(), POLICIES.get(kind.default_policy))
+    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=proposal))
+    assert said in (patched.problem or "")
+
+
+def test_cases_give_the_paths_where_there_are_no_others() -> None:
+    context = {"cases": [{"name": "one", "path": "/a", "expected": {"x": 1}}]}
+    kind = validators.find("extractor")
+    briefed = brief(kind, json.dumps(context).encode(), POLICIES.get("extractor"))
+    assert briefed.base["sample_paths"] == ["/a"]
+    assert any("/a" in around.text for around in briefed.briefing.surroundings)
+
+
+def database() -> bytes:
+    with sqlite3.connect(":memory:") as connection:
+        connection.executescript(
+            "CREATE TABLE client (id INTEGER PRIMARY KEY, name TEXT NOT NULL);"
+            "CREATE TABLE sale (client INTEGER REFERENCES client (id), total REAL);"
+            "CREATE VIEW v AS SELECT * FROM sale;"
+        )
+        return bytes(connection.serialize())
+
+
+def test_tables_of_a_database_file_are_told_with_columns_and_keys() -> None:
+    assert describe_sqlite(database()).splitlines() == [
+        "client (id INTEGER PRIMARY KEY, name TEXT NOT NULL)",
+        "sale (client INTEGER -> client.id, total REAL)",
+        "v (a view)",
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0" + b"\xff" * 4000, b"text"])
+def test_database_file_that_is_none_is_told(content: bytes) -> None:
+    assert describe_sqlite(content)
+
+
+def test_request_for_a_pipeline_holds_the_tables_of_its_database() -> None:
+    import base64
+
+    catalog.install(describe_sqlite)
+    context = {"database": {"base64": base64.b64encode(database()).decode()}}
+    briefed = brief(validators.find("pipeline"), json.dumps(context).encode(), POLICIES.get("pipeline"))
+    assert "sale (client INTEGER -> client.id" in briefed.briefing.surroundings[0].text

@@ -1,0 +1,203 @@
+"""From words to something approved, on the command line, with real containers and a provider that plays."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from assayd.client import ClientError, Document, PlainClient
+from support.daemons.daemon_process import DaemonProcess
+
+pytestmark = pytest.mark.engine
+
+PLAYER = """
+import json, sys
+from pathlib import Path
+
+folder, asked = Path(sys.argv[1]), json.load(sys.stdin)
+with (folder / "asked.jsonl").open("a") as file:
+    file.write(json.dumps(asked) + "\\n")
+place = len((folder / "asked.jsonl").read_text().splitlines()) - 1
+print(json.dumps(json.loads((folder / "play.json").read_text())[place]))
+"""
+PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2024/Q3/data.csv")
+EXTRACTOR = """
+import re
+
+def extract(path: str) -> dict:
+    found = re.search(r"/Q([1-4])/", path)
+    quarter = int(found[1]) if found else 1
+    return {"quarter": quarter, "start_month": 3 * quarter - 2, "end_month": END}
+"""
+RAISES = 'def extract(path: str) -> dict:\n    return {"quarter": int(path.split("/")[4])}\n'
+
+
+class Play:
+    """A daemon, and what its provider answers."""
+
+    def __init__(self, docker_host: str) -> None:
+        self.daemon = DaemonProcess(docker_host, settings={"POOL__DEFAULT_TARGET": "1"})
+        self.folder = self.daemon.home / "play"
+        self.folder.mkdir()
+        (self.folder / "player.py").write_text(PLAYER)
+        program = [sys.executable, str(self.folder / "player.py"), str(self.folder)]
+        self.daemon.settings["REPAIR__PROVIDERS"] = json.dumps(
+            {"played": {"type": "command", "argv": program}}
+        )
+
+    def answers(self, *answers: Document) -> None:
+        """Answer so from now on."""
+        (self.folder / "asked.jsonl").unlink(missing_ok=True)
+        (self.folder / "play.json").write_text(json.dumps(answers))
+
+    @property
+    def asked(self) -> list[Document]:
+        """Return what the provider was asked."""
+        return [json.loads(line) for line in (self.folder / "asked.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def play(docker_host: str) -> Iterator[Play]:
+    play = Play(docker_host)
+    try:
+        play.daemon.start()
+        yield play
+    finally:
+        play.daemon.dispose()
+
+
+@pytest.fixture
+def client(play: Play) -> Iterator[PlainClient]:
+    with play.daemon.client() as client:
+        yield client
+
+
+def code(text: str) -> Document:
+    return {"code": text, "reason": "As asked."}
+
+
+def test_words_and_sample_paths_come_to_an_approved_extractor(
+    play: Play, client: PlainClient, tmp_path: Path
+) -> None:
+    # Raises on every path; then gives another month than the case expects; then is right.
+    wrong, right = EXTRACTOR.replace("END", "3 * quarter + 1"), EXTRACTOR.replace("END", "3 * quarter")
+    play.answers(code(RAISES), code(wrong), code(right))
+    words = "quarter folder should compute start and end month"
+    case = json.dumps({"name": "third", "path": PATHS[1], "expected": {"end_month": 9}})
+    out = tmp_path / "months.py"
+    options = [option for path in PATHS for option in ("--sample-path", path)]
+    done = play.daemon.assay(
+        "generate", "extractor", words, *options, "--example", case, "--yes", "--out", out, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    generation = json.loads(done.stdout)
+    assert [one["verdict"] for one in generation["attempts"]] == ["failed", "failed", "validated"]
+    assert generation["approved"] == {"name": "months", "version": 1}
+    assert out.read_text() == right
+    first, second, third = play.asked
+    assert (first["kind"], first["attempt"], first["intent"]) == ("extractor", 1, words)
+    assert "invalid literal" in second["prompt"]["user"]
+    assert "expected at end_month: 9 received: 10" in third["prompt"]["user"]
+    assert words in third["prompt"]["user"]
+    step = client.generation_step(generation["id"], 3)
+    assert json.loads(step["answer"])["code"] == right
+
+    entry = client.library_entry("months", 1)
+    assert entry["chain"] == [one["attempt_id"] for one in generation["attempts"]]
+    assert entry["intent"] == words
+    assert entry["submission"]["payload"]["code"] == right
+    shown = play.daemon.assay("show", generation["attempt_id"])
+    assert f"Asked for: {words}" in shown.stdout
+
+
+def test_next_version_is_listed_compared_and_exported(
+    play: Play, client: PlainClient, tmp_path: Path
+) -> None:
+    versions = [EXTRACTOR.replace("END", end) for end in ("3 * quarter", "quarter * 3")]
+    for version, text in enumerate(versions, 1):
+        payload = {"code": text, "sample_paths": list(PATHS)}
+        attempt = client.submit({"kind": "extractor", "payload": payload}, wait_s=60)
+        done = play.daemon.assay("library", "approve", attempt["id"], "quarters")
+        assert done.stdout == f"Approved: quarters@{version}\n"
+        assert client.approve(attempt["id"], "quarters")["version"] == version
+    listed = json.loads(play.daemon.assay("library", "list", "--json").stdout)["entries"]
+    assert [one["version"] for one in listed if one["name"] == "quarters"] == [2]
+    history = json.loads(play.daemon.assay("library", "history", "quarters", "--json").stdout)["entries"]
+    assert [one["version"] for one in history] == [2, 1]
+    diff = play.daemon.assay("library", "diff", "quarters").stdout
+    assert (
+        '+    return {"quarter": quarter, "start_month": 3 * quarter - 2, "end_month": quarter * 3}' in diff
+    )
+    out = tmp_path / "out.py"
+    assert play.daemon.assay("library", "export", "quarters@1", "--out", out).returncode == 0
+    assert out.read_text() == versions[0]
+    assert play.daemon.assay("library", "show", "gone").returncode == 2
+
+
+def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: Path) -> None:
+    play.answers(*(code(RAISES.replace("4", str(place))) for place in (4, 5, 3)))
+    out = tmp_path / "never.py"
+    done = play.daemon.assay(
+        "generate", "extractor", "words", "--sample-path", "/a/b/c/d/e/f", "--yes", "--out", out
+    )
+    assert done.returncode == 1
+    assert not out.exists()
+    generation = client.generations(limit=1)["generations"][0]
+    assert generation["approved"] is None
+    with pytest.raises(ClientError) as refused:
+        client.approve_generation(generation["id"], "never")
+    assert refused.value.code == "library.not_validated"
+
+
+def test_words_and_a_database_come_to_an_approved_pipeline_that_is_committed(
+    play: Play, client: PlainClient, tmp_path: Path
+) -> None:
+    database = tmp_path / "sales.db"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE sales (region TEXT, amount REAL)")
+        connection.execute("INSERT INTO sales VALUES ('north', 10), ('north', 5)")
+    create = "CREATE TABLE IF NOT EXISTS totals (region TEXT, total REAL);"
+    good = f"{create} INSERT INTO totals SELECT region, sum(amount) FROM sales GROUP BY region;"
+    wrong = good.replace("FROM sales", "FROM sale")
+    steps = [{"name": "total", "type": "sql", "content": text} for text in (wrong, good)]
+    play.answers({"steps": steps[:1], "reason": "a"}, {"steps": steps[1:], "reason": "b"})
+    done = play.daemon.assay(
+        "generate",
+        "pipeline",
+        "total by region",
+        "--database",
+        database,
+        "--out",
+        tmp_path / "steps",
+        "--json",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = play.asked
+    assert "sales (region TEXT, amount REAL)" in first["prompt"]["user"]
+    assert "sales (region TEXT, amount REAL)" in second["prompt"]["user"]
+    assert (tmp_path / "steps" / "01_total.sql").read_text() == good
+    generation = json.loads(done.stdout)
+    result = client.artifact(generation["attempt_id"], "files/database.sqlite")
+    assert result.startswith(b"SQLite format 3")
+
+    approved = play.daemon.assay("library", "approve", generation["attempt_id"], "totals")
+    assert approved.stdout == "Approved: totals@1\n"
+    done = play.daemon.assay("pipeline", "commit", "totals@1", "--database", database)
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT * FROM totals").fetchall() == [("north", 15.0)]
+
+
+def test_events_tell_state_attempts_stages_and_the_end(play: Play, client: PlainClient) -> None:
+    play.answers(code(EXTRACTOR.replace("END", "3 * quarter")))
+    request = {"kind": "extractor", "intent": "words", "context": {"sample_paths": list(PATHS)}}
+    generation = client.generate(**request)
+    kinds = [event.kind for event in client.generation_events(generation["id"])]
+    assert kinds[-1] == "finished"
+    assert "attempt" in kinds

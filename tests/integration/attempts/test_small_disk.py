@@ -1,0 +1,82 @@
+"""One user sends until the disk is full: the others keep what they have, and go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd.model.submission import Peer
+from assayd.ports.batches import BatchRequest
+from support.daemons.daemon_fixtures import needs_root
+from support.daemons.small_daemon import How, SmallDaemon, small_daemon, submission
+
+MIB = 2**20
+GREEDY, MODEST = Peer(uid=2000, gid=2000, pid=2), Peer(uid=1000, gid=1000, pid=1)
+HOW = How(min_free_bytes=8 * MIB)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a file system of 64 MiB."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", tmp_path], check=True)
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def text(number: int) -> str:
+    return f"x = {number}\n" + "#" * (MIB // 2)
+
+
+async def endless() -> AsyncIterator[bytes]:
+    for number in range(500):
+        yield json.dumps(submission(text(number))).encode() + b"\n"
+
+
+async def small_ones(daemon: SmallDaemon, count: int) -> list[str]:
+    return [(await daemon.finished(await daemon.accept(f"y = {n}", peer=MODEST))).id for n in range(count)]
+
+
+async def large_ones(daemon: SmallDaemon, count: int) -> None:
+    for number in range(count):
+        await daemon.finished(await daemon.accept(text(number), peer=GREEDY))
+
+
+async def has_all(daemon: SmallDaemon, ids: list[str]) -> bool:
+    attempts = [await daemon.shared.jobs.get(each) for each in ids]
+    return all(attempt is not None and attempt.bundle is not None for attempt in attempts)
+
+
+@needs_root
+async def test_endless_upload_is_refused_before_others_are_and_evicts_only_its_own(disk: Path) -> None:
+    async with small_daemon(disk, HOW) as daemon:
+        before = await small_ones(daemon, 5)
+        batch = await daemon.batches.open(BatchRequest(name="endless"), peer=GREEDY)
+        with pytest.raises(RequestError) as refused:
+            await daemon.batches.receive(batch, endless(), sees=lambda _: True)
+        assert refused.value.code == "quota.disk"
+
+        after = await small_ones(daemon, 5)
+        await daemon.service.collect_garbage(dry_run=False)
+        assert await has_all(daemon, before + after)
+
+
+@needs_root
+async def test_one_attempt_after_the_other_is_refused_until_its_users_oldest_went(disk: Path) -> None:
+    async with small_daemon(disk, HOW) as daemon:
+        before = await small_ones(daemon, 5)
+        with pytest.raises(RequestError) as refused:
+            await large_ones(daemon, 500)
+        assert refused.value.code == "quota.disk"
+        others = await small_ones(daemon, 5)
+
+        swept = await daemon.service.collect_garbage(dry_run=False)
+        assert swept.attempts > 0
+        assert await has_all(daemon, before + others)
+        await daemon.service.require_ready()

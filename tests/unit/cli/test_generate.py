@@ -1,0 +1,103 @@
+"""What the command line makes of words and files, and of what comes back."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from assayd.cli.generate import Given, read_context, texts_of, write_texts
+from assayd.errors import RequestError, StoreError
+
+
+def given(**more: object) -> Given:
+    none: dict[str, object] = {"sample_paths": (), "files": (), "database": None, "examples": ()}
+    return Given(**{**none, "inputs": None, "options": (), **more})  # type: ignore[arg-type]
+
+
+def test_context_is_what_the_options_name(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"rows": [1]}')
+    (tmp_path / "sales.csv").write_text("a,b\n")
+    context = read_context(
+        given(
+            sample_paths=["/a"],
+            files=[tmp_path / "sales.csv"],
+            examples=['{"name": "one"}'],
+            inputs=tmp_path / "in.json",
+            options=["task_type=report", "execute=true"],
+        )
+    )
+    assert context == {
+        "sample_paths": ["/a"],
+        "files": {"sales.csv": "a,b\n"},
+        "cases": [{"name": "one"}],
+        "inputs": {"rows": [1]},
+        "task_type": "report",
+        "execute": True,
+    }
+
+
+def test_database_is_a_file_or_a_schema(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(b"SQLite")
+    (tmp_path / "x.sql").write_text("CREATE TABLE t (a);")
+    assert read_context(given(database=tmp_path / "x.db"))["database"] == {
+        "base64": base64.b64encode(b"SQLite").decode()
+    }
+    assert read_context(given(database=tmp_path / "x.sql"))["database"] == {
+        "schema_sql": "CREATE TABLE t (a);"
+    }
+
+
+@pytest.mark.parametrize("example", ["[]", "{", "1"])
+def test_example_that_is_no_object_is_refused(example: str) -> None:
+    with pytest.raises(RequestError, match="--example"):
+        read_context(given(examples=[example]))
+
+
+@pytest.mark.parametrize(
+    ("payload", "texts"),
+    [
+        ({"code": "x"}, {"": "x"}),
+        ({"text": "x", "fields": {}}, {"": "x"}),
+        ({"files": {"a.py": "x"}, "manifest": {"a": 1}}, {"a.py": "x", "manifest.json": '{\n "a": 1\n}\n'}),
+        (
+            {"steps": [{"name": "Sum up!", "type": "sql", "content": "SELECT 1"}], "files": {"d.csv": ""}},
+            {"01_sum_up.sql": "SELECT 1"},
+        ),
+    ],
+)
+def test_answer_is_one_text_or_several(payload: dict[str, object], texts: dict[str, str]) -> None:
+    assert texts_of({"payload": payload}) == texts
+
+
+def test_one_text_is_a_file_and_several_are_a_folder(tmp_path: Path) -> None:
+    write_texts({"": "x"}, tmp_path / "one.py")
+    assert (tmp_path / "one.py").read_text() == "x"
+    write_texts({"p/a.py": "y"}, tmp_path / "many")
+    assert (tmp_path / "many" / "p" / "a.py").read_text() == "y"
+
+
+@pytest.mark.parametrize("name", ["../out.py", "/etc/out.py"])
+def test_file_that_leads_out_of_the_folder_is_not_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError, match="leads out"):
+        write_texts({name: "x"}, tmp_path / "inner")
+    assert not (tmp_path / "out.py").exists()
+    assert not Path("/etc/out.py").exists()
+
+
+@pytest.mark.parametrize("out", ["Months.py", "a b.py", ".py"])
+def test_yes_without_a_proper_name_is_refused_before_anything_is_asked(assay, capsys, out: str) -> None:
+    assert assay("generate", "extractor", "words", "--yes", "--out", out) == 2
+    assert "--name" in capsys.readouterr().err
+
+
+def test_yes_without_name_and_file_is_refused(assay, capsys) -> None:
+    assert assay("generate", "extractor", "words", "--yes") == 2
+    assert "--name or --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("reference", ["months@", "months@0", "months@x", "months@-1"])
+def test_entry_of_no_version_is_refused(assay, capsys, reference: str) -> None:
+    assert assay("library", "show", reference) == 2
+    assert "NAME@VERSION" in capsys.readouterr().err

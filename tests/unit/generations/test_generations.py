@@ -1,0 +1,349 @@
+"""From words to a verdict: attempts in memory, real analysis workers, real stores, a scripted provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from assayd.analysis.analyst import AnalysisLimits, Analyst
+from assayd.documents import canonical, plain
+from assayd.documents.generations import generation_document
+from assayd.errors import ProviderError, RequestError
+from assayd.generations.generations import DaemonGenerations
+from assayd.generations.loop import GenerationDependencies
+from assayd.ids import SystemClock, Ulids
+from assayd.kinds import registry as validators
+from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt, State
+from assayd.model.generation import Generation
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.ports.generations import GenerationRequest, GenerationView
+from assayd.ports.llm import FixRequest, Reply
+from assayd.ports.repairs import Document, Subject
+from assayd.repairs.loop import RepairDependencies
+from assayd.repairs.repairs import DaemonRepairs, RepairLimits
+from assayd.repairs.requests import RecordedRequests
+from assayd.store.access import DatabaseAccess, open_access
+from assayd.store.generations import DatabaseGenerationStore
+from assayd.store.jobs import DatabaseJobStore
+from assayd.store.repairs import DatabaseRepairStore
+
+PEER = Peer(uid=7, gid=7, pid=1)
+NOW = datetime(2026, 5, 4, tzinfo=UTC)
+WORDS = "the quarter folder gives start and end month"
+ASKED = GenerationRequest(kind="extractor", intent=WORDS, context={"sample_paths": ["/a/Q1/x.csv"]})
+POLICIES = load_policies([share("policies")])
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def analyst() -> AsyncIterator[Analyst]:
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        yield analyst
+
+
+class Attempts:
+    """Attempts that are judged as soon as they are submitted: ``good`` in the code is validated."""
+
+    def __init__(self, access: DatabaseAccess) -> None:
+        self._jobs = DatabaseJobStore(access)
+        self.known: dict[str, Subject] = {}
+        self.cancelled: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
+        await self.submit_new(attempt_id, {**submission, "parent_id": parent.id}, peer=parent.peer)
+
+    async def submit_new(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+        if attempt_id in self.known:
+            return
+        code = str(cast("Mapping[str, object]", submission["payload"])["code"])
+        attempt = Attempt(
+            id=attempt_id,
+            kind="extractor",
+            policy="extractor",
+            input_digest="d",
+            created_at=NOW,
+            peer=peer,
+            state=State.FINISHED,
+            verdict=Verdict.VALIDATED if "good" in code else Verdict.FAILED,
+            cause="exited_nonzero",
+            parent_id=cast("str | None", submission.get("parent_id")),
+        )
+        await self._jobs.accept(replace(attempt, verdict=None), canonical(dict(submission)))
+        finding = {"rule": "sandbox.raised", "severity": "error", "message": code}
+        report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": f"{code} failed"}
+        self.known[attempt_id] = Subject(attempt=attempt, submission=submission, report=report)
+
+    async def finished(self, attempt_id: str) -> Subject:
+        await self.gate.wait()
+        return self.known[attempt_id]
+
+    async def submission(self, attempt_id: str) -> Document | None:
+        return self.known[attempt_id].submission if attempt_id in self.known else None
+
+    async def cancel(self, attempt_id: str) -> None:
+        self.cancelled.append(attempt_id)
+
+
+class Scripted:
+    """Answers one after the other: a word of code, a whole reply, a problem; then waits for ever."""
+
+    name = "scripted"
+
+    def __init__(self, answers: Iterable[str | Reply | Exception]) -> None:
+        self._answers = iter(answers)
+        self.asked: list[FixRequest] = []
+        self.waits = asyncio.Event()
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        self.asked.append(request)
+        answer = next(self._answers, None)
+        if answer is None:
+            self.waits.set()
+            await asyncio.Event().wait()
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, Reply):
+            return answer
+        code = f"def extract(path: str) -> dict:\n    return {{'{answer}': path}}\n"
+        return Reply(code=code, reason=f"now {answer}", text=f'{{"code": "{answer}"}}')
+
+
+class Bench:
+    """The parts of a daemon that generations need, on one database."""
+
+    def __init__(self, analyst: Analyst, access: DatabaseAccess, provider: Scripted) -> None:
+        self.provider, self.attempts = provider, Attempts(access)
+        self._analyst, self._access = analyst, access
+        self.store = DatabaseGenerationStore(access)
+        self.new_parts()
+
+    def new_parts(self) -> None:
+        """Make what a run of the daemon has, anew."""
+        clock, ids, kinds = SystemClock(), Ulids(), validators.load(())
+        providers = {"rules": cast("Any", None), "scripted": self.provider}
+        repair_store = DatabaseRepairStore(self._access)
+        deps = RepairDependencies(
+            attempts=self.attempts,
+            repairs=repair_store,
+            analyst=self._analyst,
+            kinds=kinds,
+            providers=providers,
+            clock=clock,
+            ids=ids,
+        )
+        requests = RecordedRequests(
+            store=repair_store, kinds=kinds, providers=providers, clock=clock, ids=ids
+        )
+        self.repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
+        self.generations = DaemonGenerations(
+            GenerationDependencies(
+                attempts=self.attempts,
+                repairs=self.repairs,
+                store=self.store,
+                analyst=self._analyst,
+                kinds=kinds,
+                policies=POLICIES.get,
+                providers=providers,
+                clock=clock,
+                ids=ids,
+            )
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[DaemonGenerations]:
+        async with self.repairs.running(), self.generations.running():
+            yield self.generations
+
+    async def ended(self, request: GenerationRequest = ASKED) -> GenerationView:
+        async with self.running() as generations:
+            view = await generations.start(request, PEER)
+            return await last(generations, view.generation)
+
+
+async def last(generations: DaemonGenerations, generation: Generation) -> GenerationView:
+    views = [view async for view in generations.follow(generation.id)]
+    return views[-1]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def access(tmp_path: Path) -> AsyncIterator[DatabaseAccess]:
+    async with open_access(tmp_path) as access:
+        yield access
+
+
+def told(view: GenerationView) -> dict[str, Any]:
+    document: dict[str, Any] = plain(generation_document(view))
+    return document
+
+
+def outcome_of(view: GenerationView) -> tuple[str | None, list[str | None]]:
+    document = told(view)
+    return document["outcome"], [one["verdict"] for one in document["attempts"]]
+
+
+async def test_provider_that_errs_twice_comes_to_a_validated_attempt(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    bench = Bench(analyst, access, Scripted(["a", "b", "good"]))
+    view = await bench.ended()
+    assert outcome_of(view) == ("validated", ["failed", "failed", "validated"])
+    document = told(view)
+    assert [one["number"] for one in document["attempts"]] == [1, 2, 3]
+    assert document["attempt_id"] == document["attempts"][2]["attempt_id"]
+    subject = bench.attempts.known[document["attempt_id"]]
+    assert subject.submission["intent"] == WORDS
+    assert subject.attempt.parent_id == document["attempts"][1]["attempt_id"]
+
+
+async def test_request_says_what_is_wanted_and_each_step_is_kept(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    bench = Bench(analyst, access, Scripted(["a", "good"]))
+    view = await bench.ended()
+    first, second = bench.provider.asked
+    for wanted in (WORDS, "def extract(path: str) -> dict", "/a/Q1/x.csv", "Import only:"):
+        assert wanted in first.user
+    assert '"required": ["code", "reason"]' in first.system
+    assert WORDS in second.user
+    steps = [await bench.generations.step(view, number) for number in (1, 2, 3)]
+    assert [step and (step.number, step.user) for step in steps] == [(1, first.user), (2, second.user), None]
+
+
+async def test_budget_is_one_over_drafts_and_fixes(analyst: Analyst, access: DatabaseAccess) -> None:
+    broken = Reply(files={"a.py": "x"}, reason="files")
+    bench = Bench(analyst, access, Scripted([broken, "a", "b", "good"]))
+    view = await bench.ended()
+    assert outcome_of(view) == ("exhausted", [None, "failed", "failed"])
+    assert "takes no answer in the form of files" in told(view)["attempts"][0]["original_error"]
+    assert "takes no answer in the form of files" in bench.provider.asked[1].user
+
+
+async def test_answers_that_never_fit_use_the_budget_up(analyst: Analyst, access: DatabaseAccess) -> None:
+    broken = Reply(files={"a.py": "x"}, reason="files")
+    view = await Bench(analyst, access, Scripted([broken] * 4)).ended()
+    assert outcome_of(view) == ("exhausted", [None] * 3)
+    assert not view.repairs
+
+
+async def test_provider_that_gives_nothing_ends_it(analyst: Analyst, access: DatabaseAccess) -> None:
+    view = await Bench(analyst, access, Scripted([ProviderError("provider.refused", "no")])).ended()
+    assert outcome_of(view) == ("provider_failed", [])
+    assert told(view)["detail"] == "provider.refused: no"
+
+
+async def test_generation_goes_on_after_a_crash_and_asks_nothing_twice(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    bench = Bench(analyst, access, Scripted(["a", "b"]))
+    async with bench.running() as generations:  # ended while the third answer is waited for
+        started = await generations.start(ASKED, PEER)
+        await bench.provider.waits.wait()
+
+    bench.provider = Scripted(["good"])
+    bench.new_parts()
+    async with bench.running() as generations:
+        await bench.repairs.recover()
+        await generations.recover()
+        view = await last(generations, started.generation)
+    assert outcome_of(view) == ("validated", ["failed", "failed", "validated"])
+    assert len(bench.provider.asked) == 1
+
+
+async def test_answer_that_is_on_record_is_used_after_a_kill_before_its_attempt(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    bench = Bench(analyst, access, Scripted(["good"]))
+    bench.attempts.gate.clear()
+    async with bench.running() as generations:  # ended between the answer and the verdict
+        started = await generations.start(ASKED, PEER)
+        async for view in generations.follow(started.generation.id):
+            if view.generation.drafts:
+                break
+    assert await bench.store.step(started.generation.id, 1) is not None
+
+    # As if the draft had not been recorded either.
+    stored = await bench.store.get(started.generation.id)
+    assert stored is not None
+    await bench.store.save(replace(stored, drafts=(), attempt_id=None))
+    bench.attempts.gate.set()
+    bench.provider = Scripted([])
+    bench.new_parts()
+    async with bench.running() as generations:
+        await generations.recover()
+        view = await last(generations, started.generation)
+    assert outcome_of(view) == ("validated", ["validated"])
+    assert not bench.provider.asked
+
+
+async def test_hint_on_what_is_validated_asks_again_with_a_full_budget(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    bench = Bench(analyst, access, Scripted(["good", "x", "good too"]))
+    async with bench.running() as generations:
+        first = await last(generations, (await generations.start(ASKED, PEER)).generation)
+        await generations.hint(first, "months as numbers", 8)
+        second = await last(generations, first.generation)
+    assert outcome_of(second) == ("validated", ["validated", "failed", "validated"])
+    asked = bench.provider.asked[1].user
+    assert "months as numbers" in asked
+    assert "'good': path" in asked
+    document = told(second)
+    assert [(hint["uid"], hint["hint"]) for hint in document["hints"]] == [(8, "months as numbers")]
+    drafted = bench.attempts.known[document["attempts"][1]["attempt_id"]].attempt
+    assert drafted.parent_id == document["attempts"][0]["attempt_id"]
+
+
+async def test_cancelled_generation_ends_with_what_it_has_under_way(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    bench = Bench(analyst, access, Scripted(["a"]))
+    async with bench.running() as generations:
+        started = await generations.start(ASKED, PEER)
+        await bench.provider.waits.wait()
+        view = await generations.get(started.generation.id)
+        assert view is not None
+        with pytest.raises(RequestError, match="under way"):
+            await generations.hint(view, "h", 7)
+        await generations.cancel(view)
+        ended = await last(generations, started.generation)
+        assert ended.generation.outcome == "cancelled"
+        with pytest.raises(RequestError, match="has ended"):
+            await generations.cancel(ended)
+    assert bench.attempts.cancelled
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"kind": "poem"}, "kind.unknown", "kind"),
+        ({"provider": "rules"}, "generation.provider", "provider"),
+        ({"provider": "gone"}, "generation.provider", "provider"),
+        ({"policy": "gone"}, "policy.unknown", "policy"),
+        ({"context": {"inputs": {}}}, "invalid", "context.inputs"),
+        ({"context": {}}, "invalid", "context"),
+        ({"context": {"sample_paths": [""]}}, "invalid", "context.sample_paths.0"),
+    ],
+)
+async def test_request_that_cannot_be_met_is_refused(
+    analyst: Analyst, access: DatabaseAccess, change: dict[str, Any], code: str, field: str
+) -> None:
+    bench = Bench(analyst, access, Scripted([]))
+    async with bench.running() as generations:
+        with pytest.raises(RequestError) as refused:
+            await generations.start(replace(ASKED, **change), PEER)
+    assert (refused.value.code, refused.value.field) == (code, field)

@@ -1,0 +1,3 @@
+from support.texts.commits import real, result
+
+__all__ = ["real", "result"]
