@@ -65,8 +65,9 @@ check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/lint-imports
 	@$(BIN)/pytest -q -n auto tests/unit
 
-bench: images ## measure; write bench/results and docs/performance.md (QUICK=1: a shorter run, about five minutes here)
-	@$(WITH_DOCKER) $(BIN)/python -m bench.run $(if $(QUICK),--quick)
+bench: images images-oci ## measure both engines, as root; write bench/results and docs/performance.md (QUICK=1: at most ten minutes)
+	@-command -v bwrap >/dev/null || deploy/dev/packages.sh bubblewrap
+	@$(WITH_DOCKER) export ASSAYD_ENGINE__IMAGES_DIR="$(CURDIR)/.run/images"; $(OCI_SH) run $(BIN)/python -m bench.run $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.chart
 
 bench-slips: images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
@@ -99,6 +100,8 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
+	@for extra in anthropic gemini openai; do \
+		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null

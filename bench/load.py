@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -13,6 +14,8 @@ from bench.daemon import Answer, Daemon
 
 Submission = dict[str, object]
 
+BATCH_LOOK_S = 0.2
+"""How often a batch is looked at."""
 UNDER_WAY_S = 2.0
 """How long a program that is to run beside has until it counts as under way."""
 
@@ -91,6 +94,21 @@ async def flood(
 
     await asyncio.gather(*(worker() for _ in range(concurrency)))
     return Flood(answers=answers, per_s=len(answers) / (time.perf_counter() - began))
+
+
+async def run_batch(daemon: Daemon, submission: Callable[[int], Submission], lines: int) -> float:
+    """Send a batch of lines that all differ, wait until each has its verdict, and give how long that took."""
+    body = b"".join(json.dumps(submission(number)).encode() + b"\n" for number in range(lines))
+    began = time.perf_counter()
+    async with daemon.connection() as connection:
+        status, answer = await connection.request("POST", "/v1/batches?name=bench", body)
+        if status not in {200, 201, 202}:
+            raise RuntimeError(f"the daemon answered {status}: {answer[:500]!r}")
+        batch = json.loads(answer)
+        while batch["finished_at"] is None:
+            await asyncio.sleep(BATCH_LOOK_S)
+            batch = json.loads((await connection.request("GET", f"/v1/batches/{batch['name']}"))[1])
+    return time.perf_counter() - began
 
 
 async def beside(

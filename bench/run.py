@@ -1,4 +1,4 @@
-"""Measures what an attempt costs, client to client over the socket, beside what the engine alone costs.
+"""Measures what an attempt costs, client to client over the socket, on each engine beside what lies below it.
 
 `make bench` runs it whole, `make bench QUICK=1` a shorter one. Writes bench/results/latest.json and a
 dated copy; `bench/chart.py` makes docs/performance.md from it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -18,12 +19,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
+from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
 from bench.figures import Footprint, footprint, machine, spread
-from bench.load import Submission, beside, flood, one_by_one, open_loop
+from bench.floors import peers, runtime_ceiling, start_cpu
+from bench.load import Submission, beside, flood, one_by_one, open_loop, run_batch
 
 RESULTS = Path(__file__).parent / "results"
+IMAGES = Path(os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", Path(__file__).parents[1] / ".run/images"))
+Engine = Mapping[str, str]
+"""Settings that choose an engine, as `daemon` takes them."""
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 SOURCE = """\
 import re
@@ -44,6 +50,13 @@ def extract(path: str) -> dict:
 """
 BROKEN = "import subprocess\n" + SOURCE
 FULL_GROWTH = 5000
+BATCH = 2000
+ENGINES: Mapping[str, Mapping[str, str]] = {
+    "docker_": {"ENGINE__KIND": "docker"},
+    "oci_": {"ENGINE__KIND": "oci"},
+    "oci_plain_": {"ENGINE__KIND": "oci", "ENGINE__TEMPLATES": "off"},
+}
+"""Settings by the prefix of figures: the OCI engine as it runs by default, and without templates."""
 REMEMBERED = 300
 """More attempts than those whose documents the daemon keeps in memory."""
 
@@ -63,6 +76,9 @@ class Size:
     growth_warm_up: int
     good: int
     idle_s: float
+    pause_s: float
+    starts: int
+    batch: int
 
 
 FULL = Size(
@@ -77,19 +93,25 @@ FULL = Size(
     growth_warm_up=300,
     good=60,
     idle_s=20,
+    pause_s=1.0,
+    starts=60,
+    batch=BATCH,
 )
 QUICK = Size(
     docker_runs=10,
-    cold=10,
-    open_loop_s=15,
-    bursts=3,
-    paths=8,
+    cold=8,
+    open_loop_s=8,
+    bursts=2,
+    paths=5,
     static=60,
-    saturation_s=8,
-    growth=120,
-    growth_warm_up=80,
-    good=12,
-    idle_s=5,
+    saturation_s=5,
+    growth=60,
+    growth_warm_up=40,
+    good=8,
+    idle_s=3,
+    pause_s=0.4,
+    starts=20,
+    batch=200,
 )
 
 
@@ -122,22 +144,25 @@ def hostile() -> dict[str, Submission]:
     }
 
 
-def warm_and_cold(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
+def warm_and_cold(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
     """Measure (b), (c), (d), (e), (i) on a quiet daemon with its default settings."""
-    with daemon(folder / "cold", POOL__ENABLED="false") as target:
+    with daemon(folder / "cold", POOL__ENABLED="false", **engine) as target:
         answers = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=0.2))
         yield "cold", _scenario(answers)
-    with daemon(folder / "quiet") as target:
+    with daemon(folder / "quiet", **engine) as target:
         yield "ready_s", round(target.ready_s, 3)
         _in_use(target)
         yield "idle_cpu_percent", _idle_cpu(target, size.idle_s)
-        warm = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=1.0))
+        warm = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=size.pause_s))
         yield "warm", _scenario(warm)
         for count in (5, 50):
-            answers = asyncio.run(one_by_one(target, extractor(paths=count), size.paths, pause_s=1.0))
+            answers = asyncio.run(
+                one_by_one(target, extractor(paths=count), size.paths, pause_s=size.pause_s)
+            )
             yield f"paths{count}", _scenario(answers)
         rejected = asyncio.run(one_by_one(target, extractor(BROKEN), size.static))
         yield "static_reject", _scenario(rejected)
+        yield "client", client_costs(target.socket, SOURCE)
 
 
 def _in_use(target: Daemon) -> None:
@@ -146,13 +171,15 @@ def _in_use(target: Daemon) -> None:
     asyncio.run(pool_filled(target))
 
 
-def under_load(size: Size, folder: Path, half_of_ceiling: float) -> Iterator[tuple[str, object]]:
+def under_load(
+    size: Size, folder: Path, engine: Engine, half_of_ceiling: float
+) -> Iterator[tuple[str, object]]:
     """Measure (c) in open loop and from a full pool."""
-    with daemon(folder / "open") as target:
+    with daemon(folder / "open", **engine) as target:
         _in_use(target)
         loop = open_loop(target, extractor(), rate_per_s=half_of_ceiling, seconds=size.open_loop_s)
         yield "open_loop", {"rate_per_s": round(half_of_ceiling, 2), **_scenario(asyncio.run(loop))}
-    with daemon(folder / "full", POOL__DEFAULT_TARGET="16") as target:
+    with daemon(folder / "full", POOL__DEFAULT_TARGET="16", **engine) as target:
         answers: list[Answer] = []
         for _ in range(size.bursts):
             _in_use(target)
@@ -160,21 +187,25 @@ def under_load(size: Size, folder: Path, half_of_ceiling: float) -> Iterator[tup
         yield "full_pool", _scenario(answers)
 
 
-def saturation(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
+def saturation(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
     """Measure (f): the daemon at its limit against the bare engine, in turns."""
     rates: dict[int, float] = {}
-    with daemon(folder / "flood") as target:
+    cpu_s, count = 0.0, 0
+    with daemon(folder / "flood", **engine) as target:
         for concurrency in (4, 8):
             measured = flood(target, extractor(), concurrency=concurrency, seconds=size.saturation_s)
+            before = footprint(target.pid).cpu_s
             result = asyncio.run(measured)
             rates[concurrency] = round(result.per_s, 3)
+            cpu_s, count = cpu_s + footprint(target.pid).cpu_s - before, count + len(result.answers)
+    yield "cpu_ms_per_attempt", round(cpu_s / max(count, 1) * 1000, 3)
     yield "throughput_by_concurrency", rates
     yield "throughput_per_s", max(rates.values())
 
 
-def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
+def growth(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
     """Measure (g): what many attempts leave in memory, descriptors and on disk."""
-    with daemon(folder / "growth") as target:
+    with daemon(folder / "growth", **engine) as target:
         asyncio.run(flood(target, extractor(BROKEN), concurrency=4, count=REMEMBERED))
         # The pool grows with the rate, so both looks are taken after a flood.
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth_warm_up))
@@ -201,14 +232,24 @@ def growth(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
         yield "fd_growth", (after.descriptors - idle_after) - (before.descriptors - idle_before)
 
 
-def hostility(size: Size, folder: Path) -> Iterator[tuple[str, object]]:
+def hostility(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
     """Measure (h): a good job quiet, and beside hostile ones."""
-    with daemon(folder / "hostile") as target:
+    with daemon(folder / "hostile", **engine) as target:
         _in_use(target)
-        quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=1.0))
+        quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=size.pause_s))
         yield "good_quiet", _scenario(quiet)
-        loud = asyncio.run(beside(target, extractor(), size.good, list(hostile().values()), pause_s=1.0))
+        loud = asyncio.run(
+            beside(target, extractor(), size.good, list(hostile().values()), pause_s=size.pause_s)
+        )
         yield "good_beside_hostile", _scenario(loud)
+
+
+def batch(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
+    """Measure a batch of 2,000 lines, from the first line sent to the last verdict; a shorter one is scaled."""
+    with daemon(folder / "batch", **engine) as target:
+        took_s = asyncio.run(run_batch(target, lambda n: extractor(f"{SOURCE}# {n}\n"), size.batch))
+        yield "batch", {"lines": size.batch, "took_s": round(took_s, 3)}
+        yield "batch_2000_s", round(took_s * BATCH / size.batch, 3)
 
 
 def _scenario(answers: list[Answer]) -> dict[str, object]:
@@ -240,73 +281,98 @@ def _size(folder: Path, pattern: str) -> int:
     return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())
 
 
-def measure(size: Size, folder: Path) -> dict[str, object]:
-    """Run every scenario, telling each figure as it comes."""
+def floors(size: Size, images: Path) -> Iterator[tuple[str, object]]:
+    """Measure what lies below the daemon: Docker alone, the OCI runtime alone, starts, and peers."""
+    yield "docker_run", asdict(spread(docker_run("assayd/python", SOURCE, PATH, size.docker_runs)))
+    rates = asyncio.run(ceiling((2, 4), size.saturation_s / 2))
+    yield "engine_ceiling_by_concurrency", {n: round(rate, 3) for n, rate in rates.items()}
+    yield "engine_ceiling_per_s", round(max(rates.values()), 3)
+    yield "runtime_ceiling_per_s", runtime_ceiling(images, concurrency=2, seconds=size.saturation_s / 2)
+    yield from start_cpu(images, size.starts)
+    for name, took in peers(images, SOURCE, PATH, size.docker_runs):
+        yield f"peer_{name}", asdict(spread(took))
+
+
+def on_engine(size: Size, folder: Path, prefix: str, ceiling_per_s: float) -> Iterator[tuple[str, object]]:
+    """Run every scenario on one engine."""
+    engine = ENGINES[prefix]
+    yield from warm_and_cold(size, folder, engine)
+    yield from saturation(size, folder, engine)
+    yield from under_load(size, folder, engine, ceiling_per_s / 2)
+    yield from hostility(size, folder, engine)
+    if prefix != "docker_" or size is FULL:
+        yield from batch(size, folder, engine)
+    yield from growth(size, folder, engine)
+
+
+def measure(size: Size, folder: Path, images: Path) -> dict[str, object]:
+    """Run everything, telling each figure as it comes; what is of an engine is named with its prefix."""
     results: dict[str, object] = {}
 
     def note(name: str, value: object) -> None:
         results[name] = value
         print(f"{name}: {json.dumps(value)}", flush=True)
 
-    took = docker_run("assayd/python", SOURCE, PATH, size.docker_runs)
-    note("docker_run", asdict(spread(took)))
-    rates = asyncio.run(ceiling((2, 4), size.saturation_s / 2))
-    note("engine_ceiling_by_concurrency", {n: round(rate, 3) for n, rate in rates.items()})
-    note("engine_ceiling_per_s", round(max(rates.values()), 3))
-    for scenario in (warm_and_cold(size, folder), saturation(size, folder)):
-        for name, value in scenario:
-            note(name, value)
-    for scenario in (
-        under_load(size, folder, max(rates.values()) / 2),
-        hostility(size, folder),
-        growth(size, folder),
-    ):
-        for name, value in scenario:
-            note(name, value)
+    for name, value in floors(size, images):
+        note(name, value)
+    bare = results["engine_ceiling_per_s"]
+    for prefix in ENGINES:
+        half = float(bare) if isinstance(bare, float) else 1.0
+        for name, value in on_engine(size, folder / prefix, prefix, half):
+            note(prefix + name, value)
     return results
 
 
-def flat(results: dict[str, object]) -> dict[str, object]:
+_FLOORS = ("engine_ceiling_per_s", "runtime_ceiling_per_s", "runner_start_cpu_ms", "bare_python_cpu_ms")
+_PARTS = {
+    "cold_p50_ms": ("cold", "p50_ms"),
+    "warm_p50_ms": ("open_loop", "p50_ms"),
+    "warm_p95_ms": ("open_loop", "p95_ms"),
+    "warm_p99_ms": ("full_pool", "p99_ms"),
+    "warm_share": ("open_loop", "warm_share"),
+    "paths5_p50_ms": ("paths5", "p50_ms"),
+    "paths50_p50_ms": ("paths50", "p50_ms"),
+    "good_quiet_p95_ms": ("good_quiet", "p95_ms"),
+    "good_beside_hostile_p95_ms": ("good_beside_hostile", "p95_ms"),
+}
+"""Figures of an engine by the scenario, and what of it, that they are."""
+_WHOLE = (
+    "throughput_per_s", "cpu_ms_per_attempt", "batch_2000_s", "rss_growth_mb", "fd_growth", "ready_s",
+    "idle_cpu_percent",
+)  # fmt: skip
+
+
+def flat(results: Mapping[str, object]) -> dict[str, object]:
     """Return the figures that goals are stated in, under the names that are kept."""
 
     def of(scenario: str, figure: str) -> object:
-        values = results[scenario]
-        return values[figure] if isinstance(values, dict) else None
+        values = results.get(scenario)
+        return values.get(figure) if isinstance(values, dict) else None
 
-    keys = {
-        "docker_run_p50_ms": of("docker_run", "p50_ms"),
-        "cold_p50_ms": of("cold", "p50_ms"),
-        "warm_p50_ms": of("open_loop", "p50_ms"),
-        "warm_p95_ms": of("open_loop", "p95_ms"),
-        "warm_p99_ms": of("full_pool", "p99_ms"),
-        "warm_share": of("open_loop", "warm_share"),
-        "static_reject_p50_ms": of("static_reject", "p50_ms"),
-        "paths5_p50_ms": of("paths5", "p50_ms"),
-        "paths50_p50_ms": of("paths50", "p50_ms"),
-        "good_quiet_p95_ms": of("good_quiet", "p95_ms"),
-        "good_beside_hostile_p95_ms": of("good_beside_hostile", "p95_ms"),
-    }
-    names = (
-        "throughput_per_s",
-        "engine_ceiling_per_s",
-        "rss_growth_mb",
-        "fd_growth",
-        "ready_s",
-        "idle_cpu_percent",
-    )
-    return keys | {name: results[name] for name in names}
+    found = {name: results.get(name) for name in _FLOORS}
+    found["docker_run_p50_ms"] = of("docker_run", "p50_ms")
+    # It starts no container: measured on the engine that runs by default where there is no Docker.
+    found["static_reject_p50_ms"] = of("oci_static_reject", "p50_ms")
+    for name in ("cli_validate_cpu_ms", "cli_list_cpu_ms", "cli_help_cpu_ms"):
+        found[name] = of("oci_client", name)
+    for name in (name for name in results if name.startswith("peer_")):
+        found[f"{name}_p50_ms"] = of(name, "p50_ms")
+    for prefix in ENGINES:
+        found |= {prefix + name: of(prefix + scenario, part) for name, (scenario, part) in _PARTS.items()}
+        found |= {prefix + name: results[prefix + name] for name in _WHOLE if prefix + name in results}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def main() -> None:
     """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a shorter run, under four minutes")
+    parser.add_argument("--quick", action="store_true", help="a shorter run, under ten minutes")
     arguments = parser.parse_args()
     began = datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
-        results = measure(QUICK if arguments.quick else FULL, Path(folder))
+        results = measure(QUICK if arguments.quick else FULL, Path(folder), IMAGES)
     document = {
-        **flat(results),
+        "figures": flat(results),
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
         "quick": arguments.quick,

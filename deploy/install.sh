@@ -24,9 +24,13 @@ files=(
     etc/assayd.toml $doc/examples/assayd.toml
     grafana/assayd.json $doc/examples/grafana/assayd.json
     prometheus/alerts.yml $doc/examples/prometheus/alerts.yml
+    ../requirements/run.txt usr/share/assayd/requirements/run.txt
+    ../requirements/anthropic.txt usr/share/assayd/requirements/anthropic.txt
+    ../requirements/gemini.txt usr/share/assayd/requirements/gemini.txt
+    ../requirements/openai.txt usr/share/assayd/requirements/openai.txt
 )
 made=(
-    usr/bin/assay usr/bin/assayd
+    usr/bin/assay usr/bin/assayd usr/sbin/assayd-extras
     usr/share/man/man1/assay.1.gz usr/share/man/man8/assayd.8.gz
     usr/share/bash-completion/completions/assay usr/share/zsh/vendor-completions/_assay
     usr/share/fish/vendor_completions.d/assay.fish
@@ -52,6 +56,10 @@ make_environment() {
     find "$target.new/bin" -mindepth 1 ! -name 'python*' ! -name shfmt -delete
     printf 'home = /usr/bin\ninclude-system-site-packages = false\nversion = %s\n' \
         "$("$python" -c 'import platform; print(platform.python_version())')" >"$target.new/pyvenv.cfg"
+    # What `assayd-extras` adds is found there, after everything else.
+    local minor
+    minor=$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+    printf '/opt/assayd/lib/%s/site-packages\n' "$minor" >"$target.new/lib/$minor/site-packages/assayd-extras.pth"
     # Bytecode that is never compared with its source: the service cannot write it, and no time gets into it.
     PYTHONHASHSEED=0 "$target.new/bin/python3" -m compileall -q -f --invalidation-mode unchecked-hash \
         -s "$target.new" -p "/$lib" "$target.new/lib"
@@ -64,9 +72,8 @@ place_files() {
     for ((i = 0; i < ${#files[@]}; i += 2)); do
         install -D -m 0644 "$here/${files[i]}" "$root/${files[i + 1]}"
     done
-    mkdir -p "$root/$doc/operating"
-    install -m 0644 "$here"/../docs/operating/*.md "$root/$doc/operating/"
-    install -m 0644 "$here/../CHANGELOG.md" "$root/$doc/CHANGELOG.md"
+    "$root/$lib/bin/python3" "$here/documents.py" "$root/$doc"
+    install -m 0755 -D "$here/extras.sh" "$root/usr/sbin/assayd-extras"
     install -m 0644 "$here/../LICENSE" "$root/$doc/copyright"
     launcher "$root/usr/bin/assay" assayd.cli
     launcher "$root/usr/bin/assayd" assayd.__main__
@@ -156,10 +163,10 @@ do_uninstall() {
     deactivate
     for ((i = 1; i < ${#files[@]}; i += 2)); do rm -f "/${files[i]}"; done
     for i in "${made[@]}"; do rm -f "/$i"; done
-    rm -rf "/${lib:?}" "/${doc:?}" /run/assayd
+    rm -rf "/${lib:?}" "/${doc:?}" /usr/share/assayd /run/assayd
     if systemd_runs; then systemctl daemon-reload; fi
     if [ "${1:-}" = --purge ]; then
-        rm -rf /etc/assayd /var/lib/assayd /var/cache/assayd
+        rm -rf /etc/assayd /var/lib/assayd /var/cache/assayd /opt/assayd
         say "removed, with settings and state; the user assayd and its groups stay"
     else
         say "removed; settings (/etc/assayd) and state (/var/lib/assayd) stay, --purge removes them"

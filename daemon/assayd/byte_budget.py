@@ -31,6 +31,7 @@ class ByteBudget:
     def __init__(self, total_bytes: int, *, operators: frozenset[int] | None = None) -> None:
         self._total = total_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
+        self._said_to_be: set[int] = set()
         self._held: Counter[int] = Counter()
         self._reading = asyncio.Semaphore(1)
 
@@ -42,7 +43,7 @@ class ByteBudget:
     def acquire(self, uid: int, size: int, *, operator: bool = False) -> None:
         """Take so many bytes for a user. Raises: RequestError ``queue.full`` (retryable)."""
         free = self._total - self.held
-        if operator or uid in self._operators:
+        if operator or uid in self._operators or uid in self._said_to_be:
             fits = size <= free
         else:
             fits = self._held[uid] + size <= free - self._total // OPERATORS_SHARE
@@ -59,9 +60,17 @@ class ByteBudget:
             del self._held[uid]
 
     @contextmanager
-    def growing(self, uid: int, *, operator: bool = False) -> Iterator[Growing]:
-        """Hold what is added while the body runs."""
-        growing = Growing(self, uid, operator=operator)
+    def growing(self, uid: int, *, operator: bool | None = None) -> Iterator[Growing]:
+        """Hold what is added while the body runs.
+
+        Args:
+            uid: in whose name.
+            operator: whether that is one by a group. What becomes of the bytes, in the queue, counts so as
+                well. None: as was said last.
+        """
+        if operator is not None:
+            (self._said_to_be.add if operator else self._said_to_be.discard)(uid)
+        growing = Growing(self, uid)
         try:
             yield growing
         finally:
@@ -83,16 +92,15 @@ class ByteBudget:
 class Growing:
     """What one request holds of a budget."""
 
-    def __init__(self, budget: ByteBudget, uid: int, *, operator: bool) -> None:
+    def __init__(self, budget: ByteBudget, uid: int) -> None:
         self._budget = budget
         self._uid = uid
-        self._operator = operator
         self._size = 0
 
     def resize(self, size: int) -> None:
         """Hold so many bytes from now on. Raises: RequestError ``queue.full``."""
         if size > self._size:
-            self._budget.acquire(self._uid, size - self._size, operator=self._operator)
+            self._budget.acquire(self._uid, size - self._size)
         else:
             self._budget.release(self._uid, self._size - size)
         self._size = size

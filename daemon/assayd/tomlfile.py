@@ -88,16 +88,30 @@ def read(path: Path, code: str) -> TomlFile:
         FileError: the file cannot be read, or is not UTF-8, or is not TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        return TomlFile(path=path, values=tomllib.loads(text), lines=key_lines(text))
+        content = path.read_bytes()
     except OSError as problem:
         message = f"cannot be read: {problem.strerror or problem}"
         raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
+    return read_content(path, content, code)
+
+
+def read_content(path: Path, content: bytes, code: str) -> TomlFile:
+    """Read what a file holds; `path` is only named in problems.
+
+    Raises:
+        FileError: it is not UTF-8, or is not TOML.
+    """
+    try:
+        text = content.decode("utf-8").replace("\r\n", "\n")
+        return TomlFile(path=path, values=tomllib.loads(text), lines=key_lines(text))
     except UnicodeDecodeError as problem:
         found = Problem(path=path, line=None, key="", message=f"is not UTF-8 (byte {problem.start})")
         raise FileError(code, [found]) from problem
     except tomllib.TOMLDecodeError as problem:
         raise FileError(code, [_syntax_problem(path, str(problem))]) from problem
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits; brackets in brackets
+        message = f"cannot be read: {problem}"
+        raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
 
 
 def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:

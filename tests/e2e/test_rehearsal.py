@@ -43,12 +43,16 @@ def test_copy_beside_the_live_daemon_takes_nothing_of_it(
     attempt = client.submit(extractor(GOOD), wait_s=60)
     before = {container.engine_id for container in daemon.containers()}
     assert before, "the live daemon keeps containers ready"
+    daemon.log.forget()
 
     said = rehearse(daemon, tmp_path)
 
     assert attempt["id"] in said
     assert f"copy of that of daemon {daemon.daemon_id}" in " ".join(said.split())
-    assert before <= {container.engine_id for container in daemon.containers()}
+    gone = before - {container.engine_id for container in daemon.containers()}
+    assert len(gone) <= len(daemon.log.events("container.removed")), "what is gone, it has removed itself"
+    assert not daemon.log.events("container.died_idle")
+    assert "containers.reaped" not in (tmp_path / "rehearsal.log").read_text()
     copied = (tmp_path / "rehearsal/daemon-id").read_text().split()
     assert (copied[0] != daemon.daemon_id, copied[2]) == (True, daemon.daemon_id)
     assert "state.copied" in (tmp_path / "rehearsal.log").read_text()

@@ -101,7 +101,7 @@ def test_program_validates_a_file(installed: Path, tmp_path: Path) -> None:
     assert (done.returncode, "Validation: ✓ Passed" in done.stdout) == (0, True), done.stderr
 
 
-@pytest.mark.parametrize("line", [["images", "list"], ["policy", "check"]])
+@pytest.mark.parametrize("line", [["images", "list"], ["policy", "check", "--local"]])
 def test_command_of_the_daemon_says_that_it_is_not_here(installed: Path, line: list[str]) -> None:
     done = run(installed, f"from assayd.cli import main; raise SystemExit(main({line!r}))")
 

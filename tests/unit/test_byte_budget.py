@@ -52,6 +52,19 @@ def test_what_is_given_back_is_free_again() -> None:
     assert budget.held == 3000
 
 
+def test_what_an_operator_of_the_group_has_sent_may_wait_in_the_reserve() -> None:
+    """The body was let in by the reserve, and then refused by the queue, which did not know of the group."""
+    budget = budget_of(8000)
+    for uid in range(10, 100):
+        fill(budget, uid)
+    with budget.growing(5, operator=True) as held:
+        held.resize(900)
+    budget.acquire(5, 900)
+    budget.release(5, 900)
+    with budget.growing(5, operator=False), pytest.raises(RequestError):
+        budget.acquire(5, 900)
+
+
 async def test_large_texts_are_read_one_at_a_time_and_small_ones_beside_them() -> None:
     budget = budget_of(8000)
     async with budget.reading(LARGE_BYTES + 1):

@@ -16,12 +16,14 @@ def resident():
 
 def use():
     texts = [bytes([number % 256]) * 2000 for number in range(20_000)]
+    kept.append(bytes([1]) * 2000)  # lies above the others: a heap shrinks from its end alone
     met.wait()
     seen.wait()
     texts.clear()
 
 memory.settle()
 before = resident()
+kept = []
 met, seen = threading.Barrier(5), threading.Barrier(5)
 threads = [threading.Thread(target=use) for _ in range(4)]
 for thread in threads:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
-from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.errors import ErrorDocument
 from assayd.documents.generations import (
     ApproveBody,
@@ -112,6 +112,12 @@ ARTIFACT: Responses = {200: _raw("application/octet-stream", "The file")}
 BUNDLE: Responses = {200: _raw("application/x-tar", "All files")}
 KIND_LIST: Responses = {200: _json(KindListDocument, "The kinds")}
 KIND: Responses = {200: _json(KindDocument, "The kind")}
+POLICY_CHECK: Responses = {
+    200: _json(PolicyCheckDocument, "What the profile would come to"),
+    408: _json(ErrorDocument, "The body does not come"),
+    413: _json(ErrorDocument, "Body too large"),
+    429: _json(ErrorDocument, "Too much is held of others' bodies; see Retry-After"),
+}
 POLICY_LIST: Responses = {200: _json(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
@@ -201,6 +207,12 @@ BATCH_BODY: dict[str, Any] = {
                 "schema": {"type": "string", "format": "binary", "description": _LINES}
             },
         },
+    }
+}
+TOML_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"text/plain": {"schema": {"type": "string", "description": "A profile."}}},
     }
 }
 SUBMISSION_BODY: dict[str, Any] = {

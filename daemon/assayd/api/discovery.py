@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Annotated
 
@@ -9,9 +10,16 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response
+from assayd.api.call import CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_all
-from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument, kind_document
+from assayd.documents.discovery import (
+    KindDocument,
+    KindListDocument,
+    PolicyCheckDocument,
+    PolicyListDocument,
+    PolicyProblemDocument,
+    kind_document,
+)
 from assayd.documents.operations import (
     DaemonDocument,
     ExaminationDocument,
@@ -23,6 +31,9 @@ from assayd.errors import RequestError
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
 from assayd.ports.validator import Validator
+
+POLICY_BYTES = 256 * 2**10
+"""A profile that is checked may be this long."""
 
 router = APIRouter(responses=answers.ERRORS)
 
@@ -48,6 +59,25 @@ async def list_policies(call: CallDep) -> Response:
     return json_response(
         PolicyListDocument.model_construct(policies=[dict(each) for each in call.service.policies().values()])
     )
+
+
+@router.post(
+    "/v1/policies/{name}/check",
+    tags=["discovery"],
+    responses=answers.POLICY_CHECK,
+    openapi_extra=answers.TOML_BODY,
+)
+async def check_policy(request: Request, call: CallDep, name: str) -> Response:
+    """Check the text of a profile, as TOML, as if it were loaded under this name; for operators."""
+    call.require_operator()
+    with call.holding() as held:
+        content = await read_body(request, call, held, max_bytes=POLICY_BYTES)
+        policy, problems = await asyncio.to_thread(call.service.check_policy, name, content)
+    told = [PolicyProblemDocument.from_value(problem) for problem in problems]
+    document = PolicyCheckDocument.model_construct(
+        problems=told, policy=None if policy is None else dict(policy)
+    )
+    return json_response(document)
 
 
 @router.get("/v1/policies/{name}", tags=["discovery"], responses=answers.POLICY)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import structlog
 
@@ -29,6 +30,7 @@ from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
+from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
 
@@ -66,6 +68,10 @@ class ServiceDependencies:
 SAMPLES_RUN = 2
 """Samples of each kind that an examination takes a container for; tests/contract runs all."""
 SAMPLES_AT_ONCE = 4
+ENGINE_ANSWERS_S = 8.0
+"""How long an examination waits for what takes no container."""
+EXAMINED_S = 20.0
+"""The same for each thing that takes some; both together are less than a client waits for its answer."""
 
 
 class DaemonService:
@@ -227,6 +233,17 @@ class DaemonService:
         policies = self._shared.policies
         return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
 
+    def check_policy(
+        self, name: str, content: bytes
+    ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
+        """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
+        policies = self._shared.policies
+        try:
+            policy = policies.try_file(Path(f"{name}.toml"), content)
+        except FileError as error:
+            return None, error.problems
+        return describe(policy, egress=policies.egress), ()
+
     def facts(self) -> DaemonFacts:
         """Return who this daemon is and where its state lies."""
         return self._deps.facts
@@ -244,13 +261,34 @@ class DaemonService:
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
-        rows = list(await self._deps.readiness.examine())
+        rows = list(await self._without_containers())
         rows.extend((self._identity(), self._static_misses()))
         if all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
-            kinds = self.kinds.values()
-            rows.extend(await asyncio.gather(*(self._run_samples(kind, places) for kind in kinds)))
+            isolation = self._timed("isolation", self._deps.readiness.examine_isolation())
+            kinds = [
+                self._timed(f"kind {kind.kind}", self._run_samples(kind, places))
+                for kind in self.kinds.values()
+            ]
+            rows.extend(await asyncio.gather(isolation, *kinds))
         return rows
+
+    async def _without_containers(self) -> Sequence[HealthRow]:
+        try:
+            async with asyncio.timeout(ENGINE_ANSWERS_S):
+                return await self._deps.readiness.examine()
+        except TimeoutError:
+            return (_overdue("engine", ENGINE_ANSWERS_S),)
+
+    async def _timed(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
+        """Return what an examination comes to and how long it took; no more than it may take."""
+        began = self._shared.clock.monotonic()
+        try:
+            async with asyncio.timeout(EXAMINED_S):
+                row = await examining
+        except TimeoutError:
+            row = _overdue(check, EXAMINED_S)
+        return replace(row, took_s=self._shared.clock.monotonic() - began)
 
     def _identity(self) -> HealthRow:
         """Return whether this daemon was started on a copy of another's state directory."""
@@ -296,6 +334,12 @@ class DaemonService:
             except AssaydError as trouble:
                 said = [trouble.message]
         return [f"{sample.name}: {sentence}" for sentence in said]
+
+
+def _overdue(check: str, most_s: float) -> HealthRow:
+    detail = f"no answer within {most_s:g} s"
+    remedy = "the machine is busy or the engine is slow: look at its load, and ask again"
+    return HealthRow(check=check, status=Health.FAIL, detail=detail, remedy=remedy)
 
 
 def _bundle_of(attempt: Attempt) -> str:

@@ -9,7 +9,6 @@ from functools import cache
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error of ours is one line on standard error."""
-    from assayd.cli.exits import INTERRUPTED, REFUSED, exit_code
     from assayd.errors import AssaydError
 
     for stream in (sys.stdout, sys.stderr):
@@ -18,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(_socket_first(list(sys.argv[1:] if arguments is None else arguments)))
     except AssaydError as error:
+        from assayd.cli.exits import exit_code
         from assayd.cli.terminal import plain
 
         print(f"assay: {plain(error.message)}", file=sys.stderr)
@@ -25,21 +25,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("assayd."):
             raise
+        from assayd.cli.exits import REFUSED
+
         print(
             "assay: this command is the daemon's, and here is its client alone; install assayd",
             file=sys.stderr,
         )
         return REFUSED
     except KeyboardInterrupt:
+        from assayd.cli.exits import INTERRUPTED
+
         return INTERRUPTED
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments in (["version"], ["--version"]):
-        from assayd import __version__
+    from assayd.cli import quick
 
-        print(f"assay {__version__}")
-        return 0
+    code = quick.run(arguments)
+    if code is not None:
+        return code
     try:
         _program()(arguments, prog_name="assay")
     except SystemExit as end:

@@ -119,7 +119,7 @@ def read_context(given: Given) -> dict[str, object]:
     Raises: RequestError, naming the option or file at fault.
     """
     from assayd.cli.validate import read_files, read_input, read_object, read_settings
-    from assayd.static.work_files import payload_of
+    from assayd.static.submitted_file import payload_of
 
     context: dict[str, object] = dict(read_settings(given.options, "--option"))
     if given.sample_paths:

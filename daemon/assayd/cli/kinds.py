@@ -1,4 +1,4 @@
-"""The kinds as the command line has them: what each shows and offers, and a verb that describes them.
+"""The kinds as the command line has them: what each shows and offers, and how one is described.
 
 Kinds of this package are imported one by one. Others are those that the settings name, which are read only
 when the line speaks of a kind that is not one of our own.
@@ -9,24 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
-from typer.core import TyperGroup
+from typing import TYPE_CHECKING, cast
 
 from assayd.client import Document, PlainClient
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry
-from assayd.ports.command_line import CommandLine
+from assayd.ports.command_line import CommandLine, FromFiles
 
 if TYPE_CHECKING:
     from assayd.ports.validator import Validator
 
 KIND_HEADS = ("kind", "policy", "image", "stages")
-
-kinds_app = typer.Typer()
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,25 +47,23 @@ Form = Callable[[ShownAttempt], None]
 """Prints an attempt; what `CommandLine.forms` refers to."""
 
 
-class KindsGroup(TyperGroup):
-    """The program's commands, and after them one for each kind that has commands of its own."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; that of a kind is imported only when the line names it."""
-        return super().get_command(ctx, cmd_name) or _commands_of(cmd_name)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, those of our own kinds included."""
-        own = [kind for kind in registry.own_kinds() if registry.command_line(kind).commands]
-        return [*super().list_commands(ctx), *own]
-
-
 def find_kind(kind: str) -> Validator:
     """Return the validator of a kind.
 
     Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
     """
     return registry.own(kind) if kind in registry.own_kinds() else registry.find(kind, _enabled())
+
+
+def from_files_of(kind: str) -> FromFiles:
+    """Return what makes a payload of files for a kind, without its validator where that can be.
+
+    Raises: as `find_kind`.
+    """
+    reference = command_line_of(kind).from_files
+    if reference:
+        return cast("FromFiles", registry.resolve(reference))
+    return find_kind(kind).from_files
 
 
 def single_sources(kind: str) -> list[str]:
@@ -102,32 +93,6 @@ def form_of(kind: str, name: str) -> Form:
         message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
-
-
-@kinds_app.command("kinds")
-def show_kinds(
-    context: typer.Context,
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="Which; else all are listed.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List the kinds that the daemon takes, or describe one: payload, options, stages, rules, an example."""
-    from assayd.cli.listing import print_table
-    from assayd.cli.screen import line
-    from assayd.cli.terminal import out, plain, print_json
-
-    with PlainClient(context.find_root().obj) as client:
-        found = client.kinds() if kind is None else client.kind(kind)
-    if as_json:
-        print_json(found)
-    elif kind is None:
-        rows = [
-            [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
-            for one in found["kinds"]
-        ]
-        print_table(out(), KIND_HEADS, rows)
-    else:
-        for said in describe(found):
-            out().print(line(plain(said), hang=None))
 
 
 def describe(kind: Document) -> list[str]:
@@ -176,16 +141,6 @@ def _type_of(field: Mapping[str, object]) -> str:
         return str(field["$ref"]).rpartition("/")[2]
     items = cast("Mapping[str, object]", field.get("items", {}))
     return f"array of {_type_of(items)}" if items else str(field.get("type", "any"))
-
-
-def _commands_of(kind: str) -> object:
-    """Return the commands of a kind; None for what is no kind, or one without."""
-    if kind in registry.own_kinds():
-        reference = registry.command_line(kind).commands
-    else:
-        enabled = _enabled()
-        reference = registry.command_line(kind, enabled).commands if kind in enabled else ""
-    return typer.main.get_command(cast("typer.Typer", registry.resolve(reference))) if reference else None
 
 
 def _enabled() -> tuple[str, ...]:

@@ -10,9 +10,7 @@ import typer
 from assayd.client import Document, PlainClient
 from assayd.errors import RequestError
 
-library_app = typer.Typer(
-    help="Approve what is validated, and get it back by its name.", no_args_is_help=True
-)
+library_app = typer.Typer(no_args_is_help=True)
 
 Entry = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The entry; else its newest version.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from assayd.cli.report import duration
+from assayd.cli.amounts import duration
 from assayd.cli.screen import StyledLine, line
 from assayd.cli.table import STYLES, print_table
 from assayd.cli.terminal import out, plain
@@ -84,10 +84,11 @@ def _shown(value: object) -> str:
 
 def check_row(check: Document) -> list[str]:
     """Return the cells of one check of the daemon's health."""
-    return [check["status"], check["check"], check["detail"], check["remedy"]]
+    took = f"{check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
+    return [check["status"], check["check"], check["detail"], check["remedy"], took]
 
 
-CHECK_HEADS = ("", "check", "seen", "remedy")
+CHECK_HEADS = ("", "check", "seen", "remedy", "took")
 
 
 def event_line(event: StreamEvent) -> StyledLine:

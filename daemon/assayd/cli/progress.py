@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from assayd.cli.amounts import count
 from assayd.cli.kinds import command_line_of
-from assayd.cli.report import count, render_stages
+from assayd.cli.report import render_stages
 from assayd.cli.screen import Screen, StyledLine, line
 from assayd.cli.terminal import plain
 from assayd.client import Document, PlainClient, StreamEvent

@@ -34,9 +34,7 @@ class _StartByDefault(TyperGroup):
         return super().resolve_command(ctx, args if known else ["start", *args])
 
 
-repair_app = typer.Typer(
-    cls=_StartByDefault, help="Have failed attempts fixed, and see what was tried.", no_args_is_help=True
-)
+repair_app = typer.Typer(cls=_StartByDefault, no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The repair: its id, the beginning of it, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from assayd.cli.amounts import count
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
-from assayd.cli.report import count
 from assayd.cli.screen import StyledLine, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document, PlainClient

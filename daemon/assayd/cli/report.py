@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from assayd.cli.amounts import count, duration
 from assayd.cli.kinds import command_line_of
 from assayd.cli.origin import UNKNOWN, Origin
 from assayd.cli.screen import StyledLine, line
@@ -92,18 +93,6 @@ def verdict_line(attempt: Document) -> StyledLine:
     if verdict is None:
         return line(f"Not finished yet: {attempt['state']}")
     return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code")
-
-
-def duration(milliseconds: float) -> str:
-    """Write a duration the way a person reads it."""
-    if milliseconds < 100:
-        return f"{milliseconds:.1f}ms"
-    return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number of things."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _tally(cases: Document, kind: str) -> str:

@@ -6,7 +6,6 @@ Nothing here imports a library: every command that shows something begins with i
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +14,8 @@ from typing import TextIO
 
 LEAST_WIDTH = 20
 WIDTH_WHEN_PIPED = 100
+USUAL_WIDTH = 80
+"""Of a terminal that does not say."""
 
 _SGR = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36",
@@ -142,8 +143,19 @@ def wrapped(text: str, width: int) -> list[str]:
 def _screen(file: TextIO) -> Screen:
     terminal = file.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = max(shutil.get_terminal_size().columns, LEAST_WIDTH) if terminal else None
+    width = max(_columns(file), LEAST_WIDTH) if terminal else None
     return Screen(file, width=width, colour=colour, ascii_only=not shows_letters(encoding=file.encoding))
+
+
+def _columns(file: TextIO) -> int:
+    """Return how wide a terminal is; COLUMNS says so first, as everywhere."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdigit() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(file.fileno()).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
 
 
 def _styled(text: str, style: str) -> str:

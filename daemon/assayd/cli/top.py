@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from assayd.cli.amounts import duration
 from assayd.cli.listing import STYLES
-from assayd.cli.report import duration
 from assayd.cli.sample import MetricsSample, Span, read_sample, span
 from assayd.cli.terminal import plain
 from assayd.client import Document, PlainClient

@@ -13,7 +13,7 @@ from assayd.cli.exits import CANCELLED
 from assayd.cli.origin import Origin
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
-from assayd.ports.validator import STDIN, FileOptions
+from assayd.ports.command_line import STDIN, FileOptions
 
 WAIT_S = 600.0
 MAX_FILES_BYTES = 16 * 2**20
@@ -40,9 +40,9 @@ def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origi
 
     Raises: RequestError, naming the option or file at fault.
     """
-    from assayd.cli.kinds import find_kind
+    from assayd.cli.kinds import from_files_of
 
-    validator = find_kind(request.kind)
+    from_files = from_files_of(request.kind)
     cases = read_cases(request.cases)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths) or paths_of(cases),
@@ -51,7 +51,7 @@ def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origi
     )
     read = read_files(request.files)
     texts = {name: content for name, (_, content) in read.items()}
-    payload = dict(validator.from_files(texts, options))
+    payload = dict(from_files(texts, options))
     submission: dict[str, object] = {
         "kind": request.kind,
         "payload": {**payload, "cases": cases} if cases else payload,

@@ -5,14 +5,16 @@
         print(attempt.verdict)
 
 Answers are documents of the contract, with a type for every field. `PlainClient` gives them as JSON objects
-instead. Importing this imports neither the HTTP library, which comes with the first client, nor pydantic,
+instead, and imports neither the HTTP library, which comes with the first client of the others, nor pydantic,
 which comes with the first typed answer.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from assayd.client.address import SYSTEM_SOCKET, SocketChoice, find_socket
 from assayd.client.answers import Document, StreamEvent
-from assayd.client.asynchronous import AsyncClient
-from assayd.client.blocking import Client, PlainClient
 from assayd.client.errors import (
     ClientError,
     Conflict,
@@ -22,6 +24,11 @@ from assayd.client.errors import (
     QueueFull,
     Refused,
 )
+from assayd.client.plain import PlainClient
+
+if TYPE_CHECKING:
+    from assayd.client.asynchronous import AsyncClient
+    from assayd.client.blocking import Client
 
 __all__ = [
     "SYSTEM_SOCKET",
@@ -40,3 +47,13 @@ __all__ = [
     "StreamEvent",
     "find_socket",
 ]
+
+_HOMES = {"AsyncClient": "asynchronous", "Client": "blocking"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"assayd.client.{_HOMES[name]}"), name)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from assayd.client.address import SocketChoice
 from assayd.client.errors import ClientError, DaemonUnreachable, Later, error_class
-
-if TYPE_CHECKING:
-    import httpx
 
 T = TypeVar("T")
 
@@ -89,20 +86,16 @@ def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
     return read
 
 
-def refuse(response: httpx.Response) -> None:
-    """Raise what an answer says that is not a success."""
-    if not response.is_error:
-        return
+def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
+    """Raise what an answer says that is not a success; names of headers are in small letters."""
     try:
-        error = response.json()["error"]
+        error = json.loads(body)["error"]
         code, message = str(error["code"]), str(error["message"])
         field, retryable = error["field"], bool(error["retryable"])
     except (ValueError, KeyError, TypeError):  # not from the daemon itself: its server, or a proxy
-        code, message, field, retryable = "http", f"HTTP status {response.status_code}", None, False
-    raised = error_class(response.status_code)(
-        code, message, status=response.status_code, field=field, retryable=retryable
-    )
-    after = response.headers.get("Retry-After", "")
+        code, message, field, retryable = "http", f"HTTP status {status}", None, False
+    raised = error_class(status)(code, message, status=status, field=field, retryable=retryable)
+    after = headers.get("retry-after", "")
     if isinstance(raised, Later) and after.isascii() and after.isdigit():
         raised.retry_after_s = float(after)
     raise raised

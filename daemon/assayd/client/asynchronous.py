@@ -18,7 +18,7 @@ from assayd.client.answers import (
     refuse,
     require_socket,
 )
-from assayd.client.requests import SILENCE_S, ClientRequest
+from assayd.client.client_request import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class AsyncClient(Verbs):
         try:
             async with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
-                    await response.aread()
-                    refuse(response)
+                    refuse(response.status_code, response.headers, await response.aread())
                 yield response.aiter_bytes()
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
@@ -99,7 +98,8 @@ class AsyncClient(Verbs):
             response = await self._http.request(**arguments)
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
-        refuse(response)
+        if response.is_error:
+            refuse(response.status_code, response.headers, response.content)
         return response
 
 

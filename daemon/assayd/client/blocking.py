@@ -1,9 +1,7 @@
-"""The clients that block: one gives typed documents, the other plain JSON objects."""
+"""The client that blocks, with typed documents."""
 
 from __future__ import annotations
 
-import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,22 +12,21 @@ from assayd.client.address import find_socket
 from assayd.client.answers import (
     EventReader,
     LineReader,
-    Read,
     StreamEvent,
     lost,
     read_as,
     refuse,
     require_socket,
 )
-from assayd.client.requests import SILENCE_S, ClientRequest
+from assayd.client.client_request import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
     import httpx
 
 
-class Blocking(Verbs, ABC):
-    """What both blocking clients share: how requests are sent."""
+class Client(Verbs):
+    """The blocking client; answers are documents with attributes. Raises ClientError."""
 
     def __init__(self, socket: str | Path | None = None) -> None:
         import httpx
@@ -53,7 +50,7 @@ class Blocking(Verbs, ABC):
 
     def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
-        return self._read(ask)(self._send(ask).content)
+        return read_as(ask.reads)(self._send(ask).content)
 
     def send_for_content(self, ask: ClientRequest[bytes]) -> bytes:
         """Send a request and return its answer as it is."""
@@ -68,14 +65,10 @@ class Blocking(Verbs, ABC):
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
-        reader = LineReader(self._read(ask))
+        reader = LineReader(read_as(ask.reads))
         with self._stream(ask, silence_s=ask.wait_s) as chunks:
             for chunk in chunks:
                 yield from reader.feed(chunk)
-
-    @abstractmethod
-    def _read(self, ask: ClientRequest[Any]) -> Read:
-        """Return what reads the answer of a request."""
 
     @contextmanager
     def _stream(self, ask: ClientRequest[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
@@ -85,8 +78,7 @@ class Blocking(Verbs, ABC):
         try:
             with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
-                    response.read()
-                    refuse(response)
+                    refuse(response.status_code, response.headers, response.read())
                 yield response.iter_bytes()
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
@@ -99,19 +91,6 @@ class Blocking(Verbs, ABC):
             response = self._http.request(**ask.arguments())
         except httpx.TransportError as error:
             raise lost(self.socket, error) from error
-        refuse(response)
+        if response.is_error:
+            refuse(response.status_code, response.headers, response.content)
         return response
-
-
-class Client(Blocking):
-    """The blocking client; answers are documents with attributes. Raises ClientError."""
-
-    def _read(self, ask: ClientRequest[Any]) -> Read:
-        return read_as(ask.reads)
-
-
-class PlainClient(Blocking):
-    """The blocking client for those that must start fast; answers are JSON objects. Raises ClientError."""
-
-    def _read(self, ask: ClientRequest[Any]) -> Read:
-        return json.loads

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
         BatchResultDocument,
         ItemPageDocument,
     )
-    from assayd.documents.discovery import KindDocument, KindListDocument, PolicyListDocument
+    from assayd.documents.discovery import (
+        KindDocument,
+        KindListDocument,
+        PolicyCheckDocument,
+        PolicyListDocument,
+    )
     from assayd.documents.generations import (
         GenerationDocument,
         GenerationPageDocument,
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
-    "discovery": ("KindDocument", "KindListDocument", "PolicyListDocument"),
+    "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "generations": (
         "GenerationDocument",
         "GenerationPageDocument",
@@ -51,6 +56,7 @@ __all__ = [
     "ItemPageDocument",
     "KindDocument",
     "KindListDocument",
+    "PolicyCheckDocument",
     "GenerationDocument",
     "GenerationPageDocument",
     "LibraryEntryDocument",

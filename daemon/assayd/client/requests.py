@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from assayd.client import documents
 from assayd.client.answers import StreamEvent
+from assayd.client.client_request import BATCH_S, GARBAGE_S, PATIENCE_S, ClientRequest, Query
 
 T = TypeVar("T")
-Query = Sequence[tuple[str, str]]
-
-PATIENCE_S = 30.0
-"""How long an answer may take beyond the time that was asked for."""
-BATCH_S = 300.0
-"""How long the end of a batch may take to be taken in."""
-SILENCE_S = 60.0
-"""How long an event stream may be silent, heartbeats included, before it counts as lost."""
-GARBAGE_S = 3600.0
-"""How long a removal of many attempts may take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientRequest(Generic[T]):
-    """One request, before it is sent; `reads` names the document that its answer is."""
-
-    method: str
-    path: str
-    reads: Callable[[], type[T]] | None = None
-    query: Query = ()
-    document: Mapping[str, object] | None = None
-    content: Iterable[bytes] | AsyncIterable[bytes] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    wait_s: float = 0.0
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the request as the HTTP library wants it."""
-        document = None if self.document is None else json.dumps(self.document, allow_nan=False).encode()
-        return {
-            "method": self.method,
-            "url": self.path,
-            "params": list(self.query),
-            "content": document if self.content is None else self.content,
-            "headers": {"Content-Type": "application/json", **self.headers},
-            "timeout": self.wait_s + PATIENCE_S,
-        }
 
 
 def submit(
@@ -85,7 +48,7 @@ def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[docum
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
-    """Ask an attempt to end. Raises: ClientError ``attempt.finished``."""
+    """ClientRequest an attempt to end. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
@@ -280,6 +243,17 @@ def policy(name: str) -> ClientRequest[dict[str, Any]]:
     return _get(lambda: dict[str, Any], "policies", name)
 
 
+def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyCheckDocument]:
+    """Check the text of a profile, as TOML, among those that the daemon has; for operators."""
+    return ClientRequest(
+        method="POST",
+        path=path("policies", name, "check"),
+        reads=lambda: documents.PolicyCheckDocument,
+        content=(content,),
+        headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
+
+
 def kinds() -> ClientRequest[documents.KindListDocument]:
     """Return all kinds."""
     return _get(lambda: documents.KindListDocument, "kinds")
@@ -298,7 +272,7 @@ def records(route: str, record_id: str | None = None, **filters: str | int | Non
 
 def doctor() -> ClientRequest[documents.ExaminationDocument]:
     """Let the daemon examine itself."""
-    return _get(lambda: documents.ExaminationDocument, "doctor", wait_s=PATIENCE_S)
+    return _get(lambda: documents.ExaminationDocument, "doctor")
 
 
 def daemon() -> ClientRequest[documents.DaemonDocument]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from assayd.client import requests
 from assayd.client.answers import Document, StreamEvent
-from assayd.client.requests import ClientRequest
+from assayd.client.client_request import ClientRequest
 
 if TYPE_CHECKING:
     from assayd.client.asynchronous import AsyncClient
-    from assayd.client.blocking import Client, PlainClient
+    from assayd.client.blocking import Client
+    from assayd.client.plain import PlainClient
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -141,6 +142,7 @@ class Verbs:
     library_entry = DocumentVerb(requests.library_entry)
     policies = DocumentVerb(requests.policies)
     policy = DocumentVerb(requests.policy)
+    check_policy = DocumentVerb(requests.check_policy)
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)
     records = DocumentVerb(requests.records)

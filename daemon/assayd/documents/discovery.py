@@ -56,6 +56,21 @@ class PolicyListDocument(BaseDocument):
     policies: list[dict[str, Any]] = Field(description="The profiles with effective values.")
 
 
+class PolicyProblemDocument(BaseDocument):
+    """One thing that is wrong in a profile."""
+
+    line: int | None = Field(description="Line, from 1; null when no line shows it.")
+    key: str = Field(description="Dotted key; empty for the whole file.")
+    message: str = Field(description="What is wrong.")
+
+
+class PolicyCheckDocument(BaseDocument):
+    """What a profile would come to among those that are in use."""
+
+    problems: list[PolicyProblemDocument] = Field(description="What is wrong; empty when nothing is.")
+    policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
+
+
 def kind_document(validator: Validator, shown: CommandLine) -> KindDocument:
     """Return the document of a kind; `shown` is what it brings for the command line."""
     good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)

@@ -17,6 +17,7 @@ class CheckDocument(BaseDocument):
     status: Health = Field(description="What it came to.")
     detail: str = Field(description="What was seen.")
     remedy: str = Field(description="What to do; empty when nothing is.")
+    took_ms: float = Field(description="How long it took; 0 for what takes no time to speak of.")
 
 
 class ExaminationDocument(BaseDocument):
@@ -53,5 +54,5 @@ class GarbageDocument(BaseDocument):
 def examination_document(rows: Sequence[HealthRow]) -> ExaminationDocument:
     """Return the daemon's health."""
     return ExaminationDocument.model_construct(
-        checks=[CheckDocument.from_value(row) for row in rows], age_ms=0
+        checks=[CheckDocument.from_value(row, took_ms=round(row.took_s * 1000, 3)) for row in rows], age_ms=0
     )

@@ -8,9 +8,8 @@ them: they run inside the daemon. From there on, all are treated alike.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +19,9 @@ from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.ports.command_line import CommandLine
 
-if TYPE_CHECKING:  # the client imports this module and no validator
+if TYPE_CHECKING:  # the client imports this module, for every line, and no validator
+    from importlib.metadata import EntryPoint
+
     from assayd.ports.validator import Validator
 
 GROUP = "assayd.validators"
@@ -43,6 +44,8 @@ def all_validators() -> Mapping[str, Validator]:
 @cache
 def own(kind: str) -> Validator:
     """Return the validator of a kind of this package, and import no other one."""
+    from importlib.metadata import EntryPoint
+
     entry = EntryPoint(kind, f"{kinds.__name__}.{kind}.validator:validator", GROUP)
     return _validator(entry)
 
@@ -106,7 +109,7 @@ def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
         module = f"{kinds.__name__}.{kind}.command_line"
         found = f"{module}:command_line" if find_spec(module) is not None else ""
     else:
-        offered = entry_points(group=COMMAND_LINES) if kind in enabled else ()
+        offered = _offered(COMMAND_LINES) if kind in enabled else ()
         found = next((entry.value for entry in offered if entry.name == kind), "")
     value = resolve(found) if found else CommandLine()
     if not isinstance(value, CommandLine):
@@ -137,9 +140,15 @@ def _validator(entry: EntryPoint) -> Validator:
 
 
 def _named(enabled: Sequence[str]) -> Iterator[EntryPoint]:
-    offered = {entry.name: entry for entry in entry_points(group=GROUP)} if enabled else {}
+    offered = {entry.name: entry for entry in _offered(GROUP)} if enabled else {}
     for name in enabled:
         if name not in offered:
             message = f"no installed distribution offers the validator {name!r} (group {GROUP})"
             raise ConfigError("validator.missing", message, field=name)
         yield offered[name]
+
+
+def _offered(group: str) -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group)

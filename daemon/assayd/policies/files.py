@@ -22,6 +22,8 @@ from assayd.tomlfile import FileError, Problem, TomlFile
 CODE = "policy.file"
 CATEGORIES = "categories.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_THIS_MACHINE = frozenset({"localhost", "localdomain", "ip6-localhost", "ip6-loopback"})
+"""Last labels of names that stand for the machine itself (RFC 6761), or are for it in /etc/hosts."""
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _PATH = re.compile(r"/[!-~]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
@@ -78,9 +80,19 @@ def _sql_rule(name: str) -> str:
     return name
 
 
+def _host(text: str) -> str:
+    entry = fold_entry(text)
+    if entry.lstrip(".").split(".")[-1] in _THIS_MACHINE:
+        raise ValueError(
+            f"{text!r} is the machine itself, or belongs to it, and the relay connects to nothing private; "
+            "name a public host"
+        )
+    return entry
+
+
 Dotted = Annotated[str, AfterValidator(_dotted)]
 Attribute = Annotated[str, AfterValidator(_attribute)]
-Host = Annotated[str, AfterValidator(fold_entry)]
+Host = Annotated[str, AfterValidator(_host)]
 Method = Annotated[str, AfterValidator(_method)]
 UrlPath = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, AfterValidator(_command)]
@@ -117,6 +129,7 @@ class ImportsTable(_Table):
     """``[imports]``; ``[imports.names]`` maps a module to the attributes that may be used of it."""
 
     mode: Literal["enforce", "observe"] | None = None
+    only: Annotated[list[Dotted], Field(min_length=1)] | None = None
     categories: list[str] | None = None
     allowed: list[Dotted] | None = None
     denied: list[Dotted] | None = None
@@ -225,8 +238,12 @@ def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: Path, content: bytes | None = None) -> Profile:
     """Read one profile; its name is the file's, without the suffix.
+
+    Args:
+        path: the file.
+        content: what it holds, where that is known: nothing is read then.
 
     Raises:
         FileError: with every problem of the file.
@@ -234,7 +251,7 @@ def read_profile(path: Path) -> Profile:
     if not _NAME.fullmatch(path.stem):
         message = "the file's name is the profile's: a-z, 0-9, _ and -, at most 64 characters"
         raise FileError(CODE, [Problem(path=path, line=None, key="", message=message)])
-    file = tomlfile.read(path, CODE)
+    file = tomlfile.read(path, CODE) if content is None else tomlfile.read_content(path, content, CODE)
     return Profile(name=path.stem, file=file, table=tomlfile.parse(file, ProfileTable, CODE))
 
 

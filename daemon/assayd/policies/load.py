@@ -62,14 +62,19 @@ class PolicySet:
             return list(error.problems)
         return []
 
-    def try_file(self, path: Path) -> ExecutionPolicy:
+    def try_file(self, path: Path, content: bytes | None = None) -> ExecutionPolicy:
         """Return what a file would come to if it were loaded with the others of this set.
+
+        Args:
+            path: the file.
+            content: what it holds, where that is known: nothing is read then.
 
         Raises:
             FileError: with every problem of the file.
         """
-        candidate = read_profile(path)
-        profiles = _read_all({**self._paths, candidate.name: path})
+        candidate = read_profile(path, content)
+        others = {name: other for name, other in self._paths.items() if name != candidate.name}
+        profiles = {**_read_all(others), candidate.name: candidate}
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
         draft = resolver.draft(candidate.name)
         if draft is None:

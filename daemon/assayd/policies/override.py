@@ -276,7 +276,7 @@ def _ports(field: str, value: object) -> frozenset[int]:
 
 def _list(field: str, value: object) -> list[object]:
     if not isinstance(value, list):
-        raise _wrong(field, "must be a list")
+        raise _wrong(field, "must be a list; on a command line, write a,b or, for a single item, a,")
     return value
 
 

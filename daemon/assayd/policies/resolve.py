@@ -134,10 +134,20 @@ def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Prob
             if parent.policy.imports.enforce_forbidden:
                 message = f"cannot be switched off: {parent.policy.name!r}, which it extends, has it on"
                 yield profile.file.problem(("imports", "enforce_forbidden"), message)
+    yield from _too_wide(profile, parents)
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
             yield profile.file.problem(("bounds", limit), "the least is over the most")
     yield from _idle_http_rules(profile)
+
+
+def _too_wide(profile: Profile, parents: Sequence[Draft]) -> Iterator[Problem]:
+    """Find modules in `only` that no profile allows that this one extends: there is nothing to narrow."""
+    for module in profile.table.imports.only or ():
+        if not any(parent.policy.imports.allows(module) for parent in parents):
+            what = "no profile that this one extends allows it" if parents else "this profile extends none"
+            message = f"{module!r} is nothing to narrow to: {what}; to allow more, write it under allowed"
+            yield profile.file.problem(("imports", "only"), message)
 
 
 def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
@@ -169,6 +179,8 @@ def _http_rule(table: HttpTable) -> HttpRule:
 
 def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
     inherited = base or ImportPolicy()
+    if table.only is not None:
+        inherited = _narrowed(inherited, frozenset(table.only))
     listed = frozenset(table.allowed or ()) | table.names.keys()
     by_category = frozenset().union(*(categories[name] for name in table.categories or ()))
     own_names = {m: inherited.names.get(m, frozenset()) | frozenset(n) for m, n in table.names.items()}
@@ -182,6 +194,13 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
         names={**inherited.names, **own_names},
         enforce_forbidden=inherited.enforce_forbidden if forbid is None else forbid,
     )
+
+
+def _narrowed(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
+    """Return what is left of an inherited policy when it allows these modules alone."""
+    kept = replace(inherited, categories=(), allowed=only)
+    names = {module: names for module, names in inherited.names.items() if kept.allows(module)}
+    return replace(kept, names=names)
 
 
 def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:

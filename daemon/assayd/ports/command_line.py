@@ -8,8 +8,24 @@ report that it shows, so that module imports nothing but this one; what takes lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+STDIN = "stdin"
+"""The name, among the files of a command line, of what came over standard input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """What `assay validate KIND FILE…` was given beside the files."""
+
+    sample_paths: tuple[str, ...] = ()
+    input: Mapping[str, object] | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+FromFiles = Callable[[Mapping[str, bytes], FileOptions], Mapping[str, object]]
+"""Builds the payload that files on a command line mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +45,16 @@ class CommandLine:
         cases_have_results: whether a case that passed has a value to show.
         options: what ``--option`` of ``assay validate`` may name.
         forms: further forms of an attempt, by name; each refers to a `forms.Form`.
+        from_files: refers to the `FromFiles` that the validator's own `from_files` is; where there is one,
+            the client starts without the validator.
         commands: refers to a `typer.Typer`, whose commands are those of ``assay KIND``; empty for none.
+        commands_help: what they are for, in a line.
     """
 
     case: str = "case"
     cases_have_results: bool = True
     options: tuple[Option, ...] = ()
     forms: Mapping[str, str] = field(default_factory=dict)
+    from_files: str = ""
     commands: str = ""
+    commands_help: str = ""

@@ -26,12 +26,16 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
-    """One check of the daemon's health; `remedy` is what to do, empty when nothing is."""
+    """One check of the daemon's health; `remedy` is what to do, empty when nothing is.
+
+    `took_s` is how long it took, where that is more than a moment.
+    """
 
     check: str
     status: Health
     detail: str
     remedy: str = ""
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,25 @@ class Swept:
     attempts: int = 0
     bundles: int = 0
     disk_bytes: int = 0
+
+
+class PolicyProblem(Protocol):
+    """One thing that is wrong in a profile; `line` is None when no line shows it."""
+
+    @property
+    def line(self) -> int | None:
+        """The line, from 1."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+        ...
 
 
 class Service(Protocol):
@@ -157,6 +180,12 @@ class Service(Protocol):
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
+        ...
+
+    def check_policy(
+        self, name: str, content: bytes
+    ) -> tuple[Mapping[str, object] | None, Sequence[PolicyProblem]]:
+        """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
         ...
 
     def facts(self) -> DaemonFacts:

@@ -13,7 +13,7 @@ What needs a library that a validator must not import (HTTP, the database) is na
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Protocol, runtime_checkable
@@ -26,15 +26,33 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
+from assayd.ports.command_line import STDIN, FileOptions
+
+__all__ = [
+    "Bounded",
+    "Cap",
+    "Extensible",
+    "FileOptions",
+    "Labelling",
+    "Narrowing",
+    "OnFail",
+    "P",
+    "P_contra",
+    "Preparing",
+    "Q",
+    "Rates",
+    "Recording",
+    "Routes",
+    "STDIN",
+    "Stage",
+    "Validator",
+]
 
 P = TypeVar("P", bound=BaseModel, default=Any)
 """A kind's payload as it is submitted."""
 Q = TypeVar("Q", bound=BaseModel, default=P)
 """Its payload as `prepare` returns it; the same model, unless it has more fields (see `Preparing`)."""
 P_contra = TypeVar("P_contra", bound=BaseModel, contravariant=True, default=Any)
-
-STDIN = "stdin"
-"""The name, among the files of a command line, of what came over standard input."""
 
 
 class OnFail(StrEnum):
@@ -53,15 +71,6 @@ class Stage(Generic[P]):
     name: str
     check: Callable[[P, ExecutionPolicy], Sequence[Finding]]
     on_fail: OnFail = OnFail.STOP
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileOptions:
-    """What `assay validate KIND FILE…` was given beside the files."""
-
-    sample_paths: tuple[str, ...] = ()
-    input: Mapping[str, object] | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 class Validator(Protocol[P, Q]):

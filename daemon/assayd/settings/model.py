@@ -62,7 +62,7 @@ class EngineSettings(_Section):
         examples=["/var/lib/assayd/images"],
     )
     templates: Literal["on", "off"] = Field(
-        "off",
+        "on",
         description="Clone containers from a warm one per kind (oci), where that holds; else start each.",
     )
     run_dir: Path = Field(

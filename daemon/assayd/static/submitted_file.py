@@ -1,12 +1,13 @@
-"""Reads the one file of Python that a command line names, for kinds that are one text."""
+"""Reads the files that a command line names: as one text, as texts, or as what a payload holds."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import PurePath
 
 from assayd.errors import RequestError
-from assayd.ports.validator import STDIN
+from assayd.ports.command_line import STDIN
 
 SUFFIXES = frozenset({".py", ".md", ".txt"})
 """A file is Python, or an answer as the model gave it."""
@@ -27,7 +28,20 @@ def only_text(files: Mapping[str, bytes], *, what: str) -> str:
     if name != STDIN and PurePath(name).suffix not in SUFFIXES:
         message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}"
         raise RequestError("request.files", message, field=name)
+    return text_of(name, content)
+
+
+def text_of(name: str, content: bytes) -> str:
+    """Return the text that a file is. Raises: RequestError ``request.files``."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
         raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
+
+
+def payload_of(content: bytes) -> object:
+    """Return the form in which a payload holds a file: text where it is UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": b64encode(content).decode()}

@@ -34,11 +34,3 @@ FileContent = str | Encoded
 def content_of(given: FileContent) -> bytes:
     """Return a file's bytes."""
     return base64.b64decode(given.base64) if isinstance(given, Encoded) else given.encode("utf-8")
-
-
-def payload_of(content: bytes) -> object:
-    """Return the form in which a payload holds a file: text where it is UTF-8."""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}

@@ -29,9 +29,9 @@ class DatabaseAccess:
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
 
-    async def write(self, apply: Change[T]) -> T:
+    async def write(self, apply: Change[T], *, durable: bool = True) -> T:
         """Run a change in a transaction, as `Writer.write` does."""
-        return await self._writer.write(apply)
+        return await self._writer.write(apply, durable=durable)
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
         """Run a query in a thread that reads. Raises: StoreError."""

@@ -14,7 +14,8 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from assayd.model.attempt import Artifact
 from assayd.ports.artifacts import SECOND_RUN, Bundle, Written, stamp
 from assayd.store import folders
 from assayd.store.faults import translated
+from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
 
 T = TypeVar("T")
 MANIFEST = "manifest.json"
@@ -44,11 +46,12 @@ _MEDIA_TYPES = {
 class FileArtifactStore:
     """Implements `ports.artifacts.ArtifactStore` in a directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, unsynced: UnsyncedBundles | None = None) -> None:
         self._root = root
+        self._unsynced = unsynced
 
     async def write(self, bundle: Bundle) -> Written:
-        """Write a bundle durably.
+        """Write a bundle, durably; where its contents are kept with the verdict, that makes them durable.
 
         Raises:
             StoreError: ``artifact.name``, or that the disk failed.
@@ -109,12 +112,47 @@ class FileArtifactStore:
         """Write the files, and settle them under the first of the bundle's names that is free."""
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
+            durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
             with folders.opened(parent, temporary) as folder:
-                folders.write_files(folder, files)
-            return _settle(parent, temporary, bundle)
+                folders.write_files(folder, files, durable=durable)
+            name = _settle(parent, temporary, bundle, durable=durable)
+            if self._unsynced is not None and not durable:
+                self._unsynced.keep(f"{bundle.category}/{bundle.platform}/{name}", files)
+            return name
         except BaseException:
             folders.remove(parent, temporary)
             raise
+
+    def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
+        """Write a bundle again, durably, unless its files are these. Tell whether that was needed. Blocks.
+
+        Raises: StoreError.
+        """
+        category, platform, name = _location(location)
+        with translated("repairing a bundle"):
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with folders.opened(self._root) as root:
+                folders.ensure(root, category)
+                with folders.opened(root, category) as middle:
+                    folders.ensure(middle, platform)
+                with folders.opened(root, category, platform) as parent:
+                    return self._repaired(parent, name, files)
+
+    def _repaired(self, parent: int, name: str, files: Mapping[str, bytes]) -> bool:
+        try:
+            with folders.opened(parent, name) as folder:
+                if {file: folders.read_file(folder, file.split("/")) for file in files} == dict(files):
+                    return False
+            folders.remove(parent, name)
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                folders.remove(parent, name)
+        temporary = f"{_TEMPORARY}{name}"
+        os.mkdir(temporary, 0o700, dir_fd=parent)
+        with folders.opened(parent, temporary) as folder:
+            folders.write_files(folder, files)
+        folders.settle(parent, temporary, name)
+        return True
 
     def _in_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
         with translated("reading a bundle"):
@@ -158,7 +196,7 @@ class FileArtifactStore:
             return facts.f_bavail * facts.f_frsize
 
 
-def _settle(parent: int, temporary: str, bundle: Bundle) -> str:
+def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:
     """Rename; a first run whose name is taken was interrupted before its verdict, and this is the second.
 
     So was one whose both names are taken, twice: without a verdict neither bundle counts, and the later
@@ -167,18 +205,18 @@ def _settle(parent: int, temporary: str, bundle: Bundle) -> str:
     stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
     first, second = stem + _suffix(bundle.run_number), stem + SECOND_RUN
     for name in dict.fromkeys((first, second)):
-        if _settled(parent, temporary, name):
+        if _settled(parent, temporary, name, durable=durable):
             return name
     earlier = f"{temporary}-earlier"
     os.rename(second, earlier, src_dir_fd=parent, dst_dir_fd=parent)
-    folders.settle(parent, temporary, second)
+    folders.settle(parent, temporary, second, durable=durable)
     folders.remove(parent, earlier)
     return second
 
 
-def _settled(parent: int, temporary: str, name: str) -> bool:
+def _settled(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
     try:
-        folders.settle(parent, temporary, name)
+        folders.settle(parent, temporary, name, durable=durable)
     except OSError as problem:
         if problem.errno not in _TAKEN:
             raise

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,6 +111,21 @@ def _open_sqlite(path: Path) -> OpenDatabase:
     event.listen(writing, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     event.listen(reading, "connect", _prepare_reader)
     return OpenDatabase(writing=writing, reading=reading)
+
+
+@contextmanager
+def flushing(engine: Engine, *, durable: bool) -> Iterator[Connection]:
+    """Open a transaction whose commit waits for the disk, or does not."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            raw = connection.connection.dbapi_connection
+            if raw is not None:
+                # Between transactions only; a later commit that waits flushes what came before it, too.
+                _execute(raw, (f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}",))
+        with connection.begin():
+            if not durable and engine.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+            yield connection
 
 
 def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

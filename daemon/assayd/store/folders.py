@@ -46,8 +46,8 @@ def ensure(folder: int, name: str) -> None:
         os.fsync(folder)
 
 
-def write_files(folder: int, files: Mapping[str, bytes]) -> None:
-    """Write files into a new folder, durably and read-only. Names must have passed `parts`.
+def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
+    """Write files into a new folder, read-only and usually durably. Names must have passed `parts`.
 
     All are written before the first is flushed: a journaling file system commits them together with it, and
     finds little to do for the others.
@@ -64,18 +64,19 @@ def write_files(folder: int, files: Mapping[str, bytes]) -> None:
             handles.append(handle)
         for inner in folders.values():
             os.fchmod(inner, 0o500)
-        for written in (*handles, *folders.values()):
+        for written in (*handles, *folders.values()) if durable else ():
             os.fsync(written)
 
 
-def settle(parent: int, temporary: str, name: str) -> None:
-    """Rename a written folder to its final name, durably.
+def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> None:
+    """Rename a written folder to its final name, usually durably.
 
     Raises:
         OSError: ENOTEMPTY or EEXIST, when there is a folder of that name.
     """
     os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-    os.fsync(parent)
+    if durable:
+        os.fsync(parent)
 
 
 def read_file(folder: int, name: Sequence[str]) -> bytes:

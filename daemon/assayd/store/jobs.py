@@ -1,6 +1,7 @@
 """Attempts, runs, verdicts and events in a database.
 
-Decides what is durable when: an accept, a lease and a verdict are each on disk before they are answered. The
+Decides what is durable when: an accept and a verdict are each on disk before they are answered; a lease
+survives the daemon, not the machine, whose containers go with it. The
 statements are made once and take plain values, since making one costs as much as running it.
 """
 
@@ -22,6 +23,10 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.recorder import Recorder, keep
+from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
+
+BUNDLES = "artifacts"
+"""The folder of the bundles below the state directory."""
 
 _RUNS = (
     select(func.coalesce(func.max(tables.runs.c.run_number), 0))
@@ -78,8 +83,14 @@ _BY_KEY = select(tables.attempts.c.id).where(
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
-    def __init__(self, access: DatabaseAccess, recorders: Sequence[Recorder] = ()) -> None:
+    def __init__(
+        self,
+        access: DatabaseAccess,
+        recorders: Sequence[Recorder] = (),
+        unsynced: UnsyncedBundles | None = None,
+    ) -> None:
         self.access = access
+        self.unsynced = unsynced
         self._recorders = tuple(recorders)
         self._new_submission = access.insert_or_nothing(tables.submissions)
         self._new_verdict = access.insert_or_nothing(tables.verdicts)
@@ -110,7 +121,7 @@ class DatabaseJobStore:
         return await self.access.write(apply)
 
     async def lease(self, run: Run) -> None:
-        """Record which container a run gets, durably."""
+        """Record which container a run gets, so that the next daemon knows."""
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
@@ -118,7 +129,7 @@ class DatabaseJobStore:
             for recorder in self._recorders_of(run):
                 keep(connection, "lease", partial(recorder.leased, connection, run))
 
-        await self.access.write(apply)
+        await self.access.write(apply, durable=False)
 
     async def withdraw(self, attempt_id: str, run_number: int) -> None:
         """Forget a run that came to no end because the daemon stopped in order."""
@@ -132,10 +143,13 @@ class DatabaseJobStore:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
         verdict = rows.verdict_values(attempt)
         happened = [rows.event_values(event) for event in events]
+        keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
 
         def apply(connection: Connection) -> bool:
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
                 return False
+            if keep_bundle is not None:
+                keep_bundle(connection)
             if happened:
                 connection.execute(self._new_events, happened)
             for recorder in self._recorders_of(attempt):
@@ -235,8 +249,9 @@ async def open_jobs(
         StoreError: the database is damaged, newer than this program, or cannot be written.
     """
     async with open_access(state_dir, database_url) as access:
-        await access.make([table for recorder in recorders for table in recorder.tables])
-        yield DatabaseJobStore(access, recorders)
+        await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
+        unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
+        yield DatabaseJobStore(access, recorders, unsynced)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from assayd.errors import StoreError
+from assayd.store.database import flushing
 from assayd.store.faults import database_error
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ class _Write:
     """A change that is asked for. It may be applied twice, the second time after a roll-back."""
 
     apply: Change[object]
+    durable: bool
     done: Future[object] = field(default_factory=Future)
 
 
@@ -49,8 +51,11 @@ class Writer:
         """Begin to work."""
         self._thread.start()
 
-    async def write(self, apply: Change[T]) -> T:
+    async def write(self, apply: Change[T], *, durable: bool = True) -> T:
         """Run a change in a transaction; returns when it is durable.
+
+        One that need not be `durable` survives the end of this process, but not that of the machine, unless a
+        durable one is written with it or after it.
 
         A caller that is cancelled meanwhile does not learn whether the change was made.
 
@@ -60,7 +65,7 @@ class Writer:
         """
         if self._closed:
             raise StoreError("store.closed", "the database is closed")
-        write = _Write(apply)
+        write = _Write(apply, durable)
         self._queue.put(write)
         return cast("T", await asyncio.wrap_future(write.done))
 
@@ -93,7 +98,8 @@ class Writer:
 
     def _commit(self, group: Sequence[_Write]) -> None:
         try:
-            with self._engine.begin() as connection:
+            durable = any(write.durable for write in group)
+            with flushing(self._engine, durable=durable) as connection:
                 results = [write.apply(connection) for write in group]
         except Exception as problem:  # noqa: BLE001 - the caller gets it; the thread goes on
             if len(group) == 1:

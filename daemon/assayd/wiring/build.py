@@ -48,7 +48,7 @@ from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.generations import DatabaseGenerationStore
-from assayd.store.jobs import open_jobs
+from assayd.store.jobs import BUNDLES, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.repairs import DatabaseRepairStore
 from assayd.wiring.containers import build_readiness
@@ -195,8 +195,11 @@ async def _basics(
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url, recorders))
-    artifacts = FileArtifactStore(settings.state_dir / "artifacts")
+    artifacts = FileArtifactStore(settings.state_dir / BUNDLES, jobs.unsynced)
     await artifacts.sweep()
+    if jobs.unsynced is not None:
+        await jobs.unsynced.repair(artifacts.repair)
+        await stack.enter_async_context(jobs.unsynced.running())
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
     await stack.enter_async_context(analyst.running())
     shared = AdmissionDependencies(

@@ -19,13 +19,12 @@ from assayd.model.run import RunSpec
 from assayd.package_data import share
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
-from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
-from assayd.wiring.engine import choose_engine
+from assayd.wiring.engine import choose_engine, isolation_check_of
 from assayd.wiring.limits import DaemonLimits, demand_from
 
 log = structlog.get_logger()
@@ -44,7 +43,7 @@ async def build_readiness(
 ) -> ReadinessSupervisor:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
     chosen = await choose_engine(settings)
-    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason)
+    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
     engine = measured(chosen.engine, metrics, shared.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
@@ -65,14 +64,16 @@ async def build_readiness(
         seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
         egress=Relay(settings.egress.limits(), shared.clock, metrics),
     )
-    return ReadinessSupervisor(
+    readiness = ReadinessSupervisor(
         engine=engine,
         reaper=reaper,
         sandbox=sandbox,
         usual=_usual_runs(shared, limits),
-        isolation_check=check_isolation,
+        isolation_check=isolation_check_of(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
+    readiness.engine_note = chosen.note
+    return readiness
 
 
 async def _last_sweep(reaper: Reaper) -> None:

@@ -14,7 +14,7 @@ from assayd.engines.oci import OciEngine
 from assayd.ids import Ulids
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
-from support.engines.oci import IMAGES, PYTHON, RUN, derive, needs_oci, oci_engine
+from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
 
 pytestmark = needs_oci
 
@@ -63,12 +63,6 @@ async def spec(engine: OciEngine, daemon_id: str) -> ContainerSpec:
     )
 
 
-def traces(ref: ContainerRef) -> list[Path]:
-    """Name all that is there for a container: its folder, its control groups."""
-    groups = Path("/sys/fs/cgroup").glob(f"**/assayd-{ref.engine_id}")
-    return [path for path in (RUN / "containers" / ref.engine_id, *groups) if path.exists()]
-
-
 async def test_kill_for_memory_is_evidence_until_the_container_is_removed(engine: OciEngine) -> None:
     ref = await engine.create(await spec(engine, ULIDS.new()))
     stream = await engine.start(ref)
@@ -82,7 +76,7 @@ async def test_kill_for_memory_is_evidence_until_the_container_is_removed(engine
     assert (facts.exit_code, facts.oom_killed) == (137, True)
     assert group.peak_memory_bytes() > 40 * 2**20
     await engine.remove(ref)
-    assert traces(ref) == []
+    assert traces(ref.engine_id) == []
 
 
 async def test_containers_at_the_same_time_are_users_of_their_own(engine: OciEngine) -> None:
@@ -115,7 +109,7 @@ async def test_what_an_engine_has_left_is_found_and_removed_by_the_next(
     found = {each.engine_id for each in await other.list_owned(owner)}
     for name in found:
         await other.remove(ContainerRef(engine_id=name, ulid=""))
-    left = (await other.list_owned(owner), traces(ref))
+    left = (await other.list_owned(owner), traces(ref.engine_id))
     await other.close()
     # A template was left as well, where there was one.
     assert (ref.engine_id in found, left) == (True, ([], []))
@@ -145,7 +139,7 @@ async def test_cancelled_start_leaves_nothing_once_the_container_is_removed(engi
     starting.cancel()
     await asyncio.wait({starting})
     await engine.remove(ref)
-    assert traces(ref) == []
+    assert traces(ref.engine_id) == []
 
 
 async def test_container_of_a_name_that_is_taken_is_refused_and_the_first_stays(engine: OciEngine) -> None:

@@ -19,7 +19,7 @@ from assayd.engines.oci import OciEngine
 from assayd.ids import Ulids
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
-from support.engines.oci import IMAGES, PYTHON, RUN, derive, needs_oci, oci_engine
+from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
 
 pytestmark = needs_oci
 
@@ -30,10 +30,11 @@ LEFT_BY_A_DAEMON = """
 import asyncio, os, sys
 from assayd.engines.oci import OciEngine
 from integration.engines import test_templates as tests
+from support.engines.oci import RUN
 from pathlib import Path
 
 async def main():
-    engine = OciEngine(images=Path(sys.argv[1]), run=tests.RUN, templates=True)
+    engine = OciEngine(images=Path(sys.argv[1]), run=RUN, templates=True)
     ref = await engine.create(await tests.spec(engine, sys.argv[2]))
     await (await engine.start(ref)).read()
     own = engine._templates.of(ref.engine_id).container
@@ -94,11 +95,6 @@ def template_of(engine: OciEngine, ref: ContainerRef) -> str:
     return template.container.record.name
 
 
-def traces(name: str) -> list[Path]:
-    groups = Path("/sys/fs/cgroup").glob(f"**/assayd-{name}")
-    return [path for path in (RUN / "containers" / name, *groups) if path.exists()]
-
-
 async def test_containers_of_an_image_are_cloned_from_one_template_which_ends_with_the_engine(
     engine: OciEngine,
 ) -> None:
@@ -125,6 +121,21 @@ async def test_containers_share_no_namespace_user_or_control_group(engine: OciEn
     assert len({Path(f"/proc/{pid}/cgroup").read_text() for pid in pids}) == 3
     for ref in refs:
         await engine.remove(ref)
+
+
+async def test_many_containers_that_come_and_go_are_never_taken_for_each_other(engine: OciEngine) -> None:
+    places = asyncio.Semaphore(4)
+
+    async def one() -> bytes:
+        async with places:
+            ref, said = await begun(engine)
+            await engine.remove(ref)
+            return said
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one()) for _ in range(40)]
+    assert {task.result() for task in tasks} == {b"one"}
+    assert engine.templates == "on"
 
 
 async def test_child_holds_no_descriptor_but_its_streams(engine: OciEngine) -> None:
@@ -181,7 +192,7 @@ async def test_template_does_not_outlive_a_change_of_its_image(engine: OciEngine
 async def test_image_that_a_template_cannot_hold_is_started_by_the_runtime(
     engine: OciEngine, store: Path
 ) -> None:
-    derive(NAME, ["/usr/bin/python3.11", "/nowhere.py"], store)
+    derive(NAME, ["/usr/bin/python3.11", "/nowhere"], store)
     ref = await engine.create(await spec(engine, ULIDS.new()))
     assert engine._templates.of(ref.engine_id) is None
     assert engine.templates.startswith("on: assayd-test/waits: templates hold Python programs")

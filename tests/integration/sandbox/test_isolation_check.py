@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
 from assayd.sandbox.probes import RELAYED, probes
 from assayd.sandbox.sandbox import Sandbox
+from assayd.wiring.engine import isolation_check_of
 from support.engines.oci import IMAGES, RUN, made_engine, needs_oci
 from support.engines.sandboxes import sandbox_on
 
@@ -48,6 +50,30 @@ async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: boo
         assert await canary.check_isolation(sandbox) == []
         assert (await engine.info()).runtime.endswith("/runc")
     assert engine.templates == ("on" if templates else "off")
+    await engine.close()
+
+
+@needs_oci
+async def test_templates_are_given_up_where_a_wall_of_theirs_is_missing_and_the_check_is_made_without():
+    engine = OciEngine(images=IMAGES, run=RUN, templates=True)
+    whole = engine._templates.source
+    engine._templates.source = whole.replace(b"    _drop_capabilities()\n", b"")
+    assert engine._templates.source != whole
+    async with sandbox_on(engine) as sandbox:
+        check = isolation_check_of(engine)
+        with suppress(EngineError):  # what was being cloned ends with its template; the daemon tries again
+            await check(sandbox)
+        assert await check(sandbox) == []
+    assert engine.templates.startswith("off: isolation check failed: the container is not the one")
+    await engine.close()
+
+
+@needs_oci
+async def test_templates_stay_where_every_wall_of_theirs_holds():
+    engine = OciEngine(images=IMAGES, run=RUN, templates=True)
+    async with sandbox_on(engine) as sandbox:
+        assert await isolation_check_of(engine)(sandbox) == []
+    assert engine.templates == "on"
     await engine.close()
 
 

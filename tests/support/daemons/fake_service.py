@@ -19,9 +19,13 @@ from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
+from assayd.policies import describe
 from assayd.ports.service import DaemonFacts, Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query
 from assayd.ports.validator import FileOptions, Validator
+from assayd.settings import load_settings
+from assayd.tomlfile import FileError, Problem
+from assayd.wiring.profiles import load_profiles
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
@@ -238,6 +242,14 @@ class FakeService:
         resources = {"timeout_s": 60, "unit_timeout_s": 5, "memory_mb": 100, "max_processes": 1}
         extractor = {"name": "extractor", "description": "For extractors", "resources": resources}
         return {"extractor": extractor, **self.profiles}
+
+    def check_policy(
+        self, name: str, content: bytes
+    ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
+        try:
+            return describe(load_profiles(load_settings()).try_file(Path(f"{name}.toml"), content)), ()
+        except FileError as error:
+            return None, error.problems
 
     def metrics(self) -> bytes:
         return b"assayd_attempts_total 1.0\n"

@@ -37,6 +37,17 @@ def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:
     return DockerEngine(base_url=request.getfixturevalue("docker_host"))
 
 
+def traces(name: str) -> list[Path]:
+    """Name all that is there for a container: its folder, its control groups."""
+    # Not a glob, which fails where groups of others go away meanwhile.
+    groups = [
+        Path(root, f"assayd-{name}")
+        for root, folders, _ in os.walk("/sys/fs/cgroup")
+        if f"assayd-{name}" in folders
+    ]
+    return [path for path in (RUN / "containers" / name, *groups) if path.exists()]
+
+
 def derive(name: str, arguments: Sequence[str], folder: Path, base: str = "assayd/python") -> str:
     """Make an image like another that starts with another program; return its digest.
 

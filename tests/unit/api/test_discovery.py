@@ -23,6 +23,33 @@ async def test_policies_show_effective_values(connect) -> None:
     assert listed["resources"]["memory_mb"] == 100
 
 
+async def test_profile_is_checked_for_operators(connect) -> None:
+    good = b'extends = "extractor"\n[resources]\ntimeout_s = 90\n'
+    told = (await connect(0).post("/v1/policies/mine/check", content=good)).json()
+    assert told["problems"] == []
+    assert told["policy"]["name"] == "mine"
+    assert told["policy"]["clamped"] == [{"field": "resources.timeout_s", "requested": 90, "effective": 60}]
+    bad = (await connect(0).post("/v1/policies/mine/check", content=b"\nx = 1\n")).json()
+    assert bad["policy"] is None
+    assert [(each["line"], each["key"]) for each in bad["problems"]] == [(2, "x")]
+    refused = await connect(2000).post("/v1/policies/mine/check", content=good)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "peer.not_operator")
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff", b"x = ", b"[[" * 5000, b"x = " + b"1" * 5000, b"x = " + b"[" * 5000]
+)
+async def test_profile_that_cannot_be_read_is_told_as_a_problem(connect, content: bytes) -> None:
+    told = (await connect(0).post("/v1/policies/mine/check", content=content)).json()
+    assert told["policy"] is None
+    assert told["problems"]
+
+
+async def test_profile_that_is_too_long_is_refused(connect) -> None:
+    response = await connect(0).post("/v1/policies/mine/check", content=b"#" * (256 * 2**10 + 1))
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
+
+
 async def test_doctor_gives_status_and_remedy(connect) -> None:
     checks = (await connect(0).get("/v1/doctor")).json()["checks"]
     assert [(check["check"], check["status"]) for check in checks] == [("engine", "ok"), ("canary", "warn")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -50,3 +51,25 @@ async def test_daemon_with_room_on_its_disk_is_ready(tmp_path: Path) -> None:
     async with small_daemon(tmp_path) as daemon:
         await daemon.service.require_ready()
         assert daemon.service.ready() == (True, "")
+
+
+async def test_examination_that_takes_too_long_is_said_to_and_the_others_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assayd.attempts.service.EXAMINED_S", 0.01)
+    async with small_daemon(tmp_path) as daemon:
+        monkeypatch.setattr(daemon.readiness, "examine_isolation", asyncio.Event().wait)
+        rows = {row.check: row for row in await daemon.service.health()}
+    assert (rows["isolation"].status, rows["isolation"].detail) == (Health.FAIL, "no answer within 0.01 s")
+    assert rows["kind small"].status is Health.OK
+    assert rows["isolation"].took_s > 0
+
+
+async def test_engine_that_does_not_answer_an_examination_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assayd.attempts.service.ENGINE_ANSWERS_S", 0.01)
+    async with small_daemon(tmp_path) as daemon:
+        monkeypatch.setattr(daemon.readiness, "examine", asyncio.Event().wait)
+        row = (await daemon.service.health())[0]
+    assert (row.check, row.status) == ("engine", Health.FAIL)

@@ -130,7 +130,7 @@ def test_policies_are_listed_and_shown(assay, capsys) -> None:
 def test_a_policy_file_is_checked_with_line_numbers(tmp_path, capsys) -> None:
     bad = tmp_path / "mine.toml"
     bad.write_text('description = "x"\n[resources]\ntimeout_s = "soon"\n')
-    assert main(["policy", "check", str(bad)]) == 1
+    assert main(["policy", "check", "--local", str(bad)]) == 1
     assert f"{bad}:3:" in capsys.readouterr().err
 
 
@@ -140,18 +140,18 @@ def test_a_policy_file_may_build_on_the_operators_own(tmp_path, monkeypatch, cap
     (folder / "ours.toml").write_text('extends = "default"\n')
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(folder)]))
     (tmp_path / "mine.toml").write_text('extends = "ours"\n')
-    assert main(["policy", "check", str(tmp_path / "mine.toml")]) == 0
+    assert main(["policy", "check", "--local", str(tmp_path / "mine.toml")]) == 0
 
 
 def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) -> None:
-    assert main(["policy", "check"]) == 0
+    assert main(["policy", "check", "--local"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "all profiles: fine",
         "integration_test: the allowlist is empty, every access to the network is refused",
     ]
     (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))
-    assert main(["policy", "check"]) == 1
+    assert main(["policy", "check", "--local"]) == 1
     assert "bad.toml:2:" in capsys.readouterr().err
 
 
@@ -163,7 +163,9 @@ def test_what_is_copied_from_a_table_is_never_cut(capsys) -> None:
 
 def test_doctor_shows_each_check(assay, service, capsys) -> None:
     assert assay("doctor") == 0
-    assert capsys.readouterr().out.splitlines()[1] == "warn\tcanary\tnot run yet\twait, or restart the daemon"
+    assert (
+        capsys.readouterr().out.splitlines()[1] == "warn\tcanary\tnot run yet\twait, or restart the daemon\t"
+    )
 
 
 def test_metrics_are_passed_through(assay, capsys) -> None:

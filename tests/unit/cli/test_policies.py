@@ -40,7 +40,7 @@ def reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_check_says_what_a_list_allows(reach: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policy", "check", str(reach)]) == 0
+    assert main(["policy", "check", "--local", str(reach)]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
         "reach: every name below example.org, port 80, 443: TLS, and plain HTTP with any method and path",
         "reach: api.example.com, port 80, 443: TLS, and plain HTTP with any method and path",
@@ -100,3 +100,36 @@ def test_explain_asks_the_daemon_for_its_own_profile(assay, service, reach, caps
     assert assay("policy", "explain", "theirs", "https://evil.test/") == 1
     assert assay("policy", "explain", "theirs", "ftp://api.example.com/") == 2
     assert assay("policy", "explain", "nothing", "https://api.example.com/") == 2
+
+
+def test_check_asks_the_daemon_unless_told_otherwise(assay, service, tmp_path: Path, capsys) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "extractor"\n[resources]\ntimeout_s = 600\n')
+
+    assert assay("policy", "check", str(mine)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{mine}: fine",
+        "mine: resources.timeout_s = 600 is clamped to 60 by the bounds",
+    ]
+    mine.write_text("[resources]\ntimeout_s = 'soon'\n")
+    assert assay("policy", "check", str(mine)) == 1
+    assert capsys.readouterr().err.startswith(f"{mine}:2: [resources] timeout_s: ")
+    assert assay("policy", "check", str(tmp_path / "none.toml")) == 2
+
+
+def test_check_without_a_file_tells_of_the_daemons_profiles(assay, service, reach, capsys) -> None:
+    clamp = {"field": "resources.timeout_s", "requested": 90.0, "effective": 60.0}
+    service.profiles = {
+        "extractor": document("extractor"),
+        "theirs": {**document("reach", egress=False), "name": "theirs", "clamped": [clamp]},
+    }
+
+    assert assay("policy", "check") == 0
+    shown = capsys.readouterr().out
+    assert "theirs: resources.timeout_s = 90 is clamped to 60 by the bounds\n" in shown
+    assert "theirs: every submission is refused: " in shown
+
+
+def test_check_without_a_daemon_says_so_and_local_needs_none(tmp_path: Path, capsys) -> None:
+    assert main(["--socket", str(tmp_path / "none"), "policy", "check"]) == 4
+    assert main(["--socket", str(tmp_path / "none"), "policy", "check", "--local"]) == 0

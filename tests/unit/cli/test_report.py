@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from assayd.cli.amounts import duration
 from assayd.cli.origin import UNKNOWN, Origin
-from assayd.cli.report import MAX_CASES, MAX_FINDINGS, duration, render
+from assayd.cli.report import MAX_CASES, MAX_FINDINGS, render
 from assayd.cli.screen import Screen
 from support.daemons.fake_service import GOLDEN
 

@@ -1,8 +1,8 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from assayd.client import (
@@ -50,20 +50,20 @@ def test_each_situation_has_its_class(tmp_path: Path, code: str, expected: type[
 def test_full_queue_says_when_to_come_back() -> None:
     error = {"error": {"code": "queue.full", "message": "full", "field": None, "retryable": True}}
     with pytest.raises(QueueFull) as caught:
-        refuse(httpx.Response(429, json=error, headers={"Retry-After": "7"}))
+        refuse(429, {"retry-after": "7"}, json.dumps(error).encode())
     assert (caught.value.retry_after_s, caught.value.retryable, caught.value.status) == (7.0, True, 429)
 
 
 @pytest.mark.parametrize("header", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"])
 def test_a_time_to_come_back_that_is_no_number_is_a_second(header: str) -> None:
     with pytest.raises(NotReady) as caught:
-        refuse(httpx.Response(503, text="<html>", headers={"Retry-After": header} if header else {}))
+        refuse(503, {"retry-after": header} if header else {}, b"<html>")
     assert (caught.value.retry_after_s, caught.value.code) == (1.0, "http")
 
 
 def test_failure_of_the_daemon_is_none_of_these() -> None:
     with pytest.raises(ClientError) as caught:
-        refuse(httpx.Response(500, text="broken"))
+        refuse(500, {}, b"broken")
     assert type(caught.value) is ClientError
 
 

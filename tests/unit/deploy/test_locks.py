@@ -6,7 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
+EXTRAS = ("anthropic.txt", "gemini.txt", "openai.txt")
 
 
 def locked(name: str) -> dict[str, str]:
@@ -19,6 +22,13 @@ def test_installation_has_the_versions_of_the_checkout() -> None:
     assert {name: dev.get(name) for name in run} == run, "locked apart: make requirements"
 
 
+@pytest.mark.parametrize("name", EXTRAS)
+def test_extra_has_the_versions_of_the_checkout_and_all_of_an_installation(name: str) -> None:
+    extra, dev = locked(name), locked("dev.txt")
+    assert {each: dev.get(each) for each in extra} == extra, "locked apart: make requirements"
+    assert locked("run.txt").items() < extra.items()
+
+
 def test_every_dependency_is_locked_for_an_installation() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {re.split(r"[\[<>=!~ ]", line)[0].lower().replace("_", "-") for line in project["dependencies"]}
@@ -26,5 +36,5 @@ def test_every_dependency_is_locked_for_an_installation() -> None:
 
 
 def test_locks_name_no_place() -> None:
-    for name in ("run.txt", "dev.txt", "generator.txt"):
+    for name in ("run.txt", "dev.txt", "generator.txt", *EXTRAS):
         assert not re.search(r"https?://|^-|file:/", (ROOT / "requirements" / name).read_text(), re.MULTILINE)

@@ -84,6 +84,13 @@ def test_drop_in_for_containers_without_an_engine_lists_what_root_keeps() -> Non
     assert service["Environment"] == "ASSAYD_ENGINE__KIND=oci"
 
 
+def test_service_may_not_take_the_whole_machine_unless_containers_are_part_of_it() -> None:
+    service = dict(read(SERVICE)["Service"])
+    assert (service["MemoryMax"], service["TasksMax"]) == ("4G", "512")
+    own = dict(read(SYSTEMD / "oci.conf")["Service"])
+    assert (own["MemoryMax"], own["TasksMax"]) == ("infinity", "infinity")
+
+
 def test_socket_is_where_client_and_daemon_look_for_it() -> None:
     from assayd.client import SYSTEM_SOCKET
 

@@ -120,6 +120,53 @@ def test_host_that_is_not_a_name_is_refused(load: Load, host: str) -> None:
         load(a=f"[network]\nhosts = ['{host}']\n")
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST.", ".localhost", "db.localhost", "localhost.localdomain", "ip6-localhost"],
+)
+def test_name_of_the_machine_itself_is_refused_in_an_allowlist(load: Load, host: str) -> None:
+    with pytest.raises(FileError, match=r"a\.toml:2: \[network\] hosts: .*machine itself"):
+        load(a=f"[network]\nhosts = ['{host}']\n")
+    with pytest.raises(FileError, match="machine itself"):
+        load(a=f"[network.http.'{host}']\nmethods = ['GET']\n")
+
+
+def test_public_name_that_only_looks_like_the_machine_is_taken(load: Load) -> None:
+    hosts = {"localhost.example.org", "mylocalhost.org"}
+    assert load(a=f"[network]\nhosts = {sorted(hosts)}\n").get("a").network.hosts == hosts
+
+
+WIDE = "[imports]\nallowed = ['json', 're', 'xml']\n[imports.names]\nre = ['match']\nos = ['sep']\n"
+
+
+def test_only_keeps_the_modules_that_it_names_of_what_is_extended(load: Load) -> None:
+    narrow = "extends = 'wide'\n[imports]\nonly = ['re', 'xml.etree']\nallowed = ['math']\n"
+    imports = load(wide=WIDE, narrow=narrow).get("narrow").imports
+    assert imports.allowed == {"re", "xml.etree", "math"}
+    assert imports.names == {"re": {"match"}}
+    assert [m for m in ("json", "os", "xml", "xml.sax") if imports.allows(m)] == []
+
+
+def test_only_leaves_no_category_and_keeps_what_is_denied(load: Load) -> None:
+    wide = "[imports]\ncategories = ['standard_lib']\ndenied = ['os.system']\n"
+    imports = load(wide=wide, narrow="extends = 'wide'\n[imports]\nonly = ['os']\n").get("narrow").imports
+    assert (imports.categories, imports.allowed, imports.denied) == ((), {"os"}, {"os.system"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("extends = 'wide'\n[imports]\nonly = ['maths']\n", "'maths' is nothing to narrow to: no profile"),
+        ("#\n[imports]\nonly = ['re']\n", "'re' is nothing to narrow to: this profile extends none"),
+        ("extends = 'wide'\n[imports]\nonly = []\n", "at least 1"),
+    ],
+)
+def test_only_that_narrows_nothing_is_refused_with_its_line(load: Load, text: str, said: str) -> None:
+    with pytest.raises(FileError, match=r"narrow\.toml:3: \[imports\] only: ") as caught:
+        load(wide=WIDE, narrow=text)
+    assert said in caught.value.message
+
+
 def test_check_of_a_good_file_finds_nothing(load: Load, tmp_path: Path) -> None:
     policies = load(default="")
     (tmp_path / "mine").mkdir()

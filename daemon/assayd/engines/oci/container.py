@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, configuration, resources, while_starting
 from assayd.engines.oci.control import Process
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.inspection import differences, observe, shared_with
+from assayd.engines.oci.inspection import differences, namespaces_of, observe, shared_with
 from assayd.engines.oci.process import PipeStream
 from assayd.engines.oci.records import Record
 from assayd.engines.oci.template_config import template_configuration
 from assayd.ports.engine import ContainerSpec
+
+HAS_ENDED = "its first process has ended"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,8 +35,6 @@ class OciContainer:
     claimed: bool = False
     process: Process | None = None
     stream: PipeStream | None = None
-    namespaces: Mapping[str, str] = field(default_factory=dict)
-    """As they were seen when what runs was compared."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -62,25 +63,33 @@ def differences_made(container: OciContainer, spec: ContainerSpec) -> list[str]:
 
 
 def differences_running(
-    process: Process, container: OciContainer, beside: Mapping[str, Mapping[str, str]] | None = None
+    process: Process, container: OciContainer, beside: Mapping[str, int] | None = None
 ) -> list[str]:
     """List what differs between a spec and what runs.
 
     Args:
         process: its first process.
         container: what it is to be.
-        beside: namespaces of which it must have none: its template's, and those of others of that.
+        beside: processes with which it must share no namespace: its template, and others of that.
     """
     try:
         seen = observe(process.pid, container.place, container.image.root)
     except OSError:
-        return ["its first process has ended"]
+        return [HAS_ENDED]
     # What was read was this process's if it lives now, as its number is its own until it has been waited for.
     if process.ended.is_set():
-        return ["its first process has ended"]
-    container.namespaces = seen.namespaces
+        return [HAS_ENDED]
     return [
         *differences(seen, container.spec, container.place),
-        *shared_with(seen, beside or {}),
+        *shared_with(seen, _namespaces(beside or {})),
         *container.group.differences(resources(container.spec)),
     ]
+
+
+def _namespaces(processes: Mapping[str, int]) -> dict[str, Mapping[str, str]]:
+    """Read what those are in that live: the kernel gives the numbers of the dead to others."""
+    found: dict[str, Mapping[str, str]] = {}
+    for name, pid in processes.items():
+        with suppress(OSError):
+            found[name] = namespaces_of(pid)
+    return found

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from assayd.aio import finish
-from assayd.engines.oci.container import OciContainer, differences_made, differences_running
+from assayd.engines.oci.container import HAS_ENDED, OciContainer, differences_made, differences_running
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.making import ContainerMaker, Ids, group_of
 from assayd.engines.oci.process import PipeStream, make_pipes
@@ -88,6 +88,11 @@ class OciEngine:
         """Tell whether containers are cloned from templates: "on", "off", and what keeps some from it."""
         held = "off" if self._templates.closed else "on"
         return f"{held}: {self._templates.reason}" if self._templates.reason else held
+
+    @property
+    def clones(self) -> bool:
+        """Whether containers are cloned from templates."""
+        return not self._templates.closed
 
     async def give_up_templates(self, reason: str) -> None:
         """Let the runtime start every container from here on."""
@@ -235,7 +240,8 @@ class OciEngine:
         beside = template.beside(container) if template is not None else {}
         found = await self._threads.run(differences_running, process, container, beside)
         if found:
-            self._templates.distrust(container)
+            if found != [HAS_ENDED]:  # one that was killed meanwhile says nothing of its template
+                self._templates.distrust(container)
             raise _mismatch(found)
         self._templates.trust(container)
 

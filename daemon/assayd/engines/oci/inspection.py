@@ -33,11 +33,14 @@ _PAGE = 4096
 class Seen:
     """A process as the kernel shows it, in the kernel's own words.
 
+    `own_status` is the daemon's, whose own filters of system calls all that it starts has as well.
+
     `shared_namespaces` names those that are ours as well, `outside` the control groups that it is not in,
     `masked` the paths of this host that ought to be hidden.
     """
 
     status: str
+    own_status: str
     limits: str
     mountinfo: str
     uid_map: str
@@ -66,7 +69,7 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
     Raises: OSError when the process is gone, or not ours to look at.
     """
     process = Path(f"/proc/{pid}")
-    namespaces = {name: _namespace(process, name) for name in _NAMESPACES}
+    namespaces = namespaces_of(pid)
     return Seen(
         **{
             name: (process / path).read_text(encoding="ascii", errors="replace")
@@ -79,6 +82,7 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
                 ("routes", "net/route"),
             )
         },
+        own_status=Path("/proc/self/status").read_text(encoding="ascii", errors="replace"),
         namespaces=namespaces,
         shared_namespaces=tuple(
             name for name in _NAMESPACES if namespaces[name] == _namespace(Path("/proc/self"), name)
@@ -87,6 +91,11 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
         root_is_image=os.path.samestat((process / "root").stat(), image.stat()),
         masked=tuple(path for path in MASKED_PATHS if _shown(path)),
     )
+
+
+def namespaces_of(pid: int) -> dict[str, str]:
+    """Return the namespaces that a process is in. Raises: OSError when it is gone."""
+    return {name: _namespace(Path(f"/proc/{pid}"), name) for name in _NAMESPACES}
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
@@ -113,7 +122,7 @@ def shared_with(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str
 
 
 def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
-    status = dict(line.split(":\t", 1) for line in seen.status.splitlines() if ":\t" in line)
+    status = _fields(seen.status)
     uid = str(place.program_uid)
     held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
     wanted = {
@@ -134,13 +143,27 @@ def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
             yield f"{name} is {' '.join(held) or 'empty'}, asked for {' '.join(value) or 'none'}"
     if status.get("NSpid", "").split()[-1:] != ["1"]:
         yield "it is not the first process of its namespace"
-    # The template's own, which allows more, and on top of it that of every container.
-    if place.clone_uid and status.get("Seccomp_filters", "2").strip() != "2":
-        yield f"it has {status['Seccomp_filters'].strip()} filters of system calls, asked for 2"
+    yield from _filters(status, _fields(seen.own_status), place)
     mapping = [[str(number) for number in line] for line in place.ids]
     for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
         if [line.split() for line in text.splitlines()] != mapping:
             yield f"{name} maps other ids than were asked for"
+
+
+def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
+    """Count the filters of system calls, on kernels that tell (Linux 5.9).
+
+    What is cloned has that of its template, which allows more, and on top of it that of every container.
+    """
+    name, wanted = "Seccomp_filters", 2 if place.clone_uid else 1
+    if name in status and name in own:
+        held = int(status[name]) - int(own[name])
+        if held < wanted:
+            yield f"it has {held} filters of system calls of its own, asked for {wanted}"
+
+
+def _fields(status: str) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
 
 
 def _limits(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:

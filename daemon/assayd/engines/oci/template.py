@@ -74,9 +74,10 @@ Json = Mapping[str, Any]
 class Template:
     """Clones what it is told to over `control`, and tells what becomes of it."""
 
-    def __init__(self, control: socket.socket, plan: Json) -> None:
+    def __init__(self, control: socket.socket, plan: Json, program: Callable[[], None] | None) -> None:
         self._control = control
         self._plan = plan
+        self._program = program
         self._filter = base64.b64decode(plan["filter"])
         self._running: dict[int, str] = {}
 
@@ -108,7 +109,9 @@ class Template:
         request = json.loads(data)
         pid, pidfd = _clone()
         if pid == 0:
-            return _child(self._control, self._plan, self._filter, request, descriptors)
+            self._control.detach()
+            self._become(request, descriptors)
+            return self._program or _source(self._plan["code"])
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
@@ -118,6 +121,21 @@ class Template:
         self._say({"id": request["id"], "pid": 0}, pidfd)
         os.close(pidfd)
         return None
+
+    def _become(self, request: Json, descriptors: Sequence[int]) -> None:
+        """Turn this child into a sandbox; one that cannot be confined ends."""
+        try:
+            _stand_alone(descriptors[:3])
+            count = len(request["groups"])
+            _confine(self._plan, request, descriptors[3 : 3 + count], descriptors[3 + count : 3 + 2 * count])
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            for name, value in request["limits"].items():
+                resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
+            _forget_template(self._plan["argv"])
+            _filter(self._filter)
+        except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
+            os.write(2, f"cannot be confined: {type(problem).__name__}: {problem}\n".encode())
+            os._exit(126)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -139,7 +157,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     """Load what the plan names, make what children's roots have in common, and serve."""
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
-    plan["main"] = _load(plan["file"], plan["preload"])
+    program = _load(plan["file"], plan["preload"])
     _prepare_root()
     gc.collect()
     gc.disable()
@@ -147,7 +165,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208 - this program is to stay small
         raise RuntimeError("a library that was loaded has started threads, which no clone would have")
     control.send(json.dumps({"id": ""}).encode())
-    return Template(control, plan).serve()
+    return Template(control, plan, program).serve()
 
 
 def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
@@ -199,34 +217,19 @@ def _clone() -> tuple[int, int]:
     return pid, problem if pid < 0 else pidfd.value
 
 
-def _child(
-    control: socket.socket, plan: Json, system_calls: bytes, request: Json, descriptors: Sequence[int]
-) -> Callable[[], None]:
-    """Become a sandbox, and return what runs in it; a child that cannot be confined ends."""
-    try:
-        control.detach()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for target, source in enumerate(descriptors[:3]):
-            os.dup2(source, target)
-        count = len(request["groups"])
-        _confine(plan, request, descriptors[3 : 3 + count], descriptors[3 + count : 3 + 2 * count])
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        for name, value in request["limits"].items():
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}", 12), (value, value))
-        program = _program(plan)
-        _filter(system_calls)
-    except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
-        os.write(2, f"cannot be confined: {type(problem).__name__}: {problem}\n".encode())
-        os._exit(126)
-    return program
+def _stand_alone(streams: Sequence[int]) -> None:
+    """Take the streams, and leave the template's session and its way to hear of children."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for target, source in enumerate(streams):
+        os.dup2(source, target)
 
 
 def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[int]) -> None:
     """Put up every wall but the filter of system calls, in the only order in which that works."""
     # 1. The control groups that the daemon made, first of all: what follows is counted there. Their namespace
     # begins where the process is.
-    os.setsid()
     for member in members:
         os.write(member, b"0")
     _check(_libc.unshare(_NEW_CGROUP), "unshare")
@@ -321,17 +324,16 @@ def _filter(program: bytes) -> None:
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(buffer))
 
 
-def _program(plan: Json) -> Callable[[], None]:
-    """Return what the image starts, with a main module that holds nothing of this program's."""
-    fresh = type(sys)("__main__")
-    sys.modules["__main__"] = fresh
-    sys.argv[:] = plan["argv"]
+def _forget_template(arguments: Sequence[str]) -> None:
+    """Leave what a program finds at its start: its arguments, and a main module that holds nothing."""
+    sys.modules["__main__"] = type(sys)("__main__")
+    sys.argv[:] = arguments
+
+
+def _source(text: str) -> Callable[[], None]:
+    code = compile(text, "<string>", "exec")
     gc.enable()
-    if plan["main"] is not None:
-        found: Callable[[], None] = plan["main"]
-        return found
-    code = compile(plan["code"], "<string>", "exec")
-    return lambda: exec(code, vars(fresh))  # noqa: S102 - the image's own program
+    return lambda: exec(code, vars(sys.modules["__main__"]))  # noqa: S102 - the image's own program
 
 
 def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:

@@ -81,11 +81,11 @@ class Template:
         self.control.forget(child.record.name)
         self._free.append(child.place.clone_uid)
 
-    def beside(self, child: OciContainer) -> Mapping[str, Mapping[str, str]]:
-        """Return the namespaces that this child must not be in."""
-        others = {name: each for name, each in self.children.items() if each is not child}
-        known = {name: each.namespaces for name, each in others.items() if each.namespaces}
-        return {"the template": self.container.namespaces, **known}
+    def beside(self, child: OciContainer) -> Mapping[str, int]:
+        """Return the processes in whose namespaces this child must not be: the template, its siblings."""
+        others = {name: each for name, each in self.children.items() if each is not child and each.running}
+        named = {"the template": self.container, **others}
+        return {name: each.process.pid for name, each in named.items() if each.process is not None}
 
 
 class Templates:

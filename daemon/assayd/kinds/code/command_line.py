@@ -3,6 +3,7 @@
 from assayd.ports.command_line import CommandLine, Option
 
 command_line = CommandLine(
+    from_files="assayd.kinds.code.from_files:from_files",
     case="node",
     options=(
         Option(name="timeout_s", help="Seconds for the node, at most what the policy gives."),

@@ -25,7 +25,7 @@ from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
-from assayd.kinds.code.command_line import command_line
+from assayd.kinds.code.from_files import from_files
 from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import awaited, check_inputs, check_values
 from assayd.kinds.code.judging import judge_runs, runs_of
@@ -48,7 +48,6 @@ from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.python.mentioned import mentioned
 from assayd.static.python.source import PythonSource
-from assayd.static.submitted_file import only_text
 
 FILENAME = "node.py"
 _TIMEOUT = "payload.timeout_s"
@@ -114,15 +113,8 @@ class Code:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires.
-
-        Raises: RequestError ``request.options``.
-        """
-        code = only_text(files, what="a code node")
-        if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
-            message = "a code node takes --input, and --option of timeout_s and requires"
-            raise RequestError("request.options", message)
-        return {"code": code, "inputs": dict(options.input or {}), **_extra(options.extra)}
+        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
+        return from_files(files, options)
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Take the payload's own timeout for a unit's.
@@ -235,18 +227,6 @@ def _unit(name: str, inputs: Mapping[str, object], code: str, limits: Limits) ->
 
 def _parsed(payload: CodePayload) -> PythonSource:
     return python_source.parse(model_answer.clean(payload.code).text)
-
-
-def _extra(options: Mapping[str, str]) -> dict[str, object]:
-    extra: dict[str, object] = {}
-    if "requires" in options:
-        extra["requires"] = [name.strip() for name in options["requires"].split(",")]
-    if "timeout_s" in options:
-        try:
-            extra["timeout_s"] = float(options["timeout_s"])
-        except ValueError:
-            raise RequestError("request.options", "--option timeout_s is not a number") from None
-    return extra
 
 
 def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

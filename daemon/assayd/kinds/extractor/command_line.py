@@ -3,5 +3,6 @@
 from assayd.ports.command_line import CommandLine
 
 command_line = CommandLine(
+    from_files="assayd.kinds.extractor.from_files:from_files",
     case="path",
 )

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
@@ -22,6 +21,7 @@ from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding, grouped
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
+from assayd.kinds.extractor.from_files import from_files
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
@@ -47,7 +47,6 @@ from assayd.static.python.mentioned import mentioned
 from assayd.static.python.names import PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
-from assayd.static.submitted_file import only_text
 
 FILENAME = "extractor.py"
 
@@ -131,17 +130,8 @@ class Extractor:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file and the sample paths.
-
-        Raises: RequestError ``request.options``, ``request.sample_paths``.
-        """
-        code = only_text(files, what="an extractor")
-        if options.input is not None or options.extra:
-            raise RequestError("request.options", "an extractor takes neither --input nor --option")
-        if not options.sample_paths:
-            message = "an extractor needs at least one --sample-path"
-            raise RequestError("request.sample_paths", message, field="payload.sample_paths")
-        return {"code": code, "sample_paths": list(options.sample_paths)}
+        """Build a payload of one file and the sample paths."""
+        return from_files(files, options)
 
     def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
         """Return the payload with the code that the answer means, and nothing else of it."""

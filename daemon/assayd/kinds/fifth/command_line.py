@@ -3,6 +3,7 @@
 from assayd.ports.command_line import CommandLine, Option
 
 command_line = CommandLine(
+    from_files="assayd.kinds.fifth.from_files:from_files",
     options=(
         Option(
             name="task_type", help="What the program was asked for, which steers what another try is told."

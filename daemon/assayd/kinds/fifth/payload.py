@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
-from assayd.errors import RequestError
-from assayd.kinds.fifth.command_line import command_line
-
 MOST_FILES = 100
-
-_OPTIONS = frozenset(option.name for option in command_line.options)
-
-_SWITCHES = {"true": True, "false": False}
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
@@ -44,19 +36,3 @@ class FifthPayload(BaseModel):
     libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
     files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
     execute: StrictBool = False
-
-
-def read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Read the options of the command line. Raises: RequestError ``request.options``."""
-    if unknown := set(options) - _OPTIONS:
-        message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
-        raise RequestError("request.options", message, field=min(unknown))
-    read: dict[str, object] = dict(options)
-    for name in ("strict_mode", "execute"):
-        if name in options:
-            if options[name] not in _SWITCHES:
-                raise RequestError("request.options", f"{name} is true or false", field=name)
-            read[name] = _SWITCHES[options[name]]
-    if "libraries" in options:
-        read["libraries"] = [each for each in options["libraries"].split(",") if each]
-    return read

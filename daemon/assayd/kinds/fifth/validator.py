@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
 
-from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import code_briefing, with_code
@@ -21,11 +20,11 @@ from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
+from assayd.kinds.fifth.from_files import from_files
 from assayd.kinds.fifth.generating import FifthContext
 from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.payload import (
     FifthPayload,
-    read_options,
 )
 from assayd.kinds.fifth.run import PROGRAM_FILE, error_finding, notes
 from assayd.kinds.fifth.samples import SAMPLES
@@ -36,10 +35,7 @@ from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import STDIN, Cap, FileOptions, OnFail, Stage, Validator
-
-SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
-"""A file on the command line is a program, or an answer as the model gave it."""
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
@@ -89,23 +85,8 @@ class Fifth:
         use_tables(folders)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: the first file is the program, the others are what it may load.
-
-        Raises: RequestError ``request.files``, ``request.options``.
-        """
-        if not files:
-            raise RequestError("request.files", "a Fifth program is at least one file", field="files")
-        if options.input is not None or options.sample_paths:
-            raise RequestError("request.options", "a Fifth program takes neither --input nor --sample-path")
-        texts = {name: _decoded(name, content) for name, content in files.items()}
-        first = next(iter(texts))
-        if first != STDIN and PurePath(first).suffix.lower() not in SUFFIXES:
-            message = f"{first}: expected one of {', '.join(sorted(SUFFIXES))}"
-            raise RequestError("request.files", message, field=first)
-        payload: dict[str, object] = {"code": texts.pop(first)}
-        if texts:
-            payload["files"] = texts
-        return payload | read_options(options.extra)
+        """Build a payload: the first file is the program, the others are what it may load."""
+        return from_files(files, options)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer means, and nothing else of it."""
@@ -255,13 +236,6 @@ def _laid(payload: FifthPayload) -> dict[str, bytes]:
         PROGRAM_FILE: payload.code.encode(),
     }
     return {name: text.encode() for name, text in payload.files.items()} | ours
-
-
-def _decoded(name: str, content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
 
 
 validator: Validator[FifthPayload] = Fifth()

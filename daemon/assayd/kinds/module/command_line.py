@@ -3,6 +3,7 @@
 from assayd.ports.command_line import CommandLine
 
 command_line = CommandLine(
+    from_files="assayd.kinds.module.submission:read_files",
     case="test",
     cases_have_results=False,
 )

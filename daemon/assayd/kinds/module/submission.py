@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from assayd.errors import RequestError
-from assayd.ports.validator import FileOptions
+from assayd.ports.command_line import FileOptions
 
 MANIFESTS = ("manifest.json", "manifest.yaml", "manifest.yml")
 

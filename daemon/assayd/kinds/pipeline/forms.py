@@ -27,8 +27,8 @@ def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
 
 def print_table_of_steps(steps: Sequence[Document]) -> None:
     """Print a row per step."""
-    from assayd.cli.listing import print_table
-    from assayd.cli.report import duration
+    from assayd.cli.amounts import duration
+    from assayd.cli.table import print_table
     from assayd.cli.terminal import out
 
     print_table(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from assayd.errors import RequestError
-from assayd.static.work_files import Base64Text, FileContent, payload_of
+from assayd.kinds.pipeline.from_files import SQLITE_HEADER
+from assayd.static.work_files import Base64Text, FileContent
 
 MOST_STEPS = 100
 """Source: docs/operating/configure.md."""
 MOST_NAME_CHARS = 64
-SQLITE_HEADER = b"SQLite format 3\0"
-
-_DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
-_STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
-_SCHEMA = "schema.sql"
 
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
@@ -93,38 +87,3 @@ class PipelinePayload(_Model):
         if not self.steps and self.pipeline_id is None:
             raise ValueError("give steps, or the pipeline_id of a stored pipeline")
         return self
-
-
-def payload_of_files(files: Mapping[str, bytes]) -> Mapping[str, object]:
-    """Build the payload that files of a command line mean.
-
-    ``*.sh`` and ``*.sql`` are steps in the order of their names, ``schema.sql`` is the schema, ``*.db`` and
-    ``*.sqlite`` the database. What else lies in a folder keeps its path, what lies in none goes to data/.
-
-    Raises: RequestError.
-    """
-    steps: list[object] = []
-    staged: dict[str, object] = {}
-    databases: dict[str, object] = {}
-    for name in sorted(files):
-        path, content = PurePosixPath(name), files[name]
-        if path.suffix in _DATABASE_SUFFIXES or content.startswith(SQLITE_HEADER):
-            databases[name] = {"base64": b64encode(content).decode()}
-        elif path.name == _SCHEMA:
-            databases[name] = {"schema_sql": _decoded(name, content)}
-        elif path.suffix in _STEP_SUFFIXES:
-            kind = _STEP_SUFFIXES[path.suffix]
-            steps.append({"name": path.stem, "type": kind, "content": _decoded(name, content)})
-        else:
-            staged[name if "/" in name else f"data/{name}"] = payload_of(content)
-    if len(databases) > 1:
-        message = f"a pipeline has one database, not {', '.join(databases)}"
-        raise RequestError("request.files", message, field="files")
-    return {"steps": steps, "files": staged, "database": next(iter(databases.values()), None)}
-
-
-def _decoded(name: str, content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem

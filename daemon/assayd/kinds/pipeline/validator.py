@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
-from assayd.errors import RequestError
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of
@@ -22,9 +22,10 @@ from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
+from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
-from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step, payload_of_files
+from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step
 from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
@@ -105,7 +106,7 @@ class Pipeline:
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
     generation_context: type[PipelineContext] = PipelineContext
-    forms: frozenset[str] = frozenset({"steps"})
+    forms: frozenset[str] = frozenset({"steps", "files"})
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
@@ -117,16 +118,8 @@ class Pipeline:
         )
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data.
-
-        ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
-        or go to data/.
-
-        Raises: RequestError ``request.options``.
-        """
-        if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
-            raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
-        return {**payload_of_files(files), **options.extra}
+        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data."""
+        return from_files(files, options)
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the steps without byte order marks, and with plain line ends."""
@@ -183,12 +176,17 @@ class Pipeline:
         """Ask for the step that failed again, with what is around it."""
         step = faulty(payload, report)
         return context_of(
-            Passage(name=str(step.number), language=step.program.value, text=step.content),
+            _passage(step),
             report,
             instructions=(*_REMINDERS, _MORE_STEPS),
             runtime_stages=self.runtime_stages,
             surroundings=tuple(around(payload, step)),
-            about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
+            about=partial(_is_about, step),
+            others=[
+                (_passage(other), partial(_is_about, other))
+                for other in step_texts(payload)
+                if other.number != step.number
+            ],
         )
 
     def patch(self, payload: PipelinePayload, passage: str, code: str) -> Mapping[str, object]:
@@ -213,6 +211,15 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _passage(step: StepText) -> Passage:
+    return Passage(name=str(step.number), language=step.program.value, text=step.content)
+
+
+def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
+    """Return whether a hint is about a step: its message begins with the step's name."""
+    return str(hint.get("message")).startswith(f"{step.label}:")
 
 
 def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:

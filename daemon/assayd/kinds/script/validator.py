@@ -7,7 +7,6 @@ Source: docs/kinds/script.md.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from glob import escape
 from types import MappingProxyType
@@ -23,7 +22,7 @@ from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.script import generating
-from assayd.kinds.script.command_line import command_line
+from assayd.kinds.script.from_files import from_files
 from assayd.kinds.script.generating import ScriptContext
 from assayd.kinds.script.judging import judge_runs, runs_of
 from assayd.kinds.script.payload import ScriptPayload
@@ -42,13 +41,10 @@ from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
-from assayd.static.submitted_file import only_text
-from assayd.static.work_files import content_of, payload_of
+from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
-
-_OPTIONS = frozenset(option.name for option in command_line.options)
 
 _REMINDERS = (
     "Write one file of Python; it ends well when it ends by itself with exit code 0.",
@@ -98,19 +94,8 @@ class Script:
         return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
 
     def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``.
-
-        Raises: RequestError ``request.options``.
-        """
-        if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
-            known = ", ".join(sorted(_OPTIONS))
-            raise RequestError("request.options", f"a script takes files and --option of {known}")
-        payload = _program(files, options.extra.get("argv"))
-        if "stdin" in options.extra:
-            payload["stdin"] = options.extra["stdin"]
-        if "collect" in options.extra:
-            payload["collect"] = options.extra["collect"].split(",")
-        return payload
+        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``."""
+        return from_files(files, options)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Refuse a policy that judges imports for a program in which nothing can judge them.
@@ -211,19 +196,6 @@ def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
     name = (named or sorted(submitted.files) or [""])[0]
     content = content_of(submitted.files[name]) if name else b""
     return name, content.decode("utf-8", "replace")
-
-
-def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
-    """Return which program a command line means."""
-    if argv is not None:
-        try:
-            return {
-                "argv": shlex.split(argv),
-                "files": {name: payload_of(c) for name, c in files.items()},
-            }
-        except ValueError as problem:
-            raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
-    return {"code": only_text(files, what="a script without --option argv")}
 
 
 def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[Finding]:

@@ -311,6 +311,12 @@ class Pool:
             if not waiter.future.done() and not waiter.lessee.is_credit:
                 waiter.future.set_exception(problem)
 
+    def retire_idle(self, reason: str) -> None:
+        """Remove every container that waits, as those made from now on are others."""
+        for ulid in list(self._idle):
+            self._retire_idle(ulid, reason)
+        self._act()
+
     def _retire_idle(self, ulid: str, reason: str) -> None:
         container, _, watch = self._idle.pop(ulid)
         watch.cancel()

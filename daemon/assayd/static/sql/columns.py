@@ -48,7 +48,7 @@ def _plain_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
         if begins and depth == 1 and not token.says(*_CONSTRAINTS):
             after = _type_end(tokens, place + 1)
             yield token
-            yield SqlToken(SqlTokenKind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start)
+            yield SqlToken(SqlTokenKind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start, "TEXT")
             place, begins = after, False
             continue
         depth += token.says("(") - token.says(")")

@@ -35,11 +35,16 @@ class SqlTokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """One token; `start` is its place in the text."""
+    """One token; `start` is its place in the text.
+
+    `keyword` is its text in upper case where it may be a keyword or is a sign, else empty: it is asked for
+    many times of each token.
+    """
 
     kind: SqlTokenKind
     text: str
     start: int
+    keyword: str
 
     @property
     def end(self) -> int:
@@ -48,11 +53,7 @@ class SqlToken:
 
     def says(self, *words: str) -> bool:
         """Return whether it is one of these keywords, or the sign of that text."""
-        return (
-            self.kind in {SqlTokenKind.WORD, SqlTokenKind.SIGN}
-            and self.text.upper() in words
-            and self.text.isascii()
-        )
+        return self.keyword in words and self.keyword != ""
 
 
 class NotSql(ValueError):
@@ -79,6 +80,9 @@ _TOKEN = re.compile(
 )
 
 
+_KINDS = {kind.value: kind for kind in SqlTokenKind}
+
+
 def tokenize(text: str) -> Iterator[SqlToken]:
     """Return the tokens of a text.
 
@@ -89,8 +93,11 @@ def tokenize(text: str) -> Iterator[SqlToken]:
         found = _TOKEN.match(text, place)
         if found is None:
             raise NotSql(place, _complaint(text, place))
-        if found.lastgroup != "blank":
-            yield SqlToken(SqlTokenKind(str(found.lastgroup)), found[0], place)
+        kind = _KINDS.get(found.lastgroup or "")
+        if kind is not None:
+            word = found[0]
+            says = (kind is SqlTokenKind.WORD and word.isascii()) or kind is SqlTokenKind.SIGN
+            yield SqlToken(kind, word, place, word.upper() if says else "")
         place = found.end()
 
 

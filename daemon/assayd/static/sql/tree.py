@@ -8,7 +8,7 @@ nodes are accepted that are listed here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -245,4 +245,46 @@ def _plain(statement: SqlStatement) -> Iterator[SqlToken]:
     elif statement.verb == "CREATE":
         yield from plain_create(tokens)
     else:
-        yield from tokens
+        yield from _without_alike_rows(tokens)
+
+
+def _without_alike_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
+    """Leave out rows after VALUES that hold literals alone, as many as the one before: nobody asks for them.
+
+    VALUES (1, 'a'), (2, 'b'), (3)    ->    VALUES (1, 'a'), (3)
+    """
+    place, depth, values, width = 0, 0, False, -1
+    while place < len(tokens):
+        token = tokens[place]
+        if depth == 0 and token.says("VALUES"):
+            values, width = True, -1
+        elif depth == 0 and values and token.says(","):
+            end, found = _literal_row(tokens, place + 1)
+            if end and found == width:
+                place = end
+                continue
+            width = found
+        elif depth == 0 and values and token.says("(") and width < 0:
+            _, width = _literal_row(tokens, place)
+        depth += token.says("(") - token.says(")")
+        yield token
+        place += 1
+
+
+def _literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
+    """Return where a row of literals that begins there ends, and how many it holds; zeros if it is none."""
+    if start >= len(tokens) or not tokens[start].says("("):
+        return 0, 0
+    held, expects = 0, True
+    for place in range(start + 1, len(tokens)):
+        token = tokens[place]
+        if expects:
+            if token.kind not in {SqlTokenKind.NUMBER, SqlTokenKind.TEXT} and not token.says("NULL"):
+                return 0, 0
+            held += 1
+        elif token.says(")"):
+            return place + 1, held
+        elif not token.says(","):
+            return 0, 0
+        expects = not expects
+    return 0, 0

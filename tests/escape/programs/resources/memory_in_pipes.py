@@ -1,4 +1,4 @@
-# expect: out_of_memory | run: processes=2 memory_mb=40 open_files=200
+# expect: out_of_memory | run: processes=2 memory_mb=32 open_files=200
 # What waits in pipes is the kernel's memory; it counts as the container's.
 import fcntl
 import os

@@ -42,6 +42,7 @@ MOUNTS = """\
 MAP = "         0 1879048192          1\n     10001 1879048193          1\n"
 GOOD = Seen(
     status=STATUS,
+    own_status="Seccomp_filters:\t0\n",
     limits=LIMITS,
     mountinfo=MOUNTS,
     uid_map=MAP,
@@ -56,7 +57,9 @@ GOOD = Seen(
 
 
 CLONE_MAP = "     10001 1879048193          1\n"
-CLONE = replace(GOOD, status=STATUS + "Seccomp_filters:\t2\n", uid_map=CLONE_MAP, gid_map=CLONE_MAP)
+CLONE = replace(
+    GOOD, status=STATUS.replace("filters:\t1", "filters:\t2"), uid_map=CLONE_MAP, gid_map=CLONE_MAP
+)
 
 
 @pytest.fixture
@@ -73,9 +76,10 @@ def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones
     [
         (replace(CLONE, uid_map=MAP), "uid_map maps other ids"),
         (replace(CLONE, gid_map="10001 1879048192 1\n"), "gid_map maps other ids"),
-        (replace(CLONE, status=STATUS + "Seccomp_filters:\t1\n"), "it has 1 filters of system calls"),
+        (replace(CLONE, status=STATUS), "it has 1 filters of system calls of its own, asked for 2"),
+        (replace(CLONE, own_status="Seccomp_filters:\t1\n"), "it has 1 filters of system calls"),
     ],
-    ids=["user", "group", "filter"],
+    ids=["user", "group", "filter", "filter beside the daemon's"],
 )
 def test_clone_without_a_wall_of_its_own_is_a_difference(
     spec: ContainerSpec, clones_place: HostShare, seen: Seen, said: str

@@ -96,7 +96,7 @@ def test_program_of_an_image_is_read(arguments: tuple[str, ...], file: str, code
     assert (program.file, program.code) == (file, code)
 
 
-@pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "run.py")])
+@pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "/run")])
 def test_image_that_starts_another_program_has_no_template(arguments: tuple[str, ...]) -> None:
     with pytest.raises(EngineError) as caught:
         read_program(arguments)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from assayd.model.finding import Edit, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
+from assayd.package_data import share
+from assayd.policies import load_policies
 from assayd.static.python.security import RULES, scan
 from assayd.static.python.source import PythonSource, parse
 
@@ -194,3 +196,23 @@ def test_no_text_makes_the_scan_raise(code: str) -> None:
     findings = scan(parse(code), policy)
     places = [(f.line or 0, f.column or 0) for f in findings]
     assert places == sorted(places)
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> ExecutionPolicy:
+    text = 'extends = "extractor"\n[imports]\nonly = ["json", "fnmatch"]\n'
+    (tmp_path / "narrow.toml").write_text(text)
+    return load_policies([share("policies"), tmp_path]).get("narrow")
+
+
+@pytest.mark.parametrize("code", ["import csv\n", "import os.path\n", "from re import match\n"])
+def test_module_that_a_narrower_profile_leaves_out_is_refused(
+    code: str, narrow: ExecutionPolicy, policy: ExecutionPolicy
+) -> None:
+    assert found(code, policy) == set()
+    assert "import.not_allowed" in found(code, narrow)
+
+
+def test_module_that_a_narrower_profile_keeps_is_judged_as_before(narrow: ExecutionPolicy) -> None:
+    assert found("import json, fnmatch\njson.loads('1')\nfnmatch.fnmatch('a', 'a')\n", narrow) == set()
+    assert found("import fnmatch\nfnmatch.os\n", narrow) == {"attribute.not_allowed"}

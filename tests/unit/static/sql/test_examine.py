@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,43 @@ def test_any_mixture_of_tokens_is_examined_without_trouble() -> None:
     for _ in range(300):
         text = " ".join(chance.choices(words, k=chance.randint(1, 30)))
         assert isinstance(examine(text, POLICY), Examined)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, x'00')",
+        "INSERT INTO t (a) VALUES (1), (2), (3) ON CONFLICT (a) DO NOTHING",
+        "VALUES (1), (2) UNION ALL VALUES (3), (4)",
+        "WITH v (a) AS (VALUES (1), (2)) SELECT a FROM v",
+        "INSERT INTO t VALUES (1), (abs(-2)), (3)",
+    ],
+)
+def test_rows_of_values_are_read(text: str) -> None:
+    assert examine(text, POLICY) == Examined()
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("INSERT INTO t VALUES (1), (2), (load_extension('x')), (3)", ["sql.function"]),
+        ("INSERT INTO t VALUES (1), (2), (3,)", ["sql.syntax"]),
+        ("INSERT OR REPLACE INTO t VALUES (1), (2), (3)", ["sql.replace"]),
+        ("INSERT INTO t VALUES (1), (2); DELETE FROM t", ["sql.delete_without_where"]),
+        ("WITH d AS (VALUES (1), (2)) DELETE FROM t", ["sql.delete_without_where"]),
+    ],
+)
+def test_what_stands_among_rows_of_values_is_seen(text: str, rules: list[str]) -> None:
+    examined = examine(text, POLICY)
+    assert [finding.rule for finding in (*examined.syntax, *examined.rules)] == rules
+
+
+def test_many_rows_of_values_are_read_in_little_time() -> None:
+    """A table of 250 KB took longer than reading a text may take, nearly all of it for rows alike."""
+    text = "INSERT INTO t VALUES (1)" + ",(1)" * 60_000
+    began = time.process_time()
+    assert examine(text, POLICY) == Examined()
+    few = "INSERT INTO t VALUES " + ",".join(f"(a{number})" for number in range(600))
+    many_s, began = time.process_time() - began, time.process_time()
+    examine(few, POLICY)
+    assert many_s < 100 * (time.process_time() - began), "a hundred times as many rows"

@@ -1,0 +1,261 @@
+"""What the verbs on attempts do; `verbs` says what each takes. Each returns the exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assayd.cli.exits import OF_VERDICT, VALIDATED
+from assayd.cli.terminal import out, plain, print_json
+from assayd.client import Document, PlainClient
+from assayd.errors import RequestError
+
+if TYPE_CHECKING:
+    from assayd.cli.origin import Origin
+
+
+def validate(  # noqa: PLR0913  (one parameter per option)
+    socket: str | None,
+    *,
+    kind: str,
+    files: Sequence[Path],
+    input_file: Path | None,
+    sample_paths: Sequence[str],
+    policy: str | None,
+    settings: Sequence[str],
+    labels: Sequence[str],
+    options: Sequence[str],
+    cases: Path | None,
+    intent: str | None,
+    repair: str | None,
+    as_json: bool,
+    fields: str | None,
+    retry_context: bool,
+    form: str | None,
+    as_yaml: bool,
+) -> int:
+    """Validate files and show the report."""
+    from assayd.cli.kinds import ShownAttempt, form_of
+    from assayd.cli.origin import UNKNOWN
+    from assayd.cli.validate import ValidateRequest, build_submission, run
+
+    form = "yaml" if as_yaml else form
+    as_json = as_json or fields is not None
+    print_form = None if form is None else form_of(kind, form)
+    submission, origin = build_submission(
+        ValidateRequest(
+            kind=kind,
+            files=files,
+            input=input_file,
+            sample_paths=sample_paths,
+            policy=policy,
+            settings=settings,
+            labels=labels,
+            options=options,
+            cases=cases,
+            intent=intent,
+        )
+    )
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
+    quiet = as_json or retry_context or form is not None
+    with PlainClient(socket) as client:
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not quiet)
+        if repair is not None and attempt["verdict"] == "failed":
+            from assayd.cli.repair import follow_repairs
+
+            attempt = follow_repairs(client, attempt, show=not quiet)
+            origin = UNKNOWN  # it is another text by now
+        if print_form is not None:
+            print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
+    if retry_context:
+        told = (attempt["report"] or {}).get("retry_context")
+        if told:
+            print(plain(told) if sys.stdout.isatty() else told)
+    elif print_form is None:
+        _print_attempt(attempt, as_json=as_json, fields=fields, origin=origin)
+    return OF_VERDICT[attempt["verdict"]]
+
+
+def list_attempts(  # noqa: PLR0913  (one parameter per filter)
+    socket: str | None,
+    *,
+    state: str | None,
+    verdict: str | None,
+    kind: str | None,
+    label: Sequence[str],
+    since: str | None,
+    limit: int,
+    as_json: bool,
+) -> int:
+    """List attempts, newest first."""
+    with PlainClient(socket) as client:
+        page = client.attempts(state=state, verdict=verdict, kind=kind, label=label, since=since, limit=limit)
+    if as_json:
+        print_json(page)
+        return VALIDATED
+    from assayd.cli.listing import ATTEMPT_HEADS, attempt_row
+    from assayd.cli.table import print_table
+
+    screen = out()
+    today = _today() if screen.is_terminal else None
+    print_table(screen, ATTEMPT_HEADS, [attempt_row(attempt, today) for attempt in page["attempts"]])
+    return VALIDATED
+
+
+def show(
+    socket: str | None,
+    *,
+    attempt_id: str,
+    form: str | None,
+    steps: bool,
+    as_json: bool,
+    fields: str | None,
+) -> int:
+    """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
+    from assayd.cli.ids import attempt_id as find
+    from assayd.cli.kinds import ShownAttempt, form_of
+
+    form = "steps" if steps else form
+    as_json = as_json or fields is not None
+    with PlainClient(socket) as client:
+        attempt = client.attempt(find(client, attempt_id))
+        if form is not None:
+            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
+            return VALIDATED
+        _print_attempt(attempt, as_json=as_json, fields=fields)
+        if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
+            from assayd.cli.repair import show_chain
+
+            show_chain(client, attempt)
+    return VALIDATED
+
+
+def logs(socket: str | None, *, attempt_id: str, stream: str) -> int:
+    """Print what the code wrote; of an attempt that runs, as it is written."""
+    from assayd.cli.artifacts import logs as read_logs
+    from assayd.cli.ids import attempt_id as find
+
+    if stream not in {"stdout", "stderr", "both"}:
+        raise RequestError("usage", "--stream is stdout, stderr or both")
+    wanted = ("stdout", "stderr") if stream == "both" else (stream,)
+    with PlainClient(socket) as client:
+        attempt = client.attempt(find(client, attempt_id))
+        if attempt["state"] != "finished":
+            told = client.events(attempt["id"])
+            texts = (event.body.get("text", "") for event in told if event.kind in wanted)
+        else:
+            texts = (read_logs(client, attempt, name).decode("utf-8", "replace") for name in wanted)
+        for text in texts:
+            sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+    return VALIDATED
+
+
+def events(socket: str | None, *, attempt_id: str | None, follow: bool, as_json: bool) -> int:
+    """Follow what happens to an attempt, up to its verdict; or to all attempts."""
+    from assayd.cli.ids import attempt_id as find
+    from assayd.cli.listing import print_events
+
+    if follow and attempt_id is not None:
+        raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
+    with PlainClient(socket) as client:
+        told = client.all_events() if attempt_id is None else client.events(find(client, attempt_id))
+        print_events(told, as_json=as_json, with_id=attempt_id is None)
+    return VALIDATED
+
+
+def cancel(socket: str | None, *, attempt_id: str) -> int:
+    """Stop an attempt."""
+    from assayd.cli.ids import attempt_id as find
+
+    with PlainClient(socket) as client:
+        client.cancel(find(client, attempt_id))
+    return VALIDATED
+
+
+def replay(socket: str | None, *, attempt_id: str, as_json: bool) -> int:
+    """Run a finished attempt's submission again, and show what differs."""
+    from assayd.cli.ids import attempt_id as find
+    from assayd.cli.replay import exit_code, render_diff, run
+
+    with PlainClient(socket) as client:
+        attempt = run(client, find(client, attempt_id))
+    if as_json:
+        print_json(attempt)
+    else:
+        out().lines(render_diff(attempt))
+    return exit_code(attempt)
+
+
+def artifacts(socket: str | None, *, attempt_id: str, extract: Path | None, as_json: bool) -> int:
+    """List the files of an attempt's bundle, or fetch them."""
+    from assayd.cli.artifacts import extract as write_all
+    from assayd.cli.ids import attempt_id as find
+    from assayd.cli.listing import ARTIFACT_HEADS, artifact_row
+    from assayd.cli.table import print_table
+
+    with PlainClient(socket) as client:
+        attempt = client.attempt(find(client, attempt_id))
+        if extract is not None:
+            for path in write_all(client, attempt, extract):
+                print(path)
+            return VALIDATED
+    if as_json:
+        print_json(attempt["artifacts"])
+        return VALIDATED
+    screen = out()
+    rows = [artifact_row(artifact, whole=not screen.is_terminal) for artifact in attempt["artifacts"]]
+    print_table(screen, ARTIFACT_HEADS, rows)
+    return VALIDATED
+
+
+def kinds(socket: str | None, *, kind: str | None, as_json: bool) -> int:
+    """List the kinds that the daemon takes, or describe one."""
+    from assayd.cli.kinds import KIND_HEADS, describe
+    from assayd.cli.screen import line
+    from assayd.cli.table import print_table
+
+    with PlainClient(socket) as client:
+        found = client.kinds() if kind is None else client.kind(kind)
+    if as_json:
+        print_json(found)
+    elif kind is None:
+        rows = [
+            [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
+            for one in found["kinds"]
+        ]
+        print_table(out(), KIND_HEADS, rows)
+    else:
+        out().lines(line(plain(said), hang=None) for said in describe(found))
+    return VALIDATED
+
+
+def version(socket: str | None) -> int:
+    """Print the version."""
+    from assayd import __version__
+
+    print(f"assay {__version__}")
+    return VALIDATED
+
+
+def _print_attempt(
+    attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin | None = None
+) -> None:
+    if as_json:
+        from assayd.cli.fields import select
+
+        print_json(attempt if fields is None else select(attempt, fields))
+        return
+    from assayd.cli.origin import UNKNOWN
+    from assayd.cli.report import render
+
+    out().lines(render(attempt, origin or UNKNOWN))
+
+
+def _today() -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.gmtime())

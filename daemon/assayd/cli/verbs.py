@@ -1,0 +1,335 @@
+"""The verbs of `assay`, as data: what each is called, what it takes, and which function does it.
+
+This is the one place that says so. `quick` reads lines by it without any library, for scripts that call
+`assay` in loops; `app` makes typer's commands of it, for help, completion, manual pages, and for what is
+wrong in a line.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TYPES: Mapping[str, Callable[[str], object]] = {"text": str, "path": Path, "whole": int, "number": float}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One option or argument.
+
+    Attributes:
+        name: under which the function gets it.
+        help: what it is, in a line.
+        option: as it is written on the line, e.g. ``--set``; empty for an argument.
+        metavar: what stands for its value in the help; empty for a flag.
+        type: of `TYPES`.
+        many: whether it may be given more than once; the function gets a list.
+        required: whether an argument has to be there.
+        default: what the function gets without it.
+        least: the smallest number that it may be; None for any.
+        most: the largest.
+    """
+
+    name: str
+    help: str
+    option: str = ""
+    metavar: str = ""
+    type: str = "text"
+    many: bool = False
+    required: bool = False
+    default: object = None
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def is_flag(self) -> bool:
+        """Return whether it is an option without a value."""
+        return bool(self.option) and not self.metavar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandVerb:
+    """One command. `run` is a function of this package, which takes the socket and the parameters."""
+
+    name: str
+    help: str
+    run: str
+    parameters: tuple[Parameter, ...] = ()
+
+    def call(self, socket: str | None, values: Mapping[str, Any]) -> int:
+        """Run it with what a line says; return the exit code."""
+        function = pkgutil.resolve_name(f"assayd.cli.{self.run}")
+        given = {
+            each.name: (values.get(each.name) or ()) if each.many else values.get(each.name, each.default)
+            for each in self.parameters
+        }
+        code: int = function(socket, **given)
+        return code
+
+
+FIELDS = Parameter(
+    name="fields",
+    option="--fields",
+    metavar="A,B.C",
+    help="Of the JSON, these fields alone, e.g. verdict,report.findings.",
+)
+ID = Parameter(
+    name="attempt_id",
+    metavar="ID",
+    required=True,
+    help="The attempt: its id, the beginning of it, or `last`.",
+)
+JSON = Parameter(name="as_json", option="--json", default=False, help="Print JSON.")
+
+VALIDATE = CommandVerb(
+    name="validate",
+    help="Validate files and show the report.",
+    run="commands:validate",
+    parameters=(
+        Parameter(name="kind", metavar="KIND", required=True, help="What it is, e.g. extractor."),
+        Parameter(
+            name="files",
+            metavar="[FILE]…",
+            type="path",
+            many=True,
+            help="Files or folders; - is standard input.",
+        ),
+        Parameter(
+            name="input_file",
+            option="--input",
+            metavar="F.json",
+            type="path",
+            help="Inputs, as a JSON object.",
+        ),
+        Parameter(
+            name="sample_paths",
+            option="--sample-path",
+            metavar="P",
+            many=True,
+            help="A path to try the code on.",
+        ),
+        Parameter(name="policy", option="--policy", metavar="NAME", help="Profile; else the kind's own."),
+        Parameter(
+            name="settings",
+            option="--set",
+            metavar="A.B=V",
+            many=True,
+            help="Tighten a limit, e.g. resources.timeout_s=5; commas make a list.",
+        ),
+        Parameter(name="labels", option="--label", metavar="K=V", many=True, help="Mark the attempt."),
+        Parameter(
+            name="options", option="--option", metavar="K=V", many=True, help="An option of the kind itself."
+        ),
+        Parameter(
+            name="cases",
+            option="--cases",
+            metavar="F.json",
+            type="path",
+            help="What it has to give for what, as a JSON array.",
+        ),
+        Parameter(
+            name="intent", option="--intent", metavar="TEXT|@FILE", help="What was asked for, in words."
+        ),
+        Parameter(
+            name="repair",
+            option="--repair",
+            metavar="PROVIDER",
+            help="Have it repaired if it fails, e.g. by `rules`.",
+        ),
+        JSON,
+        FIELDS,
+        Parameter(
+            name="retry_context",
+            option="--retry-context",
+            default=False,
+            help="Print only what a model should be told that tries again; nothing when it is validated.",
+        ),
+        Parameter(
+            name="form", option="--form", metavar="NAME", help="Print the report in a form that the kind has."
+        ),
+        Parameter(name="as_yaml", option="--yaml", default=False, help="Short for --form yaml."),
+    ),
+)
+LIST = CommandVerb(
+    name="list",
+    help="List attempts, newest first.",
+    run="commands:list_attempts",
+    parameters=(
+        Parameter(name="state", option="--state", metavar="TEXT", help="Only in this state."),
+        Parameter(name="verdict", option="--verdict", metavar="TEXT", help="Only with this verdict."),
+        Parameter(name="kind", option="--kind", metavar="TEXT", help="Only of this kind."),
+        Parameter(name="label", option="--label", metavar="K=V", many=True, help="Only with this label."),
+        Parameter(name="since", option="--since", metavar="TIME", help="Only from this time on (RFC 3339)."),
+        Parameter(
+            name="limit",
+            option="--limit",
+            metavar="N",
+            type="whole",
+            least=1,
+            most=500,
+            default=50,
+            help="How many.",
+        ),
+        JSON,
+    ),
+)
+VERBS = (
+    VALIDATE,
+    LIST,
+    CommandVerb(
+        name="show",
+        help="Show an attempt and its report, and the repair that it belongs to, attempt by attempt.",
+        run="commands:show",
+        parameters=(
+            ID,
+            Parameter(
+                name="form", option="--form", metavar="NAME", help="Show it in a form that its kind has."
+            ),
+            Parameter(name="steps", option="--steps", default=False, help="Short for --form steps."),
+            JSON,
+            FIELDS,
+        ),
+    ),
+    CommandVerb(
+        name="logs",
+        help="Print what the code wrote; of an attempt that runs, as it is written.",
+        run="commands:logs",
+        parameters=(
+            ID,
+            Parameter(
+                name="stream",
+                option="--stream",
+                metavar="stdout|stderr|both",
+                default="both",
+                help="Which output.",
+            ),
+        ),
+    ),
+    CommandVerb(
+        name="events",
+        help="Follow what happens to an attempt, up to its verdict; or to all attempts.",
+        run="commands:events",
+        parameters=(
+            Parameter(
+                name="attempt_id",
+                metavar="[ID]",
+                help="The attempt, by id, beginning or `last`; else all that you may see.",
+            ),
+            Parameter(
+                name="follow",
+                option="--follow",
+                default=False,
+                help="Follow all attempts; what is done without an ID.",
+            ),
+            JSON,
+        ),
+    ),
+    CommandVerb(name="cancel", help="Stop an attempt.", run="commands:cancel", parameters=(ID,)),
+    CommandVerb(
+        name="replay",
+        help="Run a finished attempt's submission again, and show what differs; 1 when something does.",
+        run="commands:replay",
+        parameters=(ID, JSON),
+    ),
+    CommandVerb(
+        name="artifacts",
+        help="List the files of an attempt's bundle, or fetch them.",
+        run="commands:artifacts",
+        parameters=(
+            ID,
+            Parameter(
+                name="extract",
+                option="--extract",
+                metavar="DIR",
+                type="path",
+                help="Write them into a new or empty folder.",
+            ),
+            JSON,
+        ),
+    ),
+    CommandVerb(
+        name="doctor",
+        help="Examine the daemon: engine, images, limits, canary, permissions.",
+        run="upkeep:doctor",
+        parameters=(JSON,),
+    ),
+    CommandVerb(
+        name="gc",
+        help="Remove finished attempts and bundles that are too old or too many; for operators.",
+        run="upkeep:collect_garbage",
+        parameters=(
+            Parameter(
+                name="dry_run", option="--dry-run", default=False, help="Only tell what would be removed."
+            ),
+            JSON,
+        ),
+    ),
+    CommandVerb(
+        name="backup",
+        help="Copy the daemon's database and bundles while it runs; as root or the daemon's user.",
+        run="upkeep:backup",
+        parameters=(
+            Parameter(
+                name="target",
+                metavar="DIR",
+                type="path",
+                required=True,
+                help="Where to; an earlier copy is brought up to date.",
+            ),
+            Parameter(
+                name="state_dir",
+                option="--state-dir",
+                metavar="DIR",
+                type="path",
+                help="The daemon's state directory; else it is asked.",
+            ),
+        ),
+    ),
+    CommandVerb(name="metrics", help="Print the daemon's metrics.", run="upkeep:metrics"),
+    CommandVerb(
+        name="top",
+        help="Show what the daemon does at the moment: rates, queue, containers, running attempts.",
+        run="upkeep:top",
+        parameters=(
+            Parameter(
+                name="interval",
+                option="--interval",
+                metavar="S",
+                type="number",
+                least=0.2,
+                default=2.0,
+                help="Seconds between looks.",
+            ),
+            Parameter(
+                name="once", option="--once", default=False, help="Look once, at the time since the start."
+            ),
+        ),
+    ),
+    CommandVerb(
+        name="kinds",
+        help="List the kinds that the daemon takes, or describe one: payload, options, stages, rules.",
+        run="commands:kinds",
+        parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
+    ),
+    CommandVerb(name="version", help="Print the version.", run="commands:version"),
+)
+
+GROUPS: Mapping[str, tuple[str, str]] = {
+    "batch": ("assayd.cli.batch_app:batch_app", "Validate many submissions, one per line of a file."),
+    "library": ("assayd.cli.library:library_app", "Approve what is validated, and get it back by its name."),
+    "repair": ("assayd.cli.repair:repair_app", "Have failed attempts fixed, and see what was tried."),
+    "policy": ("assayd.cli.policy_app:policy_app", "Look at profiles, and check files of them."),
+    "images": ("assayd.cli.images_app:images_app", "Build and list the images of containers."),
+}
+"""What has commands of its own: its `typer.Typer`, and what it is for. Those of kinds are beside them."""
+
+TYPED: Mapping[str, tuple[str, str]] = {
+    "generate": (
+        "assayd.cli.generate:generate_app",
+        "Have code written from words, validated and repaired; show it, write it, approve it.",
+    ),
+}
+"""Verbs that people type and scripts do not repeat: typer's own, each with what it is for."""

@@ -1,0 +1,23 @@
+"""What a file on a command line means as an extractor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assayd.errors import RequestError
+from assayd.ports.command_line import FileOptions
+from assayd.static.submitted_file import only_text
+
+
+def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+    """Build a payload of one file and the sample paths.
+
+    Raises: RequestError ``request.options``, ``request.sample_paths``.
+    """
+    code = only_text(files, what="an extractor")
+    if options.input is not None or options.extra:
+        raise RequestError("request.options", "an extractor takes neither --input nor --option")
+    if not options.sample_paths:
+        message = "an extractor needs at least one --sample-path"
+        raise RequestError("request.sample_paths", message, field="payload.sample_paths")
+    return {"code": code, "sample_paths": list(options.sample_paths)}

@@ -1,0 +1,58 @@
+"""What files on a command line mean as a pipeline."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from assayd.errors import RequestError
+from assayd.ports.command_line import FileOptions
+from assayd.static.submitted_file import payload_of, text_of
+
+SQLITE_HEADER = b"SQLite format 3\0"
+
+_DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
+_STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
+_SCHEMA = "schema.sql"
+
+
+def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+    """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data.
+
+    ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
+    or go to data/.
+
+    Raises: RequestError ``request.options``.
+    """
+    if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
+        raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
+    return {**_payload_of(files), **options.extra}
+
+
+def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
+    """Build the payload that files of a command line mean.
+
+    ``*.sh`` and ``*.sql`` are steps in the order of their names, ``schema.sql`` is the schema, ``*.db`` and
+    ``*.sqlite`` the database. What else lies in a folder keeps its path, what lies in none goes to data/.
+
+    Raises: RequestError.
+    """
+    steps: list[object] = []
+    staged: dict[str, object] = {}
+    databases: dict[str, object] = {}
+    for name in sorted(files):
+        path, content = PurePosixPath(name), files[name]
+        if path.suffix in _DATABASE_SUFFIXES or content.startswith(SQLITE_HEADER):
+            databases[name] = {"base64": b64encode(content).decode()}
+        elif path.name == _SCHEMA:
+            databases[name] = {"schema_sql": text_of(name, content)}
+        elif path.suffix in _STEP_SUFFIXES:
+            kind = _STEP_SUFFIXES[path.suffix]
+            steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
+        else:
+            staged[name if "/" in name else f"data/{name}"] = payload_of(content)
+    if len(databases) > 1:
+        message = f"a pipeline has one database, not {', '.join(databases)}"
+        raise RequestError("request.files", message, field="files")
+    return {"steps": steps, "files": staged, "database": next(iter(databases.values()), None)}

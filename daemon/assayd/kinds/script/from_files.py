@@ -1,0 +1,42 @@
+"""What files on a command line mean as a script."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from assayd.errors import RequestError
+from assayd.kinds.script.command_line import command_line
+from assayd.ports.command_line import FileOptions
+from assayd.static.submitted_file import only_text, payload_of
+
+_OPTIONS = frozenset(option.name for option in command_line.options)
+
+
+def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+    """Build a payload: one file of Python, or files and ``--option argv='program argument…'``.
+
+    Raises: RequestError ``request.options``.
+    """
+    if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
+        known = ", ".join(sorted(_OPTIONS))
+        raise RequestError("request.options", f"a script takes files and --option of {known}")
+    payload = _program(files, options.extra.get("argv"))
+    if "stdin" in options.extra:
+        payload["stdin"] = options.extra["stdin"]
+    if "collect" in options.extra:
+        payload["collect"] = options.extra["collect"].split(",")
+    return payload
+
+
+def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
+    """Return which program a command line means."""
+    if argv is not None:
+        try:
+            return {
+                "argv": shlex.split(argv),
+                "files": {name: payload_of(c) for name, c in files.items()},
+            }
+        except ValueError as problem:
+            raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
+    return {"code": only_text(files, what="a script without --option argv")}

@@ -1,0 +1,174 @@
+"""Bundles that the disk may not have yet: their contents stand beside the verdict, in its own transaction.
+
+So a verdict and its bundle are one durable write. The folder is written without waiting for the disk; after a
+loss of power it is compared at start, and written again where it lacks anything. From time to time the file
+system is flushed once for all, and the contents go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import struct
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+)
+
+from assayd.aio import task_group
+from assayd.errors import StoreError
+from assayd.model.attempt import Attempt
+from assayd.store import tables
+from assayd.store.access import DatabaseAccess
+from assayd.store.faults import translated
+
+log = structlog.get_logger()
+
+UNSYNCED = Table(
+    "unsynced_bundles",
+    MetaData(),
+    Column("attempt_id", String(26), ForeignKey(tables.attempts.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("location", String(255), nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("contents", LargeBinary, nullable=False),
+)
+MOST_BYTES = 2**20
+"""Larger bundles are flushed by themselves: writing their contents twice would take longer."""
+SETTLE_S = 15.0
+"""How often the file system is flushed, and contents that it has are dropped."""
+_MOST_KEPT = 1024
+_LENGTHS = struct.Struct(">II")
+_ADD = insert(UNSYNCED)
+_OF_VERDICTS = (
+    select(UNSYNCED.c.attempt_id, UNSYNCED.c.location, UNSYNCED.c.contents)
+    .join(tables.verdicts, tables.verdicts.c.attempt_id == UNSYNCED.c.attempt_id)
+    .where(tables.verdicts.c.bundle == UNSYNCED.c.location)
+)
+_IDS = select(UNSYNCED.c.attempt_id)
+
+Repair = Callable[[str, Mapping[str, bytes]], bool]
+"""Write a bundle again, durably, unless it is as it should be; tell whether that was needed."""
+
+
+class UnsyncedBundles:
+    """Contents between the writing of a bundle's folder and the flush of its file system."""
+
+    def __init__(self, access: DatabaseAccess, root: Path) -> None:
+        self._access = access
+        self._root = root
+        self._kept: dict[str, bytes] = {}
+
+    def keep(self, location: str, files: Mapping[str, bytes]) -> None:
+        """Hold the contents of a bundle until its verdict is recorded."""
+        while len(self._kept) >= _MOST_KEPT:  # of attempts that came to no verdict
+            del self._kept[next(iter(self._kept))]
+        self._kept[location] = pack(files)
+
+    def recorder(self, attempt: Attempt) -> Callable[[Connection], None]:
+        """Return what adds the contents of an attempt's bundle to the transaction of its verdict."""
+        contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
+        if contents is None:
+            return lambda _: None
+        values = {
+            "attempt_id": attempt.id,
+            "location": attempt.bundle,
+            "bytes": len(contents),
+            "contents": contents,
+        }
+        return lambda connection: _add(connection, values)
+
+    async def repair(self, repair: Repair) -> int:
+        """Write again what a loss of power took of bundles that count; return how many.
+
+        Raises: StoreError.
+        """
+        found = await self._access.read(lambda connection: list(connection.execute(_OF_VERDICTS)))
+        again = 0
+        for _, location, contents in found:
+            again += await asyncio.to_thread(repair, location, unpack(bytes(contents)))
+        await self.settle()
+        if again:
+            log.warning("bundles.written_again", count=again)
+        return again
+
+    async def settle(self) -> None:
+        """Flush the bundles' file system, and drop the contents that it has then. Raises: StoreError."""
+        ids = await self._access.read(lambda connection: list(connection.execute(_IDS).scalars()))
+        if not ids:
+            return
+        await asyncio.to_thread(self._flush)
+        gone = delete(UNSYNCED).where(UNSYNCED.c.attempt_id.in_(ids))
+        await self._access.write(lambda connection: connection.execute(gone), durable=False)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Settle again and again while the body runs."""
+        async with task_group() as tasks:
+            settling = tasks.create_task(self._settling(), name="settle-bundles")
+            try:
+                yield
+            finally:
+                settling.cancel()
+
+    async def _settling(self) -> None:
+        while True:
+            await asyncio.sleep(SETTLE_S)
+            try:
+                await self.settle()
+            except StoreError as trouble:
+                log.error("bundles.not_settled", code=trouble.code)  # their contents stay where they are
+
+    def _flush(self) -> None:
+        with translated("flushing the bundles"):
+            descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                flush_file_system(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def flush_file_system(descriptor: int) -> None:
+    """Write all that a file system holds to its disk (``syncfs(2)``). Raises: OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Return files as one text: lengths of name and content, name, content, one after the other."""
+    parts: list[bytes] = []
+    for name, content in files.items():
+        encoded = name.encode()
+        parts += (_LENGTHS.pack(len(encoded), len(content)), encoded, content)
+    return b"".join(parts)
+
+
+def unpack(contents: bytes) -> dict[str, bytes]:
+    """Return the files that were packed."""
+    files, at = {}, 0
+    while at < len(contents):
+        name, size = _LENGTHS.unpack_from(contents, at)
+        at += _LENGTHS.size
+        files[contents[at : at + name].decode()] = contents[at + name : at + name + size]
+        at += name + size
+    return files
+
+
+def _add(connection: Connection, values: Mapping[str, object]) -> None:
+    connection.execute(_ADD, dict(values))
