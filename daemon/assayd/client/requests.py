@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from assayd.client import documents
 from assayd.client.answers import StreamEvent
-from assayd.client.client_request import BATCH_S, GARBAGE_S, PATIENCE_S, ClientRequest, Query
+from assayd.client.client_request import BATCH_S, GARBAGE_S, ClientRequest, Query
 
 T = TypeVar("T")
 
