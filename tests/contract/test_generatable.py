@@ -60,6 +60,7 @@ def test_context_of_another_kind_is_refused(kind: Validator) -> None:
     [
         ("extractor", Proposal(files={"a": "b"}), "takes no answer in the form of files"),
         ("pipeline", Proposal(code="x"), "takes no answer in the form of code"),
+        ("pipeline", Proposal(files={"2": "x"}), "there is no step 2"),
         ("pipeline", Proposal(steps=({"name": "a", "type": "perl", "content": "x"},)), "steps.0.type"),
         ("module", Proposal(files={"manifest.json": "[]"}), "not a JSON object"),
         ("module", Proposal(files={"manifest.json": "{"}), "Expecting"),
@@ -112,3 +113,32 @@ def test_request_for_a_pipeline_holds_the_tables_of_its_database() -> None:
     context = {"database": {"base64": base64.b64encode(database()).decode()}}
     briefed = brief(validators.find("pipeline"), json.dumps(context).encode(), POLICIES.get("pipeline"))
     assert "sale (client INTEGER -> client.id" in briefed.briefing.surroundings[0].text
+
+
+def test_several_steps_are_replaced_by_their_numbers() -> None:
+    steps = [{"name": name, "type": "bash", "content": "true"} for name in ("a", "b", "c")]
+    proposal = Proposal(files={"1": "false", "3": "ls"})
+    patched = patch(
+        validators.find("pipeline"), Patching(payload={"steps": steps}, passage="1", proposal=proposal)
+    )
+    assert patched.problem is None
+    contents = [step["content"] for step in patched.payload["steps"]]  # type: ignore[attr-defined]
+    assert contents == ["false", "true", "ls"]
+
+
+def test_fix_of_a_module_and_of_a_pipeline_has_the_certain_edits_of_every_place() -> None:
+    edit = {"start_line": 1, "end_line": 1, "replacement": "x"}
+    files = {"adapter.py": "a\n", "other.py": "b\n", "test_adapter.py": "c\n"}
+    module = validators.find("module")
+    payload = module.payload.model_validate({"manifest": {}, "files": files})
+    hints = [{"file": "other.py", "message": "m", "edit": edit}]
+    context = module.context(payload, {"fix_hints": hints, "findings": []})  # type: ignore[attr-defined]
+    assert [one.passage.name for one in context.others] == ["other.py"]
+
+    steps = [{"name": name, "type": "sql", "content": "SELECT 1"} for name in ("a", "b")]
+    pipeline = validators.find("pipeline")
+    hints = [{"message": f"Step {number} ({name}): m", "edit": edit} for number, name in ((1, "a"), (2, "b"))]
+    submitted = pipeline.payload.model_validate({"steps": steps})
+    context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})  # type: ignore[attr-defined]
+    assert [one.passage.name for one in context.others] == ["2"]
+    assert len(context.edits) == 1

@@ -193,6 +193,11 @@ def test_words_and_a_database_come_to_an_approved_pipeline_that_is_committed(
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT * FROM totals").fetchall() == [("north", 15.0)]
 
+    done = play.daemon.assay("pipeline", "rollback", "totals", "--database", database)
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("sales",)]
+
 
 def test_events_tell_state_attempts_stages_and_the_end(play: Play, client: PlainClient) -> None:
     play.answers(code(EXTRACTOR.replace("END", "3 * quarter")))

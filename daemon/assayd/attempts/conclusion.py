@@ -135,7 +135,7 @@ async def _write(
     try:
         written = await artifacts.write(_bundle(attempt, result.files, ran))
     except AssaydError as trouble:
-        log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code)
+        log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code, message=trouble.message)
         # Without its record a pass is not a pass.
         return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
     return replace(attempt, bundle=written.location, artifacts=written.artifacts)

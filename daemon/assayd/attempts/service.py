@@ -278,7 +278,7 @@ class DaemonService:
             async with asyncio.timeout(ENGINE_ANSWERS_S):
                 return await self._deps.readiness.examine()
         except TimeoutError:
-            return (_overdue("engine", ENGINE_ANSWERS_S),)
+            return (_overdue("engine", ENGINE_ANSWERS_S, Health.FAIL),)
 
     async def _timed(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
         """Return what an examination comes to and how long it took; no more than it may take."""
@@ -287,7 +287,7 @@ class DaemonService:
             async with asyncio.timeout(EXAMINED_S):
                 row = await examining
         except TimeoutError:
-            row = _overdue(check, EXAMINED_S)
+            row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine is no defect
         return replace(row, took_s=self._shared.clock.monotonic() - began)
 
     def _identity(self) -> HealthRow:
@@ -336,10 +336,10 @@ class DaemonService:
         return [f"{sample.name}: {sentence}" for sentence in said]
 
 
-def _overdue(check: str, most_s: float) -> HealthRow:
+def _overdue(check: str, most_s: float, status: Health) -> HealthRow:
     detail = f"no answer within {most_s:g} s"
     remedy = "the machine is busy or the engine is slow: look at its load, and ask again"
-    return HealthRow(check=check, status=Health.FAIL, detail=detail, remedy=remedy)
+    return HealthRow(check=check, status=status, detail=detail, remedy=remedy)
 
 
 def _bundle_of(attempt: Attempt) -> str:

@@ -31,6 +31,8 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     intent: str | None,
     repair: str | None,
     as_json: bool,
+    fields: str | None,
+    retry_context: bool,
     form: str | None,
     as_yaml: bool,
 ) -> int:
@@ -40,6 +42,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     from assayd.cli.validate import ValidateRequest, build_submission, run
 
     form = "yaml" if as_yaml else form
+    as_json = as_json or fields is not None
     print_form = None if form is None else form_of(kind, form)
     submission, origin = build_submission(
         ValidateRequest(
@@ -57,7 +60,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     )
     if repair is not None:
         submission["repair"] = {"provider": repair}
-    quiet = as_json or form is not None
+    quiet = as_json or retry_context or form is not None
     with PlainClient(socket) as client:
         attempt = run(client, submission, show_progress=sys.stderr.isatty() and not quiet)
         if repair is not None and attempt["verdict"] == "failed":
@@ -67,8 +70,12 @@ def validate(  # noqa: PLR0913  (one parameter per option)
             origin = UNKNOWN  # it is another text by now
         if print_form is not None:
             print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
-    if print_form is None:
-        _print_attempt(attempt, as_json=as_json, origin=origin)
+    if retry_context:
+        told = (attempt["report"] or {}).get("retry_context")
+        if told:
+            print(plain(told) if sys.stdout.isatty() else told)
+    elif print_form is None:
+        _print_attempt(attempt, as_json=as_json, fields=fields, origin=origin)
     return OF_VERDICT[attempt["verdict"]]
 
 
@@ -98,18 +105,27 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     return VALIDATED
 
 
-def show(socket: str | None, *, attempt_id: str, form: str | None, steps: bool, as_json: bool) -> int:
+def show(
+    socket: str | None,
+    *,
+    attempt_id: str,
+    form: str | None,
+    steps: bool,
+    as_json: bool,
+    fields: str | None,
+) -> int:
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
     from assayd.cli.ids import attempt_id as find
     from assayd.cli.kinds import ShownAttempt, form_of
 
     form = "steps" if steps else form
+    as_json = as_json or fields is not None
     with PlainClient(socket) as client:
         attempt = client.attempt(find(client, attempt_id))
         if form is not None:
             form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return VALIDATED
-        _print_attempt(attempt, as_json=as_json)
+        _print_attempt(attempt, as_json=as_json, fields=fields)
         if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
             from assayd.cli.repair import show_chain
 
@@ -225,9 +241,13 @@ def version(socket: str | None) -> int:
     return VALIDATED
 
 
-def _print_attempt(attempt: Document, *, as_json: bool, origin: Origin | None = None) -> None:
+def _print_attempt(
+    attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin | None = None
+) -> None:
     if as_json:
-        print_json(attempt)
+        from assayd.cli.fields import select
+
+        print_json(attempt if fields is None else select(attempt, fields))
         return
     from assayd.cli.origin import UNKNOWN
     from assayd.cli.report import render

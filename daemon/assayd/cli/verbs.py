@@ -70,6 +70,12 @@ class CommandVerb:
         return code
 
 
+FIELDS = Parameter(
+    name="fields",
+    option="--fields",
+    metavar="A,B.C",
+    help="Of the JSON, these fields alone, e.g. verdict,report.findings.",
+)
 ID = Parameter(
     name="attempt_id",
     metavar="ID",
@@ -134,6 +140,13 @@ VALIDATE = CommandVerb(
             help="Have it repaired if it fails, e.g. by `rules`.",
         ),
         JSON,
+        FIELDS,
+        Parameter(
+            name="retry_context",
+            option="--retry-context",
+            default=False,
+            help="Print only what a model should be told that tries again; nothing when it is validated.",
+        ),
         Parameter(
             name="form", option="--form", metavar="NAME", help="Print the report in a form that the kind has."
         ),
@@ -177,6 +190,7 @@ VERBS = (
             ),
             Parameter(name="steps", option="--steps", default=False, help="Short for --form steps."),
             JSON,
+            FIELDS,
         ),
     ),
     CommandVerb(

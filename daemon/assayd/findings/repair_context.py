@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from assayd.model.finding import Edit
-from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
+from assayd.ports.repairable import EditedPassage, Passage, RepairContext, Surrounding, Worth
 
 STDERR_CHARS = 4000
 """Of what the failed case wrote on standard error: the end."""
@@ -14,7 +14,7 @@ Report = Mapping[str, object]
 Hint = Mapping[str, object]
 
 
-def context_of(
+def context_of(  # noqa: PLR0913  (each says another thing of the request)
     passage: Passage,
     report: Report,
     *,
@@ -22,11 +22,12 @@ def context_of(
     runtime_stages: Sequence[str],
     surroundings: Sequence[Surrounding] = (),
     about: Callable[[Hint], bool] = lambda _: True,
+    others: Sequence[tuple[Passage, Callable[[Hint], bool]]] = (),
 ) -> RepairContext:
     """Ask for a passage again, with what its report says.
 
     A failure while running may come of the approach; one found by reading is a small fault. `about` tells
-    which hints are about the passage: their edits are its own.
+    which hints are about the passage: their edits are its own; `others` are further passages with the same.
     """
     return RepairContext(
         passage=passage,
@@ -35,7 +36,17 @@ def context_of(
         surroundings=(*_said(report), *surroundings),
         worth=Worth.MEDIUM if report.get("stage_reached") in runtime_stages else Worth.HIGH,
         edits=tuple(_edits(report, about)),
+        others=tuple(_edited(report, others)),
     )
+
+
+def _edited(
+    report: Report, others: Sequence[tuple[Passage, Callable[[Hint], bool]]]
+) -> Iterator[EditedPassage]:
+    """Return those passages that a hint has an edit for."""
+    for passage, about in others:
+        if edits := tuple(_edits(report, about)):
+            yield EditedPassage(passage=passage, edits=edits)
 
 
 def _said(report: Report) -> Iterator[Surrounding]:

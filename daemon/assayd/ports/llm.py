@@ -10,7 +10,7 @@ from typing import Protocol
 from assayd.model.finding import Edit
 from assayd.model.repair import ReplyCost
 from assayd.ports.generatable import Document, Proposal
-from assayd.ports.repairable import Passage
+from assayd.ports.repairable import EditedPassage, Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,7 @@ class FixRequest:
     user: str
     passage: Passage
     edits: tuple[Edit, ...] = ()
+    others: tuple[EditedPassage, ...] = ()
     kind: str = ""
     attempt: int = 1
     intent: str | None = None

@@ -38,6 +38,14 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EditedPassage:
+    """Another text of a submission, with replacements in it that are certain to be right."""
+
+    passage: Passage
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surrounding:
     """Something that a fix has to fit into: tables with their columns, files with their first lines, ..."""
 
@@ -50,7 +58,7 @@ class RepairContext:
     """What a fix is asked for with.
 
     `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
-    `edits` are replacements in the passage that are certain to be right.
+    `edits` are replacements in the passage that are certain to be right, `others` the same of other passages.
     """
 
     passage: Passage
@@ -59,6 +67,7 @@ class RepairContext:
     surroundings: tuple[Surrounding, ...] = ()
     worth: Worth = Worth.HIGH
     edits: tuple[Edit, ...] = ()
+    others: tuple[EditedPassage, ...] = ()
 
 
 @runtime_checkable

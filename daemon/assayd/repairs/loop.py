@@ -214,6 +214,7 @@ class Course:
             user=prompt.user,
             passage=context.passage,
             edits=context.edits,
+            others=context.others,
             kind=self.repair.kind,
             attempt=number,
             intent=intent,

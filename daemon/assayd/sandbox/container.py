@@ -31,6 +31,7 @@ log = structlog.get_logger()
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 0.5
+_SAID = 200
 SETTLE_TRIES, SETTLE_S = 200, 0.05
 """How often, and how far apart, the engine is asked whether a container has ended by itself."""
 
@@ -116,6 +117,11 @@ async def open_container(
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 container.ready = await greet(container.channel, key.preload if ahead else ())
+        except StreamEnded as end:
+            await _discard(container.remove(), ulid)
+            said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
+            message = f"the runner ended before it was ready; it said {said!r}"
+            raise EngineError("runner.silent", message, retryable=True) from end
         except BaseException:
             await _discard(container.remove(), ulid)
             raise
@@ -139,8 +145,6 @@ async def _guest_faults_are_ours() -> AsyncIterator[None]:
         raise EngineError("image.mismatch", str(fault)) from fault
     except FrameError as problem:
         raise EngineError("runner.request", "what the runner is to prepare does not fit a frame") from problem
-    except StreamEnded as end:
-        raise EngineError("runner.silent", "the runner ended before it was ready", retryable=True) from end
     except TimeoutError as late:
         raise EngineError("runner.slow", "the runner was not ready in time", retryable=True) from late
 

@@ -48,6 +48,8 @@ class ReadinessSupervisor:
         self._usual = usual
         self._isolation_check = isolation_check
         self._refuse_vulnerable = refuse_vulnerable
+        self.engine_note = ""
+        """What an operator is to know of the choice of the engine; doctor says it."""
         self.info: EngineInfo | None = None
         self.problem = "the engine has not answered yet"
         self.tried = asyncio.Event()
@@ -153,7 +155,7 @@ class ReadinessSupervisor:
         if info.warnings:
             weight = Health.FAIL if self._refuse_vulnerable else Health.WARN
             return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")
-        return _row("engine", Health.OK, detail)
+        return _row("engine", Health.OK, f"{detail}; {self.engine_note}" if self.engine_note else detail)
 
     async def _examine_images(self) -> list[HealthRow]:
         rows = []

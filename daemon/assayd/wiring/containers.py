@@ -43,7 +43,7 @@ async def build_readiness(
 ) -> ReadinessSupervisor:
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
     chosen = await choose_engine(settings)
-    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason)
+    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
     engine = measured(chosen.engine, metrics, shared.clock)
     stack.push_async_callback(engine.close)
     pool = Pool(
@@ -64,7 +64,7 @@ async def build_readiness(
         seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
         egress=Relay(settings.egress.limits(), shared.clock, metrics),
     )
-    return ReadinessSupervisor(
+    readiness = ReadinessSupervisor(
         engine=engine,
         reaper=reaper,
         sandbox=sandbox,
@@ -72,6 +72,8 @@ async def build_readiness(
         isolation_check=isolation_check_of(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
+    readiness.engine_note = chosen.note
+    return readiness
 
 
 async def _last_sweep(reaper: Reaper) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.host import find_host
+from assayd.engines.oci.runtime import find_runtime
 from assayd.errors import EngineError
 from assayd.ports.engine import Engine
 from assayd.sandbox.isolation_check import check_isolation
@@ -26,11 +28,12 @@ _ASKED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenEngine:
-    """An engine, its kind, and the reason in a few words."""
+    """An engine, its kind, the reason in a few words, and what else could be had here."""
 
     engine: Engine
     kind: str
     reason: str
+    note: str = ""
 
 
 async def choose_engine(settings: Settings) -> ChosenEngine:
@@ -46,9 +49,9 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
     if wanted.kind == "docker":
         return ChosenEngine(engine=docker, kind="docker", reason="engine.kind says so")
     if wanted.url or os.environ.get("DOCKER_HOST"):
-        return ChosenEngine(engine=docker, kind="docker", reason="its address is given")
+        return await _docker_of_several(docker, "its address is given")
     if await _answers(docker):
-        return ChosenEngine(engine=docker, kind="docker", reason="it answers at its usual address")
+        return await _docker_of_several(docker, "it answers at its usual address")
     try:
         runtime = await asyncio.to_thread(lambda: find_host().runtime)
     except EngineError as problem:
@@ -56,6 +59,18 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
     await docker.close()
     reason = f"Docker does not answer, and {runtime.path} is there"
     return ChosenEngine(engine=_oci(settings), kind="oci", reason=reason)
+
+
+async def _docker_of_several(docker: Engine, reason: str) -> ChosenEngine:
+    """Return Docker, which is there, and say so where this host would do without it."""
+    note = ""
+    if os.geteuid() == 0:
+        with suppress(EngineError):
+            runtime = await asyncio.to_thread(find_runtime)
+            note = (
+                f'{runtime.path} is here too: engine.kind = "oci" takes about a tenth of the processor time'
+            )
+    return ChosenEngine(engine=docker, kind="docker", reason=reason, note=note)
 
 
 def isolation_check_of(engine: Engine) -> IsolationCheck:

@@ -112,10 +112,10 @@ class DaemonProcess:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def wait(self) -> int:
-        """Wait until it has ended and give its exit code."""
+    def wait(self, within_s: float = STOP_WITHIN_S) -> int:
+        """Wait until it has ended and return its exit code."""
         assert self.process is not None
-        code = self.process.wait(STOP_WITHIN_S)
+        code = self.process.wait(within_s)
         self.log.drain()
         return code
 

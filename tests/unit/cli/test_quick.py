@@ -20,6 +20,8 @@ LINES = [
     "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
     "validate fifth --form yaml --policy first --policy second",
     "validate script --sample-path= x.py",
+    "validate code n.py --fields verdict,report.findings --retry-context",
+    "show last --fields verdict",
     "list",
     "list --state running --verdict failed --kind code --label a=b --label c=d --since 2026-01-01T00:00:00Z",
     "list --limit 5 --json",

@@ -4,6 +4,7 @@ import pytest
 
 from assayd.cli.validate import ValidateRequest, build_submission, read_files, read_settings
 from assayd.errors import RequestError
+from support.daemons.fake_service import GOLDEN
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
 
@@ -152,3 +153,19 @@ def test_file_without_cases_is_refused(validate, tmp_path, capsys, text) -> None
     (tmp_path / "cases.json").write_text(text)
     assert validate("--cases", str(tmp_path / "cases.json")) == 2
     assert "cases.json" in capsys.readouterr().err
+
+
+def test_retry_context_is_printed_alone(validate, service, capsys) -> None:
+    service.outcome = "failed_at_run"
+    assert validate("--retry-context") == 1
+    told = json.loads((GOLDEN / "failed_at_run.json").read_text())["report"]["retry_context"]
+    assert capsys.readouterr().out == f"{told}\n"
+    service.outcome = "validated"
+    assert validate("--retry-context") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_fields_are_printed_alone(validate, service, capsys) -> None:
+    assert validate("--fields", "verdict") == 0
+    assert json.loads(capsys.readouterr().out) == {"verdict": "validated"}
+    assert validate("--fields", "nothing") == 2

@@ -30,6 +30,16 @@ async def test_container_that_differs_is_removed() -> None:
     assert (caught.value.code, await owned(engine)) == ("engine.mismatch", 0)
 
 
+async def test_runner_that_ends_before_it_is_ready_is_quoted() -> None:
+    async def dying_guest(peer: Peer) -> None:
+        peer.complain(b"cannot start a thread\n")
+
+    engine = FakeEngine(dying_guest, images=[IMAGE])
+    with pytest.raises(EngineError, match="'cannot start a thread'") as caught:
+        await open_container(engine, A, ORIGIN, "u")
+    assert (caught.value.code, caught.value.retryable, await owned(engine)) == ("runner.silent", True, 0)
+
+
 async def test_failed_removal_does_not_hide_why_the_container_was_refused() -> None:
     engine = FakeEngine(polite_guest, images=[IMAGE])
     engine.fail_next("verify", MISMATCH)

@@ -61,3 +61,26 @@ async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
         assert house.ready()[0] is not refuse
         assert (await house.examine())[0].status is health
         preparing.cancel()
+
+
+async def test_engine_row_says_how_containers_are_made_and_what_else_could_be_had() -> None:
+    class Cloning(FakeEngine):
+        async def info(self) -> EngineInfo:
+            return EngineInfo(
+                name="oci", version="1", runtime="/bin/r", kernel="k", cgroup_version=1, mode="templates on"
+            )
+
+    engine = Cloning(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        images = Images(engine, Path(assayd.guest.__file__).parent)
+        house = ReadinessSupervisor(
+            engine=engine,
+            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
+            sandbox=Sandbox(pool=pool, images=images, clock=SystemClock(), seccomp="{}", egress=no_way_out()),
+            usual=(),
+            isolation_check=held,
+        )
+        house.engine_note = "another is here too"
+        await house.prepare()
+        [row, *_] = await house.examine()
+    assert row.detail == "oci 1, /bin/r, templates on, cgroup v1, k; another is here too"

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from assayd.engines.oci import launcher
 from assayd.engines.oci.control import Control, Process
@@ -49,11 +48,14 @@ class PipeStream:
             waiting.callback(ends.stdout.close)
             waiting.callback(ends.stderr.close)
             self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
+            ends.stdin.hand_over(loop)
             waiting.pop_all()
             waiting.callback(ends.stderr.close)
             self._reading.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
+            ends.stdout.hand_over(loop)
             waiting.pop_all()
             self._reading.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
+            ends.stderr.hand_over(loop)
 
     async def read(self) -> bytes:
         """Return the next bytes of standard output; empty at the end and after `close`."""
@@ -96,13 +98,39 @@ class PipeStream:
             self._reader.feed_eof()
 
 
+class PipeEnd:
+    """One of our ends of a pipe, whose descriptor is closed once.
+
+    asyncio closes what it was given; uvloop closes the descriptor itself first (libuv's ``uv_close``), and
+    then what it was given as well. By that time another thread may have opened a file under the same number.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._ours = True
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Leave the descriptor to a loop that closes it itself."""
+        self._ours = self._ours and isinstance(loop, asyncio.BaseEventLoop)
+
+    def close(self) -> None:
+        """Close the descriptor, unless it is closed or the loop's."""
+        if self._ours:
+            self._ours = False
+            os.close(self._descriptor)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
     """Our ends of a container's pipes."""
 
-    stdin: IO[bytes]
-    stdout: IO[bytes]
-    stderr: IO[bytes]
+    stdin: PipeEnd
+    stdout: PipeEnd
+    stderr: PipeEnd
 
     def close(self) -> None:
         """Close what the loop has not taken over."""
@@ -114,10 +142,7 @@ def make_pipes() -> tuple[Ends, list[int]]:
     """Make the three pipes; return our ends, and the container's in the order of their numbers."""
     pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
-    stdin, stdout, stderr = (
-        os.fdopen(descriptor, "wb" if number == 0 else "rb", buffering=0)
-        for number, descriptor in enumerate(ours)
-    )
+    stdin, stdout, stderr = map(PipeEnd, ours)
     return Ends(stdin=stdin, stdout=stdout, stderr=stderr), [pairs[0][0], pairs[1][1], pairs[2][1]]
 
 

@@ -10,6 +10,7 @@ import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
@@ -223,6 +224,7 @@ class Module:
                 *(Surrounding(title=other, text=payload.files[other]) for other in others),
             ),
             about=lambda hint: hint.get("file") in {None, name},
+            others=() if module_blame.has_failed_test(errors) else _others(payload, name),
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Mapping[str, object]:
@@ -246,6 +248,20 @@ class Module:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the files that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _others(
+    payload: ModulePayload, name: str
+) -> list[tuple[Passage, Callable[[Mapping[str, object]], bool]]]:
+    """Return the other files, each with what tells whether a hint is about it."""
+    return [
+        (
+            Passage(name=other, language="python", text=text),
+            partial(lambda file, hint: hint.get("file") == file, other),
+        )
+        for other, text in _texts(payload).items()
+        if other != name
+    ]
 
 
 def _texts(payload: ModulePayload) -> dict[str, str]:

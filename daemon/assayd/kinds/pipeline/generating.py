@@ -66,5 +66,19 @@ def base_of(context: PipelineContext) -> Document:
 
 
 def answered(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the steps that were proposed: all of them."""
+    """Return a payload with the steps that were proposed: all of them, or other texts for some, by number.
+
+    Raises: ValueError, when there is no step of a number.
+    """
+    if proposal.form == "files":
+        return {**base, "steps": _replaced(base.get("steps"), proposal.files)}
     return {**base, "steps": [dict(step) for step in proposal.steps]}
+
+
+def _replaced(steps: object, texts: Mapping[str, str]) -> list[dict[str, object]]:
+    found = [dict(step) for step in steps] if isinstance(steps, list) else []
+    for number, text in texts.items():
+        if number not in {str(place) for place in range(1, len(found) + 1)}:
+            raise ValueError(f"there is no step {number[:20]}; there are {len(found)}")
+        found[int(number) - 1]["content"] = text
+    return found

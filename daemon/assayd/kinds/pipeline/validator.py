@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
@@ -105,7 +106,7 @@ class Pipeline:
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
     generation_context: type[PipelineContext] = PipelineContext
-    forms: frozenset[str] = frozenset({"steps"})
+    forms: frozenset[str] = frozenset({"steps", "files"})
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
@@ -175,12 +176,17 @@ class Pipeline:
         """Ask for the step that failed again, with what is around it."""
         step = faulty(payload, report)
         return context_of(
-            Passage(name=str(step.number), language=step.program.value, text=step.content),
+            _passage(step),
             report,
             instructions=(*_REMINDERS, _MORE_STEPS),
             runtime_stages=self.runtime_stages,
             surroundings=tuple(around(payload, step)),
-            about=lambda hint: str(hint.get("message")).startswith(f"{step.label}:"),
+            about=partial(_is_about, step),
+            others=[
+                (_passage(other), partial(_is_about, other))
+                for other in step_texts(payload)
+                if other.number != step.number
+            ],
         )
 
     def patch(self, payload: PipelinePayload, passage: str, code: str) -> Mapping[str, object]:
@@ -205,6 +211,15 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _passage(step: StepText) -> Passage:
+    return Passage(name=str(step.number), language=step.program.value, text=step.content)
+
+
+def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
+    """Return whether a hint is about a step: its message begins with the step's name."""
+    return str(hint.get("message")).startswith(f"{step.label}:")
 
 
 def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
 from assayd.ports.llm import FixRequest, Reply
+from assayd.ports.repairable import EditedPassage
 
 NAME = "rules"
 
@@ -18,13 +19,20 @@ class RulesProvider:
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Make all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
-        edits = apart(request.edits)
-        if not edits:
+        own = EditedPassage(passage=request.passage, edits=request.edits)
+        edited = [one for one in (own, *request.others) if one.edits]
+        if not edited:
             raise ProviderError("provider.no_edit", "no finding comes with an edit that is certain")
-        lines = ", ".join(str(edit.start_line) for edit in edits)
-        return Reply(
-            code=apply(request.passage.text, edits), reason=f"Made the edits offered at line {lines}."
-        )
+        mended = {one.passage.name: apply(one.passage.text, apart(one.edits)) for one in edited}
+        if list(mended) == [request.passage.name]:
+            reason = f"Made the edits offered at line {_lines(own)}."
+            return Reply(code=mended[request.passage.name], reason=reason)
+        places = "; ".join(f"{one.passage.name}, line {_lines(one)}" for one in edited)
+        return Reply(files=mended, reason=f"Made the edits offered in {places}.")
+
+
+def _lines(edited: EditedPassage) -> str:
+    return ", ".join(str(edit.start_line) for edit in apart(edited.edits))
 
 
 def apart(edits: Sequence[Edit]) -> list[Edit]:

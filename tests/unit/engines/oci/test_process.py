@@ -15,6 +15,7 @@ from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.process import (
     Launch,
     LauncherProcess,
+    PipeEnd,
     PipeStream,
     make_pipes,
 )
@@ -224,3 +225,42 @@ async def test_launcher_that_cannot_mount_says_why(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="did not start") as caught:
         await LauncherProcess.start(images=str(tmp_path / "absent"), shown_at=str(tmp_path), hugetlb="")
     assert caught.value.code == "engine.launcher"
+
+
+def test_an_end_is_closed_once_though_its_number_is_used_anew() -> None:
+    reading, writing = os.pipe()
+    end = PipeEnd(reading)
+    end.close()
+    other = os.dup(writing)
+    assert other == reading
+    end.close()
+    assert os.fstat(other)
+    os.close(other)
+    os.close(writing)
+
+
+def test_a_descriptor_that_the_loop_closes_itself_is_left_to_it() -> None:
+    reading, writing = os.pipe()
+    end = PipeEnd(reading)
+    loop = uvloop.new_event_loop()
+    end.hand_over(loop)
+    end.close()
+    assert os.fstat(reading)
+    loop.close()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_uvloop_closes_what_it_was_given_itself() -> None:
+    async def descriptor_left_open() -> bool:
+        ends, theirs = make_pipes()
+        stream = PipeStream(nothing)
+        await stream.connect(ends)
+        await stream.close()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for descriptor in theirs:
+            os.close(descriptor)
+        return all(Path(f"/proc/self/fd/{end.fileno()}").exists() for end in (ends.stdin, ends.stdout))
+
+    assert uvloop.run(descriptor_left_open()) is False

@@ -3,7 +3,7 @@ import pytest
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
 from assayd.ports.llm import FixRequest
-from assayd.ports.repairable import Passage
+from assayd.ports.repairable import EditedPassage, Passage
 from assayd.repairs.providers.rules import RulesProvider
 
 TEXT = "one\ntwo\nthree\nfour\n"
@@ -39,3 +39,20 @@ async def test_without_a_certain_edit_there_is_no_fix() -> None:
     with pytest.raises(ProviderError) as failed:
         await fixed()
     assert (failed.value.code, failed.value.retryable) == ("provider.no_edit", False)
+
+
+async def test_certain_edits_of_all_passages_are_made_at_once() -> None:
+    other = EditedPassage(
+        passage=Passage(name="b.py", language="python", text="import os\nx = 1\n"),
+        edits=(Edit(start_line=1, end_line=1, replacement=""),),
+    )
+    request = FixRequest(
+        system="",
+        user="",
+        passage=Passage(name="a.py", language="python", text="def f()\n    pass\n"),
+        edits=(Edit(start_line=1, end_line=1, replacement="def f():"),),
+        others=(other,),
+    )
+    reply = await RulesProvider().fix(request, timeout_s=1)
+    assert reply.files == {"a.py": "def f():\n    pass\n", "b.py": "x = 1\n"}
+    assert reply.reason == "Made the edits offered in a.py, line 1; b.py, line 1."

@@ -12,7 +12,7 @@ from assayd.errors import EngineError
 from assayd.guest.frames import MAX_HEADER
 from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
-from assayd.sandbox.container import Container, Origin, open_container
+from assayd.sandbox.container import Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
 from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
@@ -306,7 +306,7 @@ async def test_more_preloads_than_a_frame_holds_are_refused():
         await open_container(
             engine,
             replace(A, preload=("x" * MAX_HEADER,)),
-            Origin(daemon_id="d", generation="g"),
+            ContainerOrigin(daemon_id="d", generation="g"),
             "one",
             ahead=True,
         )

@@ -85,8 +85,10 @@ def commit(
     from assayd.kinds.pipeline.commands.commit import apply, foretell, read_result
 
     with PlainClient(context.find_root().obj) as client:
-        result = read_result(client, _attempt_of(client, attempt_id))
-    for line in (foretell if dry_run else apply)(result, database, directory):
+        meant, name = _meant(client, attempt_id)
+        result = read_result(client, meant)
+    done = foretell(result, database, directory) if dry_run else apply(result, database, directory, name=name)
+    for line in done:
         print(line)
 
 
@@ -107,8 +109,8 @@ def rollback(
         print(line)
 
 
-def _attempt_of(client: PlainClient, said: str) -> str:
-    """Return the attempt that is meant: that of an approved pipeline, by its name, else one by its id.
+def _meant(client: PlainClient, said: str) -> tuple[str, str | None]:
+    """Return the attempt that is meant, and the name that it was approved under where it was said by that.
 
     Raises: NotFound; RequestError.
     """
@@ -119,10 +121,10 @@ def _attempt_of(client: PlainClient, said: str) -> str:
 
     if said != LAST and (_NAME.fullmatch(said) or "@" in said):
         try:
-            approved: str = find_entry(client, said)["attempt_id"]
+            approved = find_entry(client, said)
         except NotFound:
             if "@" in said:
                 raise
         else:
-            return approved
-    return find_attempt(client, said)
+            return approved["attempt_id"], approved["name"]
+    return find_attempt(client, said), None
