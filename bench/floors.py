@@ -5,6 +5,7 @@ Needs root: programs are started in the unpacked root filesystem of the image `p
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -23,6 +24,8 @@ from assayd.guest.frames import PROTOCOL, encode
 PYTHON = ("/usr/bin/python3.11", "-I", "-S")
 BARE = (*PYTHON, "-c", "pass")
 ENVIRONMENT = {"PATH": "/usr/bin", "LANG": "C.UTF-8"}
+_NEW_MOUNTS, _BIND, _RECURSIVE, _PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+_libc = ctypes.CDLL(None)
 HELLO = encode({"type": "hello", "protocol": PROTOCOL, "preload": []})
 
 
@@ -78,8 +81,16 @@ def _cpu_until_ready(root: Path, arguments: Sequence[str]) -> float:
 
 
 def _become(root: Path, arguments: Sequence[str]) -> None:
-    """Turn this fork into a program of the image."""
+    """Turn this fork into a program of the image, with the host's devices in mounts of its own."""
     try:
+        target = os.fsencode(root / "dev")
+        made = (
+            _libc.unshare(_NEW_MOUNTS),
+            _libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None),
+            _libc.mount(b"/dev", target, None, _BIND | _RECURSIVE, None),
+        )
+        if any(made):
+            os._exit(125)
         os.chroot(root)
         os.chdir("/")
         os.closerange(3, 256)

@@ -245,7 +245,7 @@ def hostility(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, o
 
 
 def batch(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
-    """Measure a batch of 2,000 lines, from the first line sent to the last verdict; scale a shorter one."""
+    """Measure a batch of 2,000 lines, from the first sent to the last verdict; a shorter one is scaled."""
     with daemon(folder / "batch", **engine) as target:
         took_s = asyncio.run(run_batch(target, lambda n: extractor(f"{SOURCE}# {n}\n"), size.batch))
         yield "batch", {"lines": size.batch, "took_s": round(took_s, 3)}
