@@ -209,10 +209,16 @@ BATCH_BODY: dict[str, Any] = {
         },
     }
 }
+_PROFILE = "A profile, as TOML."
 TOML_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {"text/plain": {"schema": {"type": "string", "description": "A profile."}}},
+        "content": {
+            "text/plain": {"schema": {"type": "string", "description": _PROFILE}},
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary", "description": _PROFILE}
+            },
+        },
     }
 }
 SUBMISSION_BODY: dict[str, Any] = {
