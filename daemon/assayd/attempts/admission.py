@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Protocol
 
 import structlog
@@ -226,7 +227,9 @@ class Admission:
             await self._give_up(attempt, document, trouble)
         else:
             await self._request_repair(attempt, submission)
-            self._scheduler.start(order, permitted=False)
+            # Nothing publishes an event in less than a microsecond.
+            behind = (self._deps.clock.now() - attempt.created_at) // timedelta(microseconds=1)
+            self._scheduler.start(replace(order, events_behind=max(0, behind)), permitted=False)
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
         """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""

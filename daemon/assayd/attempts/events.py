@@ -33,8 +33,6 @@ ENDED_KEPT = 128
 RECENT_KEPT = 1024
 """Events kept for those who follow all attempts."""
 
-Position = tuple[int, int]
-
 
 class EventHub:
     """The events of all attempts that are under way or have just ended."""
@@ -49,9 +47,12 @@ class EventHub:
         self._stopped = False
         self._any = Signal()
 
-    def open(self, attempt_id: str, owner: int) -> None:
-        """Begin an attempt's log; its events are for its owner."""
-        self._log(attempt_id).owner = owner
+    def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
+        """Begin an attempt's log; its events are for its owner, and are numbered behind a number."""
+        log = self._log(attempt_id)
+        log.owner = owner
+        if behind:
+            log.behind, log.next_seq = behind, behind + 1
 
     def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> Event:
         """Number an event and show it to everybody who follows."""
@@ -99,15 +100,14 @@ class EventHub:
         """Return whether an attempt's events are at hand; else they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
-    async def follow(self, attempt_id: str, *, after: Position | None = None) -> AsyncGenerator[Event, None]:
-        """Return an attempt's events after a position (run number, seq), then new ones, up to its end."""
+    async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Return an attempt's events after the one of that number, then new ones, up to its end."""
         log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
-        position = after or (0, 0)
         while log is not None:
             changed, ended = log.signal.next, log.ended
-            for event in log.after(position):
+            for event in log.after(after):
                 yield event
-                position = (event.run_number, event.seq)
+                after = event.seq
             if ended:
                 return
             await changed.wait()
@@ -167,6 +167,7 @@ class _Log:
 
     def __init__(self) -> None:
         self.owner: int | None = None
+        self.behind = 0
         self.next_seq = 1
         self.durable: list[Event] = []
         self.ended = False
@@ -191,17 +192,16 @@ class _Log:
         self.ended = True
         self.signal.give()
 
-    def after(self, position: Position) -> Iterator[Event]:
-        """Return what is at hand after a position, in order, with a gap event where some are gone."""
+    def after(self, seq: int) -> Iterator[Event]:
+        """Return what is at hand after an event, in order, with a gap event where some are gone."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
-        return with_gaps(kept, position)
+        return with_gaps(kept, max(seq, self.behind))
 
 
-def with_gaps(events: Iterable[Event], position: Position) -> Iterator[Event]:
-    """Return the events after a position, with a gap event where their numbers leave some out."""
-    last_seq = position[1]
+def with_gaps(events: Iterable[Event], last_seq: int) -> Iterator[Event]:
+    """Return the events after one, with a gap event where their numbers leave some out."""
     for event in events:
-        if (event.run_number, event.seq) > position:
+        if event.seq > last_seq:
             missed = event.seq - last_seq - 1
             if missed > 0:
                 yield _gap(event, missed)

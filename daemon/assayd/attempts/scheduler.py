@@ -63,7 +63,8 @@ class Order:
 
     `document` is read when the attempt starts; None: being large, or of a previous run, it waits in the
     store. `size` is what it counts in the budget; read, it takes about `read_bytes`. `request_id` is of the
-    request that brought it; None when a previous run has left it.
+    request that brought it; None when a previous run has left it. `events_behind` is a number that no event
+    of a previous run has reached, so that who follows can go on.
     """
 
     attempt: Attempt
@@ -74,6 +75,7 @@ class Order:
     limits: Limits
     validator: Validator
     request_id: str | None = None
+    events_behind: int = 0
 
 
 class Scheduler:
@@ -165,7 +167,7 @@ class Scheduler:
             order = replace(order, document=None, size=0)
             self._permits[attempt.peer.uid] += 1
         self._queue.put(*attempt.flow, attempt.id, order)
-        self._hub.open(attempt.id, attempt.peer.uid)
+        self._hub.open(attempt.id, attempt.peer.uid, behind=order.events_behind)
         self._metrics.accepted.labels(attempt.kind).inc()
         queued = {**state_body(State.QUEUED), "request_id": order.request_id}
         self._hub.publish(attempt.id, 0, "state", queued)

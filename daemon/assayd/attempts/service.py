@@ -209,7 +209,7 @@ class DaemonService:
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the one with that id, up to ``finished``."""
-        position = read_event_id(after) if after else (0, 0)
+        _, position = read_event_id(after) if after else (0, 0)
         if self._deps.hub.knows(attempt_id):
             async with aclosing(self._deps.hub.follow(attempt_id, after=position)) as events:
                 async for event in events:

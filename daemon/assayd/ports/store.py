@@ -172,8 +172,8 @@ class JobStore(Protocol):
         """
         ...
 
-    async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
-        """Return the recorded events after the one with that run and sequence number, in order."""
+    async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
+        """Return the recorded events after the one with that sequence number, in order."""
         ...
 
     async def unfinished(self) -> Sequence[Attempt]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
+from assayd.aio import back_off_s
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
@@ -15,6 +17,8 @@ from assayd.ports.repairs import Document, Subject
 from assayd.ports.store import JobStore
 
 WAIT_S = 60.0
+UNKNOWN_S = 1.0
+"""How long to leave an attempt alone that this run of the daemon does not carry out."""
 """How long one look at the scheduler waits; the repair's own time ends the looking."""
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
@@ -32,35 +36,56 @@ class AttemptGateway:
     """Implements `ports.repairs.Attempts`."""
 
     def __init__(
-        self, *, admission: Admission, scheduler: Scheduler, jobs: JobStore, documents: ReadDocuments
+        self,
+        *,
+        admission: Admission,
+        scheduler: Scheduler,
+        jobs: JobStore,
+        documents: ReadDocuments,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._admission = admission
         self._scheduler = scheduler
         self._jobs = jobs
         self._documents = documents
+        self._sleep = sleep
 
     async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
         """Submit in the name of the parent's peer; doing it again changes nothing."""
         wanted = {name: value for name, value in submission.items() if name != "repair"}
         document = canonical({**wanted, "parent_id": parent.id})
         origin = AttemptOrigin(peer=parent.peer, attempt_id=attempt_id)
-        await self._admission.submit_document(document, origin)
+        await self._submit(document, origin)
 
     async def submit_new(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
         """Submit something of its own in the name of a peer; doing it again changes nothing."""
-        await self._admission.submit_document(
-            canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
-        )
+        await self._submit(canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id))
+
+    async def _submit(self, document: bytes, origin: AttemptOrigin) -> None:
+        """Submit, again where the refusal will pass: a full queue, a full disk, a daemon that stops."""
+        refusals = 0
+        while True:
+            try:
+                await self._admission.submit_document(document, origin)
+            except RequestError as refusal:
+                if not refusal.retryable:
+                    raise
+                refusals += 1
+                await self._sleep(back_off_s(refusals))
+            else:
+                return
 
     async def finished(self, attempt_id: str) -> Subject:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
         while True:
-            await self._scheduler.wait(attempt_id, WAIT_S)
+            ended = await self._scheduler.wait(attempt_id, WAIT_S)
             attempt = await self._jobs.get(attempt_id)
             if attempt is None:
                 raise RequestError("not_found", f"there is no attempt {attempt_id}")
             if attempt.state is State.FINISHED:
                 return await self._subject(attempt)
+            if ended is None:
+                await self._sleep(UNKNOWN_S)
 
     async def _subject(self, attempt: Attempt) -> Subject:
         submission = json.loads(await self._jobs.document(attempt.id))

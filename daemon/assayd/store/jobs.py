@@ -59,14 +59,8 @@ _SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission, table
 )
 _EVENTS = (
     select(tables.events)
-    .where(
-        tables.events.c.attempt_id == bindparam("wanted"),
-        or_(
-            tables.events.c.run_number > bindparam("run"),
-            and_(tables.events.c.run_number == bindparam("run"), tables.events.c.seq > bindparam("after")),
-        ),
-    )
-    .order_by(tables.events.c.run_number, tables.events.c.seq)
+    .where(tables.events.c.attempt_id == bindparam("wanted"), tables.events.c.seq > bindparam("after"))
+    .order_by(tables.events.c.seq)
 )
 _NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
@@ -212,9 +206,9 @@ class DatabaseJobStore:
         found = await self.access.read(lambda connection: _attempts(connection, statement))
         return page(found, query)
 
-    async def events(self, attempt_id: str, *, after: tuple[int, int] = (0, 0)) -> Sequence[Event]:
-        """Return the recorded events of an attempt after the one with that run and sequence number."""
-        wanted = {"wanted": attempt_id, "run": after[0], "after": after[1]}
+    async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
+        """Return the recorded events of an attempt after the one with that sequence number."""
+        wanted = {"wanted": attempt_id, "after": after}
         return await self.access.read(
             lambda connection: [
                 rows.read_event(row) for row in connection.execute(_EVENTS, wanted).mappings()
