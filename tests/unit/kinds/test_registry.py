@@ -37,7 +37,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
         assert group == validators.GROUP
         return OFFERED
 
-    monkeypatch.setattr(validators, "entry_points", entry_points)
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
 
 
 def test_validators_of_the_package_are_found_by_scanning() -> None:
