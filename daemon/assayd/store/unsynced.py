@@ -12,7 +12,7 @@ import ctypes
 import os
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -47,10 +47,12 @@ UNSYNCED = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("contents", LargeBinary, nullable=False),
 )
-MOST_BYTES = 2**20
-"""Larger bundles are flushed by themselves: writing their contents twice would take longer."""
+MOST_BYTES = 128 * 2**10
+"""Larger bundles are flushed by themselves: writing their contents twice would take longer, and room."""
 SETTLE_S = 15.0
 """How often the file system is flushed, and contents that it has are dropped."""
+MOST_UNSETTLED = 8 * 2**20
+"""As many bytes of contents are worth a flush of their own, so that the database stays small."""
 _MOST_KEPT = 1024
 _LENGTHS = struct.Struct(">II")
 _ADD = insert(UNSYNCED)
@@ -72,6 +74,8 @@ class UnsyncedBundles:
         self._access = access
         self._root = root
         self._kept: dict[str, bytes] = {}
+        self._unsettled = 0
+        self._much = asyncio.Event()
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
         """Hold the contents of a bundle until its verdict is recorded."""
@@ -84,6 +88,9 @@ class UnsyncedBundles:
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
             return lambda _: None
+        self._unsettled += len(contents)
+        if self._unsettled >= MOST_UNSETTLED:
+            self._much.set()
         values = {
             "attempt_id": attempt.id,
             "location": attempt.bundle,
@@ -127,7 +134,10 @@ class UnsyncedBundles:
 
     async def _settling(self) -> None:
         while True:
-            await asyncio.sleep(SETTLE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._much.wait(), SETTLE_S)
+            self._much.clear()
+            self._unsettled = 0
             try:
                 await self.settle()
             except StoreError as trouble:

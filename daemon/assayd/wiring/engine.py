@@ -82,7 +82,7 @@ def isolation_check_of(engine: Engine) -> IsolationCheck:
         try:
             leaks = await check_isolation(sandbox)
         except EngineError as problem:
-            leaks = [problem.message]
+            leaks = [engine.distrusted or problem.message]
         if not leaks:
             return []
         reason = "isolation check failed: " + "; ".join(leaks)

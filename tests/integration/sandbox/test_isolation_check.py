@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
 from assayd.sandbox.probes import RELAYED, probes
+from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import isolation_check_of
 from support.engines.oci import IMAGES, RUN, made_engine, needs_oci
@@ -53,6 +54,14 @@ async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: boo
     await engine.close()
 
 
+async def repeated(check: IsolationCheck, sandbox: Sandbox) -> Sequence[str]:
+    """Check as the daemon does: again, while what was being cloned ends with its template."""
+    for _ in range(4):
+        with suppress(EngineError):
+            return await check(sandbox)
+    return await check(sandbox)
+
+
 @needs_oci
 async def test_templates_are_given_up_where_a_wall_of_theirs_is_missing_and_the_check_is_made_without():
     engine = OciEngine(images=IMAGES, run=RUN, templates=True)
@@ -61,9 +70,7 @@ async def test_templates_are_given_up_where_a_wall_of_theirs_is_missing_and_the_
     assert engine._templates.source != whole
     async with sandbox_on(engine) as sandbox:
         check = isolation_check_of(engine)
-        with suppress(EngineError):  # what was being cloned ends with its template; the daemon tries again
-            await check(sandbox)
-        assert await check(sandbox) == []
+        assert await repeated(check, sandbox) == []
     assert engine.templates.startswith("off: isolation check failed: the container is not the one")
     await engine.close()
 
@@ -111,7 +118,7 @@ async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_m
     spec = canary.canary_spec
     monkeypatch.setattr(canary, "canary_spec", lambda tried, image, network=None: spec(tried, image))
     [complaint] = await canary.check_isolation(sandbox)
-    assert complaint.startswith("way out: ended as")
+    assert complaint.startswith("egress: ended as")
 
 
 @pytest.mark.parametrize(

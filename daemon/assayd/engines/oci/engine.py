@@ -94,6 +94,11 @@ class OciEngine:
         """Whether containers are cloned from templates."""
         return not self._templates.closed
 
+    @property
+    def distrusted(self) -> str:
+        """Tell what was wrong with the first clone that ended its template and its siblings; else empty."""
+        return self._templates.distrusted
+
     async def give_up_templates(self, reason: str) -> None:
         """Let the runtime start every container from here on."""
         await self._templates.close(reason)
@@ -216,8 +221,8 @@ class OciEngine:
     async def _end(self, container: OciContainer) -> None:
         try:
             await self._maker.end(container)
-        except EngineError:
-            self._templates.distrust(container)
+        except EngineError as problem:
+            self._templates.distrust(container, problem.message)
             raise
 
     async def _discard(self, container: OciContainer) -> None:
@@ -240,9 +245,10 @@ class OciEngine:
         beside = template.beside(container) if template is not None else {}
         found = await self._threads.run(differences_running, process, container, beside)
         if found:
+            mismatch = _mismatch(found)
             if found != [HAS_ENDED]:  # one that was killed meanwhile says nothing of its template
-                self._templates.distrust(container)
-            raise _mismatch(found)
+                self._templates.distrust(container, mismatch.message)
+            raise mismatch
         self._templates.trust(container)
 
     async def _runs(self, record: Record) -> bool:

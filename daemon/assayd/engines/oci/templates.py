@@ -103,6 +103,7 @@ class Templates:
         self.source = Path(program.__file__).read_bytes()
         """The template's program."""
         self.reason = ""
+        self.distrusted = ""
         """Why containers are started without, where some are."""
         self.closed = False
         """Whether none is to be used any more."""
@@ -166,9 +167,10 @@ class Templates:
             if each is template:
                 self._failures.pop(key, None)
 
-    def distrust(self, child: OciContainer) -> None:
+    def distrust(self, child: OciContainer, reason: str) -> None:
         """End the template of a container, with all its children: it is not what it is to be."""
         if (template := self._of.get(child.record.name)) is not None:
+            self.distrusted = self.distrusted or reason
             template.control.lose()
 
     async def release(self, child: OciContainer) -> None:
