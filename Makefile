@@ -45,7 +45,7 @@ serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
 test: $(TESTED_IMAGES) namespaces ## all tests that need a container engine at most
-	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system"
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system" -n 2 --dist loadgroup
 
 test-system: $(TESTED_IMAGES) namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/tools.sh .run/cache/tools

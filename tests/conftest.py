@@ -14,6 +14,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+ENGINES = ("docker", "oci", "oci-templates")
 
 # Where no daemon sets up the log, it would be written among what a program prints. Rich tracebacks are slow.
 structlog.configure(
@@ -41,6 +42,24 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("assayd"), max_examples=2000, derandomize=False)
 settings.load_profile("assayd")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together what shares an engine's daemon or a file's fixtures, where several processes run the tests."""
+    for item in items:
+        if ROOT / "tests/unit" not in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    below = item.path.relative_to(ROOT / "tests")
+    if item.get_closest_marker("engine") is None:
+        return str(below)
+    parameters = getattr(item, "callspec", None)
+    found = parameters.params.values() if parameters is not None else ()
+    engine = next((each for each in found if each in ENGINES), ENGINES[0])
+    return f"{below.parts[0]} on {engine}"
 
 
 def pytest_collection_finish() -> None:
