@@ -46,7 +46,7 @@ settings.load_profile("assayd")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares an engine's daemon or a file's fixtures, where several processes run the tests."""
+    """Keep together what shares an engine's daemon or a file's fixtures when several processes run tests."""
     for item in items:
         if ROOT / "tests/unit" not in item.path.parents:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
