@@ -2,7 +2,9 @@
 
 The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
 
-    import socket                     import.not_allowed
+    import select                     import.not_allowed
+    import socket  (never used)       import.not_allowed   (allowed for the names that the policy lists)
+    socket.create_server(…)           attribute.not_allowed
     pytest.importorskip("gc")         import.not_allowed   (an import statement in other words)
     from os import *                  import.star
     from .adapter import Weather      import.relative      (at the top, where there is no package)
@@ -18,7 +20,7 @@ from assayd.findings.source_text import line_at
 from assayd.kinds.module.files import module_name
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import ImportPolicy
-from assayd.static.python.imports import PolicyModules, check_imports, finding_at
+from assayd.static.python.imports import PolicyModules, check_imports, finding_at, name_suggestion
 from assayd.static.python.scopes import Scope, ScopedTree, resolve
 
 CATEGORY = "import_violation"
@@ -52,13 +54,37 @@ def check_module_imports(
             found = _from(file, node, modules, text, own)
         elif isinstance(node, ast.Call) and _is_import(node.func, site.scope):
             found = _called(node, modules, text, own)
+        elif isinstance(node, ast.Attribute):
+            found = _unlisted(node, site.scope, modules, text)
         else:
             continue
-        unused = None if isinstance(node, ast.Call) else _unused_edit(node, tree, text)
+        unused = _unused_edit(node, tree, text) if isinstance(node, ast.Import | ast.ImportFrom) else None
+        if unused is not None and isinstance(node, ast.Import):
+            found = [*found, *_idle(node, modules, text)]
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
                 continue  # a forbidden name of a module that is free otherwise: see module_forbidden
             yield replace(finding, file=file, category=CATEGORY, edit=finding.edit or unused)
+
+
+def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: str) -> Iterator[Finding]:
+    """Judge a name of a module of which the policy lists some."""
+    base = node.value
+    origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
+    for module in sorted(origin.module for origin in origins if origin.name is None):
+        if module in modules.policy.names and not modules.allows_name(module, node.attr):
+            message = f"{node.attr!r} of {module!r} may not be used."
+            suggestion = name_suggestion(module, modules)
+            yield finding_at(node, text, "attribute.not_allowed", message, suggestion=suggestion)
+
+
+def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
+    """Refuse a module that is there for the names that the policy lists, where nothing uses any."""
+    module = node.names[0].name
+    if module in modules.policy.names and modules.policy.allows(module):
+        message = f"Import of {module!r} is not allowed but for some of its names, and none is used."
+        suggestion = f"Leave the line out. {name_suggestion(module, modules)}"
+        yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 
 
 def _is_import(function: ast.expr, scope: Scope) -> bool:

@@ -22,6 +22,7 @@ from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.kinds.pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
+from assayd.kinds.pipeline.from_files import SCHEMA_FILE
 from assayd.kinds.pipeline.payload import Database
 from assayd.kinds.pipeline.sql_record import SqlFailed, SqlRan, read_sql_record
 from assayd.model.finding import Finding, Layer, Rule
@@ -95,7 +96,7 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     message = f"{step.label}: {shorten(judged.finding.message)}"
     said = quoted_end(unit.stderr.text()) if step.program is ErrorSource.BASH else None
     context = step.label if said is None else f"{step.label}; {said}"
-    return replace(judged, finding=replace(judged.finding, message=message, context=context))
+    return replace(judged, finding=replace(judged.finding, message=message, file=step.name, context=context))
 
 
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
@@ -196,6 +197,7 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
         category="database",
         message=f"{field}: {record.message}.",
         layer=Layer.RUNTIME,
+        file=SCHEMA_FILE if made else None,
         line=record.line if shown is not None else None,
         column=record.column if shown is not None else None,
         snippet=shown,
