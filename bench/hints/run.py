@@ -1,9 +1,9 @@
-"""Submits the broken submissions to a daemon that runs, and writes what somebody sees of each who has only report and code.
+"""Submits the broken submissions to a daemon, and writes what somebody sees who has only report and code.
 
     python -m bench.hints.run SOCKET FOLDER [NAME]…
 
-A text per case: what was submitted, the report as `assay show` prints it, and the retry context. What is wrong and what
-would help is left out: that is in `cases/`, for afterwards. What a reader made of them is in `judged.md`.
+A text per case: what was submitted, the report as `assay show` prints it, and the retry context. What is
+wrong and what would help is left out: that is in `cases/`, for afterwards.
 """
 
 from __future__ import annotations

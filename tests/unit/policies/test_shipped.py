@@ -93,6 +93,8 @@ def test_integration_test_allows_every_client_that_its_page_names(shipped: Polic
     assert "gaierror" in imports.names["socket"]
 
 
-@pytest.mark.parametrize("module", ["subprocess", "http.client", "ctypes", "multiprocessing", "shutil.rmtree"])
+@pytest.mark.parametrize(
+    "module", ["subprocess", "http.client", "ctypes", "multiprocessing", "shutil.rmtree"]
+)
 def test_adapters_may_not_import_what_starts_or_digs(shipped: PolicySet, module: str) -> None:
     assert not shipped.get("module_validation").imports.allows(module)

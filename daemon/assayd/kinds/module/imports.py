@@ -13,7 +13,7 @@ The last are judged by the policy, as `python_imports` does. Here is decided wha
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at
@@ -46,6 +46,7 @@ def check_module_imports(
     modules = PolicyModules.of(policy)
     for site in tree.sites:
         node = site.node
+        found: Iterable[Finding]
         if isinstance(node, ast.Import):
             others = [alias for alias in node.names if not own.covers(alias.name)]
             judged = ast.copy_location(ast.Import(names=others), node)

@@ -221,7 +221,7 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
 }
 """What does the same, or most of it, where the policy allows that."""
 _WITHOUT: Mapping[str, str] = {
-    "sys": "Do without it: Python is 3.11 or newer on Linux here, text is str, and what print() writes is shown.",
+    "sys": "Do without it: Python is 3.11 or newer on Linux here, and what print() writes is shown.",
     "platform": "Do without it: the code runs on Linux here.",
     "builtins": "Write the names themselves: builtin names need no import.",
 }

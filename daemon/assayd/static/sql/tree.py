@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assayd.static.sql.columns import plain_create
+from assayd.static.sql.rules import OF_OTHERS
 from assayd.static.sql.statements import SqlStatement
 from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
@@ -114,9 +115,12 @@ def parse(statement: SqlStatement) -> exp.Expr:
         raise NotUnderstood(f"this {statement.verb} is not understood", at=statement.tokens[0])
     for node in root.walk():
         if not _known(node):
-            raise NotUnderstood(
-                f"{_words(type(node).__name__)} is not understood here", at=statement.tokens[0]
-            )
+            message = f"{_words(type(node).__name__)} is not understood here"
+            other = next((one for one in statement.tokens if one.text.upper() in OF_OTHERS), None)
+            if other is None:
+                raise NotUnderstood(message, at=statement.tokens[0])
+            suggestion = f"This is SQLite: {OF_OTHERS[other.text.upper()]}."
+            raise NotUnderstood(message, at=other, suggestion=suggestion)
     return root
 
 

@@ -102,7 +102,9 @@ def test_import_that_is_never_used_is_taken_out_by_an_edit(text: str, edited: bo
 NAMES = ImportPolicy(allowed=frozenset({"socket"}), names={"socket": frozenset({"gaierror"})})
 
 
-@pytest.mark.parametrize("text", ["import socket\nsocket.gaierror\n", "from socket import gaierror\ngaierror\n"])
+@pytest.mark.parametrize(
+    "text", ["import socket\nsocket.gaierror\n", "from socket import gaierror\ngaierror\n"]
+)
 def test_listed_names_of_a_module_may_be_used(text: str) -> None:
     assert check(text, policy=NAMES) == []
 

@@ -227,6 +227,8 @@ def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
 
     strict, free = (validator.retry_context(findings, "commands", policy) for policy in (POLICY, analysis))
 
-    assert "a table; CREATE needs IF NOT EXISTS; UPDATE and DELETE need WHERE; nothing may be dropped." in strict
+    assert (
+        "a table; CREATE needs IF NOT EXISTS; UPDATE and DELETE need WHERE; nothing may be dropped." in strict
+    )
     assert "reads a CSV file as a table." in free
     assert strict.count("Bash steps may") == 1

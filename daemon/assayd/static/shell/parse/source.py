@@ -221,13 +221,14 @@ def _quoted(found: re.Match[str]) -> str:
 
 # What shfmt says begins with the word that is at fault, in backquotes.
 _ADVICE = (
+    (
+        r"here-document|heredoc",
+        "Write the closing word alone at the beginning of a line, with no blanks before or behind it (after "
+        "<<- tabs may stand before it).",
+    ),
     (r"array element values", "Close the array that is opened before: names=(a b)."),
     (r"can only be used (in|to)|is not a valid", "Remove the word, or add the beginning that it belongs to."),
     (r"reached EOF|without closing|must (be followed|end)|unclosed|not closed", "Close what is named here."),
-    (
-        r"here-document|heredoc",
-        "Write the closing word alone on a line of its own, without blanks around it.",
-    ),
 )
 
 
