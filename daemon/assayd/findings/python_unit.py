@@ -14,7 +14,7 @@ from assayd.findings.exec_unit import exit_code
 from assayd.findings.last_lines import quoted_end
 from assayd.findings.python_failures import ExceptionContext, failure_finding
 from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding
-from assayd.findings.timeout import named_loops, timeout_finding
+from assayd.findings.timeout import timeout_finding, with_places
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, has_errors
@@ -79,7 +79,7 @@ def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, 
             found = cause_finding(cause, what, f"exit code {exit_code(unit)}")
             return replace(found, suggestion=_on_status(unit) or found.suggestion)
         case _ if cause is Cause.TIMEOUT:
-            return named_loops(timeout_finding(unit, what), around.text)
+            return with_places(timeout_finding(unit, what), around.text)
         case _:
             return cause_finding(cause, what, details_of(unit))
 

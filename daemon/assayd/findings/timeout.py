@@ -26,6 +26,10 @@ _SHARE = 0.2
 _MOST_OF_IT = 0.5
 _LOOP = re.compile(r"\s*while\b")
 _MOST_LOOPS = 3
+_THREADS = (
+    "A thread that has not ended keeps the program from ending: tell it to stop (a None through its queue), "
+    "or start it with daemon=True. Else look for a sleep, a lock or a read that nothing ends."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +91,10 @@ def _spent(unit: UnitResult) -> Iterator[Spent]:
             yield part
 
 
-def named_loops(finding: Finding, text: str) -> Finding:
-    """Name the `while` loops of a Python text in a finding that says that it computed all the time."""
+def with_places(finding: Finding, text: str) -> Finding:
+    """Name what of a Python text may never end: its `while` loops, or the threads that it starts."""
+    if finding.suggestion == WAITING and "threading.Thread(" in text:
+        return replace(finding, suggestion=_THREADS)
     lines = [number for number, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]
     if finding.suggestion != COMPUTING or not 0 < len(lines) <= _MOST_LOOPS:
         return finding

@@ -239,6 +239,7 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
     return found
 
 
+_NOT_ALLOWED = re.compile(r"^import of '(\w{1,100})[.\w]*' is not allowed by the policy")
 _FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
 """The text of pytest's FixtureLookupError; what was looked for stands first."""
 
@@ -265,6 +266,9 @@ def _advice(rule: str, raised: Raised, text: str) -> str:
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
         return "Make the code give what the test expects."
+    strange = _NOT_ALLOWED.match(raised.message)
+    if strange is not None and strange[1] not in sys.stdlib_module_names:
+        return f'There is no module {strange[1]!r}: name a file of the module, as in patch("adapter.…").'
     if (fixture := _FIXTURE.match(raised.message)) is not None:
         return (
             f"There is no fixture {fixture[1]!r}: the image has pytest and pytest-asyncio, and no other "

@@ -11,7 +11,8 @@ Wrote nothing, and which command it was nobody knows: those that end with 1 as a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 _BY_TEXT = (
     (
@@ -83,10 +84,29 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
     return f"It wrote nothing. {shown}.", named[0][0] if len(named) == 1 else None
 
 
-def advice_on_time(content: str) -> str | None:
-    """Return which loops a bash step has that may not end."""
+def advice_on_time(content: str) -> tuple[str | None, int | None]:
+    """Return which loops a bash step has that may not end, and the line of the only one."""
     lines = [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
     if not lines:
-        return None
+        return None, None
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))
-    return f"Look at the loop of line {shown}: nothing else runs beside the step that could end it."
+    words = f"Look at the loop of line {shown}: nothing else runs beside the step that could end it."
+    return words, lines[0] if len(lines) == 1 else None
+
+
+def advice_on_path(message: str, others: Sequence[str]) -> str | None:
+    """Return the file that was meant by one that is not there: a name of the submission that is near."""
+    found = _PATH.search(message)
+    if found is None:
+        return None
+    named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
+    near = get_close_matches(found[0], sorted(named), n=1, cutoff=0.75)
+    return (
+        f"Did you mean {near[0]}? No step has made {found[0]}, and it is not among the files."
+        if near
+        else None
+    )
+
+
+_PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
+_MOST_READ = 100_000

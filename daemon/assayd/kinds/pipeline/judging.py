@@ -162,8 +162,13 @@ def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding 
     if unit.outcome.cause is Cause.TIMEOUT:
         finding = timeout_finding(unit, "It")
         if finding.suggestion == COMPUTING:
-            loops = advice_on_time(step.content) if step.program is ErrorSource.BASH else None
-            finding = replace(finding, suggestion=loops or ADVICE[ErrorClass.TIMEOUT])
+            loops, at = advice_on_time(step.content) if step.program is ErrorSource.BASH else (None, None)
+            finding = replace(
+                finding,
+                suggestion=loops or ADVICE[ErrorClass.TIMEOUT],
+                line=at,
+                snippet=snippet(step.content, at),
+            )
         case = replace(case, error_type=ErrorClass.TIMEOUT)
     return JudgedStep(case=replace(case, message=finding.message), finding=finding)
 

@@ -21,6 +21,8 @@ from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
+from assayd.kinds.pipeline.advice import advice_on_path
+from assayd.kinds.pipeline.errors import ErrorClass
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
@@ -162,7 +164,7 @@ class Pipeline:
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
         judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
-        found += [step.finding for step in judged if step.finding is not None]
+        found += [_with_path(step.finding, payload) for step in judged if step.finding is not None]
         cases = tuple(step.case for step in judged)
         if not found:
             found += judge_outputs(result)
@@ -218,6 +220,14 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _with_path(finding: Finding, payload: PipelinePayload) -> Finding:
+    """Name the file that was meant, where one that is not there is nearly one of the submission."""
+    if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
+        return finding
+    others = [*payload.files, *(step.content for step in payload.steps)]
+    return replace(finding, suggestion=advice_on_path(finding.message, others) or finding.suggestion)
 
 
 def _passage(step: StepText) -> Passage:

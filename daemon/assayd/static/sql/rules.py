@@ -43,9 +43,9 @@ ADMITTED: Mapping[str, str] = {
 """What a warning says where the error would say that it is not allowed."""
 
 OF_OTHERS: Mapping[str, str] = {
-    "ENGINE": "leave ENGINE=… out, and what stands behind the bracket with it; for AUTO_INCREMENT write "
-    "INTEGER PRIMARY KEY, for NOW() CURRENT_TIMESTAMP",
-    "AUTO_INCREMENT": "write INTEGER PRIMARY KEY, which counts by itself",
+    "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which counts by itself",
+    "NOW": "for NOW() write CURRENT_TIMESTAMP, or datetime('now')",
+    "ENGINE": "leave ENGINE=… out, with what else stands behind the bracket",
     "CHARSET": "leave the character set out; text is UTF-8",
     "SERIAL": "write INTEGER PRIMARY KEY, which counts by itself",
     "TRUNCATE": "write DELETE FROM … WHERE …",

@@ -116,11 +116,10 @@ def parse(statement: SqlStatement) -> exp.Expr:
     for node in root.walk():
         if not _known(node):
             message = f"{_words(type(node).__name__)} is not understood here"
-            other = next((one for one in statement.tokens if one.text.upper() in OF_OTHERS), None)
-            if other is None:
-                raise NotUnderstood(message, at=statement.tokens[0])
-            suggestion = f"This is SQLite: {OF_OTHERS[other.text.upper()]}."
-            raise NotUnderstood(message, at=other, suggestion=suggestion)
+            others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
+            said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
+            suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
+            raise NotUnderstood(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
     return root
 
 
