@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,12 @@ class PoolKey:
     @property
     def digest(self) -> str:
         """Return a short name of this key for labels and metrics."""
-        return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]
+        return _digest(self)
+
+
+@lru_cache(maxsize=1024)
+def _digest(key: PoolKey) -> str:
+    return hashlib.sha256(repr(astuple(key)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ class Pool:
             leased=tuple(self._leased.values()),
             removing=len(self._removing),
             stuck=len(self.stuck),
-            busy=self._busy,
+            busy=self._yields_to,
             targets=self.demand.targets(now),
             limits=self._limits,
             blocked_until=self._blocked_until,
@@ -141,7 +141,7 @@ class Pool:
     def attempt(self) -> Iterator[None]:
         """Report that an attempt is under way while the body runs: removing and refilling yield to it."""
         self._busy += 1
-        if not self._somebody_waits():
+        if self._yields_to and not self._somebody_waits():
             self._calm.clear()
         try:
             yield
@@ -150,6 +150,11 @@ class Pool:
             if not self._busy:
                 # Its answer is still to be sent; the engine's work would get in the way of that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
+
+    @property
+    def _yields_to(self) -> int:
+        """Count the attempts under way, to which an engine that takes long for its work yields."""
+        return 0 if self._engine.capabilities().quick else self._busy
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
         """Wait for a container of this key; tell whether it stood ready. Users and flows are served in turn.
@@ -196,7 +201,7 @@ class Pool:
         if self._open:
             self._carry_out()
         # Seen after the handing out: who got a warm container needs no room made.
-        if self._somebody_waits() or not self._busy or not self._open:
+        if not self._yields_to or self._somebody_waits() or not self._open:
             self._calm.set()
         else:
             self._calm.clear()
