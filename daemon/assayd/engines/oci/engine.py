@@ -119,7 +119,8 @@ class OciEngine:
         """Make everything that a container needs; it does not run yet."""
         host = await self._maker.known_host()
         image = self._images.verified(spec.image_digest)
-        image = image or await self._threads.run(self._images.get, spec.image_digest)
+        if image is None:
+            image = await self._threads.run(self._images.get, spec.image_digest)
         name = spec.labels[LABEL_CONTAINER]
         if name in self._containers:
             raise EngineError("engine.name_taken", f"there is a container {name} already")
