@@ -198,6 +198,7 @@ def saturation(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, 
     rates: dict[int, float] = {}
     cpu_s, count = 0.0, 0
     with daemon(folder / "flood", **engine) as target:
+        asyncio.run(one_by_one(target, extractor(), 1))
         for concurrency in (4, 8):
             measured = flood(target, extractor(), concurrency=concurrency, seconds=size.saturation_s)
             before = footprint(target.pid).cpu_s
