@@ -116,7 +116,7 @@ QUICK = Size(
     idle_s=3,
     pause_s=0.4,
     starts=20,
-    batch=200,
+    batch=400,
 )
 
 
