@@ -114,7 +114,7 @@ def _ms(seconds: float) -> float:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--shape", default="nested scopes", choices=[one.name for one in PYTHON])
+    parser.add_argument("--shape", default="attributes of one line", choices=[one.name for one in PYTHON])
     parser.add_argument("--attempts", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=20.0)
     chosen = parser.parse_args()
