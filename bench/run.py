@@ -22,7 +22,7 @@ import assayd
 from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
-from bench.figures import Footprint, footprint, machine, spread
+from bench.figures import Footprint, flat, footprint, machine, spread
 from bench.floors import peers, runtime_ceiling, start_cpu
 from bench.load import Submission, beside, flood, one_by_one, open_loop, run_batch
 
@@ -333,46 +333,6 @@ def measure(size: Size, folder: Path, images: Path) -> dict[str, object]:
     return results
 
 
-_FLOORS = ("engine_ceiling_per_s", "runtime_ceiling_per_s", "runner_start_cpu_ms", "bare_python_cpu_ms")
-_PARTS = {
-    "cold_p50_ms": ("cold", "p50_ms"),
-    "warm_p50_ms": ("open_loop", "p50_ms"),
-    "warm_p95_ms": ("open_loop", "p95_ms"),
-    "warm_p99_ms": ("full_pool", "p99_ms"),
-    "warm_share": ("open_loop", "warm_share"),
-    "paths5_p50_ms": ("paths5", "p50_ms"),
-    "paths50_p50_ms": ("paths50", "p50_ms"),
-    "good_quiet_p95_ms": ("good_quiet", "p95_ms"),
-    "good_beside_hostile_p95_ms": ("good_beside_hostile", "p95_ms"),
-}
-"""Figures of an engine by the scenario, and what of it, that they are."""
-_WHOLE = (
-    "throughput_per_s", "cpu_ms_per_attempt", "batch_2000_s", "rss_growth_mb", "fd_growth", "ready_s",
-    "idle_cpu_percent",
-)  # fmt: skip
-
-
-def flat(results: Mapping[str, object]) -> dict[str, object]:
-    """Return the figures that goals are stated in, under the names that are kept."""
-
-    def of(scenario: str, figure: str) -> object:
-        values = results.get(scenario)
-        return values.get(figure) if isinstance(values, dict) else None
-
-    found = {name: results.get(name) for name in _FLOORS}
-    found["docker_run_p50_ms"] = of("docker_run", "p50_ms")
-    # It starts no container: measured on the engine that runs by default where there is no Docker.
-    found["static_reject_p50_ms"] = of("oci_static_reject", "p50_ms")
-    for name in ("cli_validate_cpu_ms", "cli_list_cpu_ms", "cli_help_cpu_ms"):
-        found[name] = of("oci_client", name)
-    for name in (name for name in results if name.startswith("peer_")):
-        found[f"{name}_p50_ms"] = of(name, "p50_ms")
-    for prefix in ENGINES:
-        found |= {prefix + name: of(prefix + scenario, part) for name, (scenario, part) in _PARTS.items()}
-        found |= {prefix + name: results[prefix + name] for name in _WHOLE if prefix + name in results}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def main() -> None:
     """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -382,7 +342,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
         results = measure(QUICK if arguments.quick else FULL, Path(folder), IMAGES)
     document = {
-        "figures": flat(results),
+        "figures": flat(results, ENGINES),
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
         "quick": arguments.quick,
@@ -394,7 +354,7 @@ def main() -> None:
     text = json.dumps(document, indent=2) + "\n"
     (RESULTS / "latest.json").write_text(text, encoding="utf-8")
     (RESULTS / f"{began:%Y%m%dT%H%M%SZ}.json").write_text(text, encoding="utf-8")
-    print(json.dumps(flat(results), indent=2))
+    print(json.dumps(flat(results, ENGINES), indent=2))
 
 
 if __name__ == "__main__":
