@@ -314,6 +314,26 @@ VERBS = (
         run="commands:kinds",
         parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
     ),
+    CommandVerb(
+        name="mcp",
+        help="Serve coding agents by the Model Context Protocol, over standard input and output or HTTP.",
+        run="mcp.serving:serve",
+        parameters=(
+            Parameter(
+                name="http",
+                option="--http",
+                metavar="[HOST:]PORT",
+                help="Serve HTTP on this loopback address instead; needs --token-file.",
+            ),
+            Parameter(
+                name="token_file",
+                option="--token-file",
+                metavar="F",
+                type="path",
+                help="The token that requests have to carry; one is made where there is no such file.",
+            ),
+        ),
+    ),
     CommandVerb(name="version", help="Print the version.", run="commands:version"),
 )
 

@@ -43,6 +43,8 @@ LINES = [
     "kinds",
     "kinds code --json",
     "version",
+    "mcp",
+    "mcp --http 8765 --token-file=t",
 ]
 NOT_SURE = [
     "validate",
