@@ -148,6 +148,26 @@ VALIDATE = CommandVerb(
             help="Print only what a model should be told that tries again; nothing when it is validated.",
         ),
         Parameter(
+            name="sarif",
+            option="--sarif",
+            metavar="FILE",
+            type="path",
+            help="Write the findings as SARIF, certain edits as fixes; - is standard output.",
+        ),
+        Parameter(
+            name="junit",
+            option="--junit",
+            metavar="FILE",
+            type="path",
+            help="Write a JUnit report; - is standard output.",
+        ),
+        Parameter(
+            name="watch",
+            option="--watch",
+            default=False,
+            help="Validate again at every save of the files, until an interrupt.",
+        ),
+        Parameter(
             name="form", option="--form", metavar="NAME", help="Print the report in a form that the kind has."
         ),
         Parameter(name="as_yaml", option="--yaml", default=False, help="Short for --form yaml."),

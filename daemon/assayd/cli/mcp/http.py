@@ -132,7 +132,8 @@ def _application(server: Server[Any], client: AsyncClient) -> Application:
             yield state
 
     application.router.lifespan_context = lifespan
-    return application
+    served: Application = application
+    return served
 
 
 def _written(host: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
@@ -36,7 +36,7 @@ from assayd.cli.mcp.tools import BY_NAME, TOOLS
 from assayd.errors import AssaydError, RequestError
 
 T = TypeVar("T")
-Context = ServerRequestContext[Any, Any]
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
 INSTRUCTIONS = (
     "assayd validates untrusted code in throwaway containers. Before you hand code over, call `validate` "
     "with it; correct what it finds and call it again until the verdict is `validated`. `kinds` says what a "
