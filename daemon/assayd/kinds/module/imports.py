@@ -11,8 +11,9 @@ The last are judged by the policy, as `python_imports` does. Here is decided wha
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from assayd.findings.source_text import line_at
 from assayd.kinds.module.files import module_name
@@ -41,7 +42,7 @@ def check_module_imports(
     file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: Own
 ) -> Iterator[Finding]:
     """Judge all import statements of one file."""
-    modules = PolicyModules.of(policy)
+    modules, unused = PolicyModules.of(policy), _Unused(tree, text)
     for site in tree.sites:
         node = site.node
         if isinstance(node, ast.Import):
@@ -54,11 +55,11 @@ def check_module_imports(
             found = _called(node, modules, text, own)
         else:
             continue
-        unused = None if isinstance(node, ast.Call) else _unused_edit(node, tree, text)
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
                 continue  # a forbidden name of a module that is free otherwise: see module_forbidden
-            yield replace(finding, file=file, category=CATEGORY, edit=finding.edit or unused)
+            edit = finding.edit or (None if isinstance(node, ast.Call) else unused.edit(node))
+            yield replace(finding, file=file, category=CATEGORY, edit=edit)
 
 
 def _is_import(function: ast.expr, scope: Scope) -> bool:
@@ -129,16 +130,29 @@ def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
     return replace(finding, edit=edit) if fixed != line else finding
 
 
-def _unused_edit(node: ast.Import | ast.ImportFrom, tree: ScopedTree, text: str) -> Edit | None:
-    """Return the edit that takes out an import of a line of its own whose one name is never used."""
-    [alias, *others] = node.names
-    name = alias.asname or alias.name.partition(".")[0]
-    line = line_at(text, node.lineno)
-    alone = line is not None and ast.unparse(node) == line.strip()
-    if others or name == "*" or not alone or _is_only_child(node, tree):
-        return None
-    used = any(_names(site.node) == name for site in tree.sites)
-    return None if used else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
+class _Unused:
+    """The imports of a text whose names are never used. The text is gone through once, when first asked."""
+
+    def __init__(self, tree: ScopedTree, text: str) -> None:
+        self._tree = tree
+        self._text = text
+
+    @cached_property
+    def _lines(self) -> Sequence[str]:
+        return self._text.split("\n")
+
+    @cached_property
+    def _used(self) -> frozenset[str | None]:
+        return frozenset(_names(site.node) for site in self._tree.sites)
+
+    def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
+        """Return the edit that takes out an import of a line of its own whose one name is never used."""
+        [alias, *others] = node.names
+        name = alias.asname or alias.name.partition(".")[0]
+        if others or name == "*" or name in self._used or _is_only_child(node, self._tree):
+            return None
+        alone = ast.unparse(node) == self._lines[node.lineno - 1].strip()
+        return Edit(start_line=node.lineno, end_line=node.lineno, replacement="") if alone else None
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
