@@ -101,7 +101,7 @@ _WHOLE = (
 
 
 def flat(results: Mapping[str, object], prefixes: Iterable[str]) -> dict[str, object]:
-    """Return the figures that goals are stated in, under the names that are kept, of the engines asked for."""
+    """Return the figures that goals are stated in, under the names that are kept, of these engines."""
 
     def of(scenario: str, figure: str) -> object:
         values = results.get(scenario)
