@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import EDITED_LINE_CHARS, shorten
 
 _HINTS: Mapping[str, str] = {
     "AttributeError": "Check that the value is of the type that it is taken for.",
@@ -175,6 +175,8 @@ def misspelling_edit(record: Raised, text: str) -> Edit | None:
     line = line_at(text, record.line)
     wrong = _misspelt(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:
+        return None
+    if len(line) > EDITED_LINE_CHARS:
         return None
     pattern, replacement = (
         (rf"(['\"]){re.escape(wrong)}\1", rf"\g<1>{record.meant}\g<1>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -18,6 +19,8 @@ from support.engines.engine_image import BASE, PYTHON
 
 MIB = 2**20
 _LABEL = "org.assayd.test-bare"
+_OURS = str(os.getpid())
+"""Tests run in several processes, and each removes its own."""
 
 Document = dict[str, Any]
 
@@ -34,7 +37,7 @@ def spec() -> ContainerSpec:
         work_files=64,
         open_files=128,
         seccomp=share("seccomp", "container.json").read_text(),
-        labels={_LABEL: "1"},
+        labels={_LABEL: _OURS},
     )
 
 
@@ -63,6 +66,6 @@ def bare_client(docker_host: str) -> Iterator[APIClient]:
     try:
         yield client
     finally:
-        for left in client.containers(all=True, filters={"label": _LABEL}):
+        for left in client.containers(all=True, filters={"label": f"{_LABEL}={_OURS}"}):
             client.remove_container(left["Id"], force=True)
         client.close()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MAX_BRACKETS = 64
 """How deep brackets may be nested; SQLite itself gives up at a hundred."""
 
+MAX_TOKENS = 100_000
+"""How many tokens of a text get a tree, which takes sqlglot up to three seconds."""
+
 _ROOTS = {
     "CREATE": ("Create",),
     "DELETE": ("Delete",),
@@ -100,6 +103,13 @@ class _Written:
                 break
             found = token
         return found
+
+
+def count_tokens(statements: Sequence[SqlStatement]) -> int:
+    """Return how many tokens there are to read; rows that hold literals alone are not."""
+    if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
+        return 0
+    return sum(1 for statement in statements if statement.verb in VERBS for _ in _plain(statement))
 
 
 def parse(statement: SqlStatement) -> exp.Expr:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from support.engines import engine_image
 
 pytestmark = pytest.mark.engine
 
-IMAGE = "assayd-test/look-around"
+IMAGE = f"assayd-test/look-around-{os.getpid()}"
 PROGRAM = Path(engine_image.__file__).with_name("look_around.py")
 ULIDS = Ulids()
 
