@@ -65,8 +65,8 @@ def check_module_imports(
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
                 continue  # a forbidden name of a module that is free otherwise: see module_forbidden
-            is_statement = isinstance(node, ast.Import | ast.ImportFrom)
-            edit = finding.edit or (unused.edit(node) if is_statement else None)
+            taken_out = unused.edit(node) if isinstance(node, ast.Import | ast.ImportFrom) else None
+            edit = finding.edit or taken_out
             yield replace(finding, file=file, category=CATEGORY, edit=edit)
 
 
