@@ -22,17 +22,17 @@ class Origin:
 
     def place(self, finding: Document) -> tuple[str | None, int | None]:
         """Return ``FILE:LINE`` of a finding, as far as it is known, and the number of its first line."""
+        shown, number = self.found(finding)
+        if shown is None or number is None:
+            return shown, finding["line"]
+        return f"{shown}:{number}", number
+
+    def found(self, finding: Document) -> tuple[str | None, int | None]:
+        """Return file and line of a finding, each None where it cannot be told."""
         name, number = self._name(finding["file"]), finding["line"]
         if name is None:
-            shown = finding["file"]
-        else:
-            shown = self.paths[name]
-            number = _found(self.texts[name], number, finding["snippet"])
-            if number is None:
-                return shown, finding["line"]
-        if shown is None or number is None:
-            return shown, number
-        return f"{shown}:{number}", number
+            return finding["file"], number
+        return self.paths[name], _found(self.texts[name], number, finding["snippet"])
 
     def _name(self, file: str | None) -> str | None:
         """Return under which name a file was sent that a finding speaks of."""
