@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
 import statistics
 import sys
 import tempfile
@@ -219,11 +218,7 @@ def main() -> int:
         policies = Path(folder) / "policies"
         policies.mkdir()
         (policies / "flood.toml").write_text(PROFILE.format(port=port))
-        settings = {
-            "ENGINE__URL": os.environ["DOCKER_HOST"],
-            "POLICY_FOLDERS": json.dumps([str(policies)]),
-            "CONCURRENCY": "8",
-        }
+        settings = {"POLICY_FOLDERS": json.dumps([str(policies)]), "CONCURRENCY": "8"}
         program = (sys.executable, "-m", "bench.relay_flood", "--daemon")
         with daemon(Path(folder) / "d", program=program, **settings) as target:
             print(json.dumps(asyncio.run(measure(target, port, chosen)), indent=1))

@@ -27,6 +27,8 @@ files=(
     ../requirements/run.txt usr/share/assayd/requirements/run.txt
     ../requirements/anthropic.txt usr/share/assayd/requirements/anthropic.txt
     ../requirements/gemini.txt usr/share/assayd/requirements/gemini.txt
+    ../requirements/lsp.txt usr/share/assayd/requirements/lsp.txt
+    ../requirements/mcp.txt usr/share/assayd/requirements/mcp.txt
     ../requirements/openai.txt usr/share/assayd/requirements/openai.txt
 )
 made=(

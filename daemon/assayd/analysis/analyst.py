@@ -61,7 +61,8 @@ OUR_OWN: Flow = (-1, "")
 """The flow of what the daemon asks for itself."""
 
 UNANALYSABLE = "source.unanalysable"
-MAX_ANSWER = 16 * 2**20
+MAX_ANSWER = 20 * 2**20
+"""A body of the largest size, and what is found in it."""
 NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 
@@ -285,7 +286,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
     async for header, part in worker.frames():
         answer += part
         if len(answer) > MAX_ANSWER:
-            raise _broken("the answer of an analysis worker is too long")
+            raise WorkerDied("its answer is too long")
         if header.get("last") is True:
             break
     try:

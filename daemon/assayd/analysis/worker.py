@@ -42,7 +42,7 @@ from assayd.analysis.shfmt import read_shell
 from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.guest import frames
 from assayd.kinds import registry as validators
-from assayd.model.finding import has_errors
+from assayd.model.finding import has_errors, with_bounded_edits
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
@@ -86,7 +86,7 @@ def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy
             reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
             continue
         began = time.perf_counter()
-        findings = tuple(stage.check(payload, policy))
+        findings = with_bounded_edits(stage.check(payload, policy))
         took = time.perf_counter() - began
         reports.append(
             StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)

@@ -16,6 +16,7 @@ from assayd.api import library as library_routes
 from assayd.api import repairs as repair_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
+from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, with_silence
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
@@ -72,6 +73,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
+    app.state.large = LargeAnswers(most_s=limits.body_s)
     app.state.examining = False
     app.state.examined = None
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
@@ -24,6 +25,9 @@ from assayd.ports.batches import Batches
 from assayd.ports.generations import Generations, GenerationView, Library
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
+
+LARGE_BODY_BYTES = 64 * 2**10
+"""Above this, a body is read in a thread, so that others are served meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,7 @@ class Call:
     access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget
+    large: LargeAnswers
     caller: Caller
 
     async def attempt(self, attempt_id: str) -> Attempt:
@@ -120,7 +125,34 @@ class Call:
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Answer with an attempt, and with report and execution once it is finished."""
-        return raw_json(await self._body(attempt), status=status, headers=headers)
+        documents = [
+            each for each in attempt.artifacts if each.name.startswith(("validation_", "execution_"))
+        ]
+        size = sum(each.bytes for each in documents)
+        return await self.answer(size, lambda: self._body(attempt), status=status, headers=headers)
+
+    async def answer(
+        self,
+        size: int,
+        make: Callable[[], Awaitable[bytes]],
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Answer with JSON text of about so many bytes; what is large has to wait for its turn."""
+        if size <= LARGE_BYTES:
+            return raw_json(await make(), status=status, headers=headers)
+        return self.answer_large(make, status=status, headers=headers)
+
+    def answer_large(
+        self,
+        make: Callable[[], Awaitable[bytes]],
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Answer with JSON text of any size, made when it is the caller's turn."""
+        return LargeAnswer(self.large, self.caller.peer.uid, make, status=status, headers=headers)
 
     async def _body(self, attempt: Attempt) -> bytes:
         if attempt.state is not State.FINISHED:
@@ -149,6 +181,7 @@ async def get_call(request: Request) -> Call:
         access=state.access,
         limits=state.limits,
         budget=state.budget,
+        large=state.large,
         caller=request.state.caller,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, read_body
+from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, raw_json, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.documents import plain, read_json
 from assayd.documents.base import written_time
@@ -24,7 +25,7 @@ from assayd.documents.generations import (
     GenerationPageDocument,
     HintBody,
     generation_document,
-    library_entry_document,
+    library_entry_body,
 )
 from assayd.documents.repairs import step_document
 from assayd.errors import RequestError
@@ -107,7 +108,7 @@ async def approve_generation(request: Request, call: CallDep, generation_id: Id)
         raise RequestError("library.not_validated", "the generation has nothing that is validated")
     attempt = await call.attempt(view.generation.attempt_id)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
-    return json_response(library_entry_document(entry))
+    return raw_json(library_entry_body(entry))
 
 
 @router.get("/{id}/events", responses=answers.GENERATION_EVENTS, response_class=Response)
@@ -121,7 +122,14 @@ async def read_model(request: Request, call: Call, model: type[B]) -> B:
     """Read a body as a model. Raises: RequestError, as for submissions."""
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
-        raw = read_json(body) if body else {}
+        async with call.budget.reading(len(body)):
+            if len(body) > LARGE_BODY_BYTES:
+                return await asyncio.to_thread(_read_model, body, model)
+            return _read_model(body, model)
+
+
+def _read_model(body: bytes, model: type[B]) -> B:
+    raw = read_json(body) if body else {}
     try:
         return model.model_validate(raw)
     except ValidationError as error:

@@ -8,9 +8,14 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response
+from assayd.api.call import CallDep, json_response, raw_json
 from assayd.api.generations import read_model
-from assayd.documents.generations import ApproveBody, LibraryPageDocument, library_entry_document
+from assayd.documents.generations import (
+    ApproveBody,
+    LibraryPageDocument,
+    library_entry_body,
+    library_entry_document,
+)
 from assayd.errors import RequestError
 
 router = APIRouter(prefix="/v1", tags=["library"], responses=answers.ERRORS)
@@ -25,7 +30,7 @@ async def approve_attempt(request: Request, call: CallDep, attempt_id: AttemptId
     attempt = await call.attempt(attempt_id)
     wanted = await read_model(request, call, ApproveBody)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
-    return json_response(library_entry_document(entry))
+    return raw_json(library_entry_body(entry))
 
 
 @router.get("/library", responses=answers.LIBRARY_LIST)
@@ -37,7 +42,7 @@ async def list_library(
     """List the caller's library: the newest version of each name."""
     found = await call.library.list(uid=call.caller.peer.uid, after=cursor, limit=limit)
     more = found[-1].name if len(found) == limit else None
-    entries = [library_entry_document(entry, listed=True) for entry in found]
+    entries = [library_entry_document(entry) for entry in found]
     return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=more))
 
 
@@ -47,7 +52,7 @@ async def get_library_history(call: CallDep, name: Name) -> Response:
     found = await call.library.history(call.caller.peer.uid, name)
     if not found:
         raise RequestError("not_found", f"there is nothing called {name[:64]!r} in your library")
-    entries = [library_entry_document(entry, listed=True) for entry in found]
+    entries = [library_entry_document(entry) for entry in found]
     return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=None))
 
 
@@ -58,7 +63,12 @@ async def get_library_entry(
     version: Annotated[int, Path(ge=1, le=2**31 - 1, description="The version, from 1.")],
 ) -> Response:
     """Return one version of a name, with what was submitted."""
-    for entry in await call.library.history(call.caller.peer.uid, name):
-        if entry.version == version:
-            return json_response(library_entry_document(entry))
-    raise RequestError("not_found", f"there is no version {version} of {name[:64]!r} in your library")
+
+    async def make() -> bytes:
+        entry = await call.library.entry(call.caller.peer.uid, name, version)
+        if entry is None:
+            message = f"there is no version {version} of {name[:64]!r} in your library"
+            raise RequestError("not_found", message)
+        return library_entry_body(entry)
+
+    return call.answer_large(make)

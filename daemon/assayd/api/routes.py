@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from pydantic import AwareDatetime
 from starlette.responses import Response, StreamingResponse
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, read_body
+from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
 from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
@@ -29,8 +30,6 @@ from assayd.ports.store import Query as AttemptQuery
 MAX_WAIT_S = 600
 MAX_LABELS = 16
 """Label filters of one listing; each is a condition of its own for the database."""
-LARGE_BODY_BYTES = 64 * 2**10
-"""Above this, a body is read in a thread, so that others are served meanwhile."""
 LISTED_CHARS = 200
 """Of what was asked for, in a list."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
@@ -171,13 +170,15 @@ async def get_artifact(
     """Return one file of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
     artifact = _find_artifact(attempt, name)
-    content = await call.service.artifact(attempt, artifact.name)
+    pieces = call.service.artifact(attempt, artifact.name)
+    first = await anext(pieces, b"")  # what is gone is told before anything is sent
     headers = {
+        "Content-Length": str(artifact.bytes),
         "ETag": f'"{artifact.sha256}"',
         "Content-Disposition": "attachment",  # what a guest wrote is never rendered
         "X-Content-Type-Options": "nosniff",
     }
-    return Response(content, headers=headers, media_type=artifact.media_type)
+    return StreamingResponse(_after(first, pieces), headers=headers, media_type=artifact.media_type)
 
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
@@ -188,6 +189,12 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
         raise RequestError("not_found", "the attempt has no bundle yet")
     headers = {"Content-Disposition": f'attachment; filename="{attempt.id}.tar"'}
     return StreamingResponse(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
+
+
+async def _after(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in pieces:
+        yield piece
 
 
 async def _submit(

@@ -195,9 +195,9 @@ class DaemonService:
         execution = await self._shared.artifacts.read(attempt.bundle, f"execution_{moment}.json")
         return report, execution
 
-    async def artifact(self, attempt: Attempt, name: str) -> bytes:
-        """Return one file of the bundle."""
-        return await self._shared.artifacts.read(_bundle_of(attempt), name)
+    def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
+        """Return one file of the bundle in pieces."""
+        return self._shared.artifacts.pieces(_bundle_of(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this machine; None without a bundle."""

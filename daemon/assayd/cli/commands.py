@@ -5,15 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from assayd.cli.exits import OF_VERDICT, VALIDATED
+from assayd.cli.exits import VALIDATED
 from assayd.cli.terminal import out, plain, print_json
-from assayd.client import Document, PlainClient
+from assayd.client import PlainClient
 from assayd.errors import RequestError
-
-if TYPE_CHECKING:
-    from assayd.cli.origin import Origin
 
 
 def validate(  # noqa: PLR0913  (one parameter per option)
@@ -33,50 +29,43 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     as_json: bool,
     fields: str | None,
     retry_context: bool,
+    sarif: Path | None,
+    junit: Path | None,
+    watch: bool,
     form: str | None,
     as_yaml: bool,
 ) -> int:
-    """Validate files and show the report."""
-    from assayd.cli.kinds import ShownAttempt, form_of
-    from assayd.cli.origin import UNKNOWN
-    from assayd.cli.validate import ValidateRequest, build_submission, run
+    """Validate files and show the report; with `watch`, again at every save."""
+    from assayd.cli.validate import ValidateRequest
+    from assayd.cli.validating import ReportFiles, Shown, validate_once
 
-    form = "yaml" if as_yaml else form
-    as_json = as_json or fields is not None
-    print_form = None if form is None else form_of(kind, form)
-    submission, origin = build_submission(
-        ValidateRequest(
-            kind=kind,
-            files=files,
-            input=input_file,
-            sample_paths=sample_paths,
-            policy=policy,
-            settings=settings,
-            labels=labels,
-            options=options,
-            cases=cases,
-            intent=intent,
-        )
+    request = ValidateRequest(
+        kind=kind,
+        files=files,
+        input=input_file,
+        sample_paths=sample_paths,
+        policy=policy,
+        settings=settings,
+        labels=labels,
+        options=options,
+        cases=cases,
+        intent=intent,
     )
-    if repair is not None:
-        submission["repair"] = {"provider": repair}
-    quiet = as_json or retry_context or form is not None
-    with PlainClient(socket) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not quiet)
-        if repair is not None and attempt["verdict"] == "failed":
-            from assayd.cli.repair import follow_repairs
+    shown = Shown(
+        as_json=as_json or fields is not None,
+        fields=fields,
+        retry_context=retry_context,
+        form="yaml" if as_yaml else form,
+        reports=ReportFiles(sarif=sarif, junit=junit),
+    )
+    if not watch:
+        return validate_once(socket, request, repair, shown)
+    from assayd.cli.watch import watch as watch_files
 
-            attempt = follow_repairs(client, attempt, show=not quiet)
-            origin = UNKNOWN  # it is another text by now
-        if print_form is not None:
-            print_form(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
-    if retry_context:
-        told = (attempt["report"] or {}).get("retry_context")
-        if told:
-            print(plain(told) if sys.stdout.isatty() else told)
-    elif print_form is None:
-        _print_attempt(attempt, as_json=as_json, fields=fields, origin=origin)
-    return OF_VERDICT[attempt["verdict"]]
+    watched = [*files, *(path for path in (input_file, cases) if path is not None)]
+    return watch_files(
+        lambda: validate_once(socket, request, repair, shown), watched, clear=sys.stdout.isatty()
+    )
 
 
 def list_attempts(  # noqa: PLR0913  (one parameter per filter)
@@ -117,6 +106,7 @@ def show(
     """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
     from assayd.cli.ids import attempt_id as find
     from assayd.cli.kinds import ShownAttempt, form_of
+    from assayd.cli.validating import print_attempt
 
     form = "steps" if steps else form
     as_json = as_json or fields is not None
@@ -125,7 +115,7 @@ def show(
         if form is not None:
             form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return VALIDATED
-        _print_attempt(attempt, as_json=as_json, fields=fields)
+        print_attempt(attempt, as_json=as_json, fields=fields)
         if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
             from assayd.cli.repair import show_chain
 
@@ -239,20 +229,6 @@ def version(socket: str | None) -> int:
 
     print(f"assay {__version__}")
     return VALIDATED
-
-
-def _print_attempt(
-    attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin | None = None
-) -> None:
-    if as_json:
-        from assayd.cli.fields import select
-
-        print_json(attempt if fields is None else select(attempt, fields))
-        return
-    from assayd.cli.origin import UNKNOWN
-    from assayd.cli.report import render
-
-    out().lines(render(attempt, origin or UNKNOWN))
 
 
 def _today() -> str:

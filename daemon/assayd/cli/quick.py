@@ -47,7 +47,7 @@ def read(verb: CommandVerb, words: Sequence[str]) -> dict[str, Any] | None:
             values[parameter.name] = True
             continue
         if not equals:
-            if not waiting or waiting[0].startswith("-"):
+            if not waiting or (waiting[0].startswith("-") and waiting[0] != "-"):
                 return None
             value = waiting.pop(0)
         if not _take(values, parameter, value):

@@ -90,7 +90,7 @@ class SarifWriter:
     def __init__(self, file: TextIO, source: Path, rules: Sequence[Document]) -> None:
         self._file = file
         self._uri = "stdin" if source == Path("-") else source.as_posix()
-        self._rules = {rule["id"]: _rule(rule) for rule in rules}
+        self._rules = {rule["id"]: sarif_rule(rule) for rule in rules}
         self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line cannot be submitted"}}
         self._empty = True
 
@@ -129,13 +129,29 @@ class SarifWriter:
         self._file.write("\n]}]}\n")
 
 
+def junit_case(attempt: Document) -> str:
+    """Return one attempt as a JUnit suite of one test case."""
+    outcome = "".join(_outcome({"verdict": attempt["verdict"], "error": None, "attempt": attempt}))
+    counts = {tag: int(outcome.startswith(f"<{tag}")) for tag in ("failure", "error", "skipped")}
+    kind, name = _attribute(attempt["kind"]), _attribute(f"{attempt['kind']} {attempt['id']}")
+    took_s = (attempt["timings_ms"]["total"] or 0) / 1000
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<testsuite name={name} tests="1" failures="{counts["failure"]}" errors="{counts["error"]}"'
+        f' skipped="{counts["skipped"]}">'
+        f'<testcase classname={kind} name={name} time="{took_s:.6f}">{outcome}</testcase>'
+        "</testsuite>\n"
+    )
+
+
 def _findings(result: Document) -> Sequence[Document]:
     attempt = result["attempt"]
     found: Sequence[Document] = attempt["report"]["findings"] if attempt and attempt["report"] else ()
     return found
 
 
-def _rule(rule: Document) -> Document:
+def sarif_rule(rule: Document) -> Document:
+    """Return a kind's rule as SARIF has it."""
     return {
         "id": rule["id"],
         "shortDescription": {"text": rule["title"]},

@@ -148,6 +148,26 @@ VALIDATE = CommandVerb(
             help="Print only what a model should be told that tries again; nothing when it is validated.",
         ),
         Parameter(
+            name="sarif",
+            option="--sarif",
+            metavar="FILE",
+            type="path",
+            help="Write the findings as SARIF, certain edits as fixes; - is standard output.",
+        ),
+        Parameter(
+            name="junit",
+            option="--junit",
+            metavar="FILE",
+            type="path",
+            help="Write a JUnit report; - is standard output.",
+        ),
+        Parameter(
+            name="watch",
+            option="--watch",
+            default=False,
+            help="Validate again at every save of the files, until an interrupt.",
+        ),
+        Parameter(
             name="form", option="--form", metavar="NAME", help="Print the report in a form that the kind has."
         ),
         Parameter(name="as_yaml", option="--yaml", default=False, help="Short for --form yaml."),
@@ -313,6 +333,26 @@ VERBS = (
         help="List the kinds that the daemon takes, or describe one: payload, options, stages, rules.",
         run="commands:kinds",
         parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
+    ),
+    CommandVerb(
+        name="mcp",
+        help="Serve coding agents by the Model Context Protocol, over standard input and output or HTTP.",
+        run="mcp.serving:serve",
+        parameters=(
+            Parameter(
+                name="http",
+                option="--http",
+                metavar="[HOST:]PORT",
+                help="Serve HTTP on this loopback address instead; needs --token-file.",
+            ),
+            Parameter(
+                name="token_file",
+                option="--token-file",
+                metavar="F",
+                type="path",
+                help="The token that requests have to carry; one is made where there is no such file.",
+            ),
+        ),
     ),
     CommandVerb(name="version", help="Print the version.", run="commands:version"),
 )

@@ -11,7 +11,7 @@ from assayd.documents.errors import FailureDocument, failure_document
 from assayd.documents.execution import ExecutionDocument
 from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
-from assayd.documents.strict_json import compact
+from assayd.documents.strict_json import compact, with_texts
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.report import Verdict
 
@@ -146,11 +146,7 @@ def attempt_body(
 ) -> bytes:
     """Return an attempt as JSON text, with documents that are JSON text already: they may be large."""
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
-    members = (
-        b'"%b":%b' % (key.encode(), written.get(key) or compact(value))
-        for key, value in vars(attempt_document(attempt, bundle_path=bundle_path)).items()
-    )
-    return b"{" + b",".join(members) + b"}"
+    return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)
 
 
 def artifact_document(artifact: Artifact) -> ArtifactDocument:

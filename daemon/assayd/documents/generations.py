@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.documents.repairs import FixDocument, fix_document
+from assayd.documents.strict_json import with_texts
 from assayd.documents.submission import FreeLabelText, IntentText, LabelText
 from assayd.model.generation import Draft, LibraryEntry
 from assayd.ports.generations import GenerationView
@@ -185,7 +185,11 @@ def _draft(draft: Draft) -> FixDocument:
     )
 
 
-def library_entry_document(entry: LibraryEntry, *, listed: bool = False) -> LibraryEntryDocument:
-    """Return the document of an entry; in a list, without its submission."""
-    submission = None if listed else json.loads(entry.document)
-    return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=submission)
+def library_entry_document(entry: LibraryEntry) -> LibraryEntryDocument:
+    """Return the document of an entry, as lists have it: without its submission."""
+    return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=None)
+
+
+def library_entry_body(entry: LibraryEntry) -> bytes:
+    """Return an entry as JSON text, with its submission, which is JSON text already and may be large."""
+    return with_texts(library_entry_document(entry), {"submission": entry.document})

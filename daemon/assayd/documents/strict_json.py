@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import NoReturn
 
@@ -93,6 +93,15 @@ def canonical(value: object) -> bytes:
 def compact(value: object) -> bytes:
     """Write JSON in the order that it is in, which is the contract's: for answers that people read."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
+
+
+def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
+    """Write a document as `compact` does, with some members that are JSON text already."""
+    members = (
+        b'"%b":%b' % (name.encode(), texts.get(name) or compact(value))
+        for name, value in vars(document).items()
+    )
+    return b"{" + b",".join(members) + b"}"
 
 
 def _write(value: object, to: BytesIO) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from assayd.model.text_limits import EDIT_CHARS
 
 
 class Severity(StrEnum):
@@ -110,6 +112,16 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
         for f in findings
         if f.suggestion is not None
     )
+
+
+def with_bounded_edits(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Leave out the edits behind the first `EDIT_CHARS` characters of them."""
+    kept: list[Finding] = []
+    left = EDIT_CHARS
+    for finding in findings:
+        left -= len(finding.edit.replacement) if finding.edit is not None else 0
+        kept.append(finding if left >= 0 or finding.edit is None else replace(finding, edit=None))
+    return tuple(kept)
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:

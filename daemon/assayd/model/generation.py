@@ -100,7 +100,8 @@ class Generation:
 class LibraryEntry:
     """A validated submission that somebody approved under a name. Versions count from 1, per user and name.
 
-    `chain` names the attempts that led to it, oldest first; `document` is the submission as it was accepted.
+    `chain` names the attempts that led to it, oldest first; `document` is the submission as it was accepted,
+    and an empty object where it was not asked for.
     """
 
     uid: int

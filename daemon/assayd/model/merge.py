@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.model.attempt import Attempt, Failure
-from assayd.model.finding import Finding, Layer, Severity, has_errors
+from assayd.model.finding import Finding, Layer, Severity, has_errors, with_bounded_edits
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import Cause, RunResult
 
@@ -145,10 +145,10 @@ def _with_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
 
 
 def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
-    """Keep the first findings of all; the statuses stand."""
+    """Keep the first findings of all, and the first edits of each stage; the statuses stand."""
     kept = []
     for stage in stages:
-        kept.append(replace(stage, findings=stage.findings[:left]))
+        kept.append(replace(stage, findings=with_bounded_edits(stage.findings[:left])))
         left -= len(kept[-1].findings)
     return tuple(kept)
 

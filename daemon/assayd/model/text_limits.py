@@ -12,6 +12,10 @@ SAMPLE_PATH_CHARS = 4096
 
 FINDINGS = 500
 """Findings of one check."""
+EDIT_CHARS = SOURCE_BYTES
+"""Of all edits of one stage: each repeats whole lines, and hundreds may be of one that is very long."""
+EDITED_LINE_CHARS = 4096
+"""The longest line that is edited because of what a run has shown."""
 RETRY_FINDINGS = 20
 """Distinct findings that a retry context spells out; the rest is counted."""
 RETRY_CONTEXT_BYTES = 32 * 2**10

@@ -84,6 +84,10 @@ class ArtifactStore(Protocol):
         """Return one file. Raises: StoreError ``artifact.missing``."""
         ...
 
+    def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+        """Return one file in pieces of a bounded size. Raises: StoreError ``artifact.missing``."""
+        ...
+
     def tar(self, location: str) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
         ...

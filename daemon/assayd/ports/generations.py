@@ -97,7 +97,7 @@ class Generations(Protocol):
 
 
 class Library(Protocol):
-    """What was approved, by user and name."""
+    """What was approved, by user and name. Where several are returned, they come without their documents."""
 
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
         """Put a validated attempt under a name, as its next version; the same attempt again changes nothing.
@@ -112,6 +112,10 @@ class Library(Protocol):
 
     async def history(self, uid: int, name: str) -> Sequence[LibraryEntry]:
         """Return all versions of a name, newest first."""
+        ...
+
+    async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
+        """Return one version of a name with its document; None where there is none."""
         ...
 
     async def of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:

@@ -146,8 +146,8 @@ class Service(Protocol):
         """Return how a finished replay differs from what it repeats; None when that is gone."""
         ...
 
-    async def artifact(self, attempt: Attempt, name: str) -> bytes:
-        """Return one file of the bundle. Raises: StoreError ``artifact.missing``."""
+    def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
+        """Return one file of the bundle in pieces. Raises: StoreError ``artifact.missing``."""
         ...
 
     def bundle_path(self, attempt: Attempt) -> str | None:

@@ -16,6 +16,7 @@ import re
 import tarfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -28,6 +29,8 @@ from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
 
 T = TypeVar("T")
 MANIFEST = "manifest.json"
+PIECE_BYTES = 256 * 2**10
+"""How much of a file is read at a time for somebody who takes it."""
 
 _TEMPORARY = ".tmp-"
 _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -64,18 +67,28 @@ class FileArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file of a bundle. Raises: StoreError ``artifact.missing``."""
-        within, file = _location(location), folders.parts(name)
-        if file is None:
-            raise _missing(location, name)
-        return await asyncio.to_thread(self._in_bundle, within, lambda fd: folders.read_file(fd, file), name)
+        return await self._of_file(location, name, folders.read_file)
+
+    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+        """Return one file of a bundle in pieces: who takes it may be slow. Raises: as `read`."""
+        start = 0
+        while piece := await self._of_file(
+            location, name, partial(folders.read_file, start=start, most=PIECE_BYTES)
+        ):
+            yield piece
+            start += len(piece)
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
         """Return a bundle as a tar stream, one file after the other."""
         within = _location(location)
         names = await asyncio.to_thread(self._in_bundle, within, folders.list_files, "")
         for name in names:
-            content = await self.read(location, name)
-            yield _tar_member(f"{within[-1]}/{name}", content)
+            size = await self._of_file(location, name, folders.file_size)
+            yield _tar_header(f"{within[-1]}/{name}", size)
+            async for piece in self.pieces(location, name):
+                yield piece
+            if left := -size % tarfile.BLOCKSIZE:
+                yield bytes(left)
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     async def remove(self, location: str) -> None:
@@ -153,6 +166,12 @@ class FileArtifactStore:
             folders.write_files(folder, files)
         folders.settle(parent, temporary, name)
         return True
+
+    async def _of_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
+        within, file = _location(location), folders.parts(name)
+        if file is None:
+            raise _missing(location, name)
+        return await asyncio.to_thread(self._in_bundle, within, lambda folder: act(folder, file), name)
 
     def _in_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
         with translated("reading a bundle"):
@@ -276,8 +295,7 @@ def _missing(location: str, name: str) -> StoreError:
     return StoreError("artifact.missing", f"there is no artifact {location}/{name}".rstrip("/"))
 
 
-def _tar_member(name: str, content: bytes) -> bytes:
+def _tar_header(name: str, size: int) -> bytes:
     header = tarfile.TarInfo(name)
-    header.size, header.mode = len(content), 0o444
-    padding = bytes(-len(content) % tarfile.BLOCKSIZE)
-    return header.tobuf(tarfile.PAX_FORMAT) + content + padding
+    header.size, header.mode = size, 0o444
+    return header.tobuf(tarfile.PAX_FORMAT)

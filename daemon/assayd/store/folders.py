@@ -79,12 +79,19 @@ def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> N
         os.fsync(parent)
 
 
-def read_file(folder: int, name: Sequence[str]) -> bytes:
-    """Return the content of a regular file below a folder."""
+def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -1) -> bytes:
+    """Return the content of a regular file below a folder, or so many bytes of it from a place on."""
     with opened(folder, *name[:-1]) as parent:
         handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
-        with os.fdopen(handle, "rb") as file:
-            return file.read()
+        with os.fdopen(handle, "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(most) or b""
+
+
+def file_size(folder: int, name: Sequence[str]) -> int:
+    """Return how many bytes a file below a folder has."""
+    with opened(folder, *name[:-1]) as parent:
+        return os.stat(name[-1], dir_fd=parent, follow_symlinks=False).st_size
 
 
 def list_files(folder: int) -> list[str]:

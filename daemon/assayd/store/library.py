@@ -22,11 +22,12 @@ Statement = Select[Any]
 
 CHAIN = 100
 """Attempts of a chain that are recorded at most, the newest."""
-_ENTRY = (
+_WHOLE = (
     select(library_entries, submissions.c.document)
     .join(attempts, attempts.c.id == library_entries.c.attempt_id)
     .join(submissions, submissions.c.digest == attempts.c.submission)
 )
+_ENTRY = select(library_entries)
 
 
 class DatabaseLibrary:
@@ -45,14 +46,15 @@ class DatabaseLibrary:
         at = self._clock.now()
 
         def apply(connection: Connection) -> LibraryEntry:
-            versions = _named(attempt.peer.uid, name)
-            for row in connection.execute(versions).mappings():
-                if row["attempt_id"] == attempt.id:
-                    return _read(row)
+            approved = _named(_WHOLE, attempt.peer.uid, name).where(
+                library_entries.c.attempt_id == attempt.id
+            )
+            if (row := connection.execute(approved).mappings().first()) is not None:
+                return _read(row)
             connection.execute(
                 insert(library_entries), _values(connection, attempt, name, approved_by=approved_by, at=at)
             )
-            return _read(connection.execute(versions.limit(1)).mappings().one())
+            return _read(connection.execute(approved).mappings().one())
 
         return await self._access.write(apply)
 
@@ -81,7 +83,12 @@ class DatabaseLibrary:
 
     async def history(self, uid: int, name: str) -> Sequence[LibraryEntry]:
         """Return all versions of a name, newest first."""
-        return await self._entries(_named(uid, name))
+        return await self._entries(_named(_ENTRY, uid, name))
+
+    async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
+        """Return one version of a name with its document; None where there is none."""
+        found = await self._entries(_named(_WHOLE, uid, name).where(library_entries.c.version == version))
+        return found[0] if found else None
 
     async def of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
         """Return the entries that these attempts are."""
@@ -94,9 +101,9 @@ class DatabaseLibrary:
         )
 
 
-def _named(uid: int, name: str) -> Statement:
+def _named(entries: Statement, uid: int, name: str) -> Statement:
     mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
-    return _ENTRY.where(mine).order_by(library_entries.c.version.desc())
+    return entries.where(mine).order_by(library_entries.c.version.desc())
 
 
 def _values(
@@ -141,5 +148,5 @@ def _read(row: RowMapping) -> LibraryEntry:
         approved_by=row["approved_by"],
         approved_at=from_micros(row["approved_at"]),
         bundle=row["bundle"],
-        document=bytes(row["document"]),
+        document=bytes(row.get("document", b"{}")),
     )

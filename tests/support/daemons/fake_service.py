@@ -202,8 +202,8 @@ class FakeService:
             return b"null", b"null"
         return canonical(golden["report"]), canonical(golden["execution"])
 
-    async def artifact(self, attempt: Attempt, name: str) -> bytes:
-        return self.files[name]
+    async def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
+        yield self.files[name]
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         return None if attempt.bundle is None else f"{self.artifacts_root}/{attempt.bundle}"

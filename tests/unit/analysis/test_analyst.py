@@ -12,6 +12,7 @@ from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
+from assayd.model.text_limits import EDIT_CHARS
 from assayd.package_data import share
 from assayd.policies import load_policies
 
@@ -118,3 +119,35 @@ async def test_user_with_much_to_read_leaves_a_worker_to_others(policy: Executio
             await asyncio.sleep(0)
             tasks.create_task(check("stranger", 2, ""))
     assert ended.index("stranger") <= 1
+
+
+async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: ExecutionPolicy):
+    """Each repeats its whole line: a thousand statements on one were 128 MiB, and an error of ours."""
+    pipeline = validators.find("pipeline")
+    content = "CREATE TABLE t(a);" + " " * 100_000 + "CREATE TABLE t(a);" * 900
+    submitted = pipeline.payload.model_validate({"steps": [{"name": "a", "type": "sql", "content": content}]})
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        checked = await analyst.check(pipeline, submitted, load_policies([share("policies")]).get("pipeline"))
+    found = [finding for stage in checked.stages for finding in stage.findings]
+    assert {finding.rule for finding in found} == {"sql.if_not_exists"}
+    edits = [finding.edit for finding in found if finding.edit is not None]
+    assert 0 < sum(len(edit.replacement) for edit in edits) <= EDIT_CHARS
+
+
+async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_analysed(
+    policy: ExecutionPolicy,
+):
+    async with Analyst(AnalysisLimits(workers=1, cpu_s=0.0)).running() as analyst:
+        stages = await static(analyst, payload(GOOD + "v = [a.b, c(d)]\n" * 20_000), policy)
+        after = await static(analyst, payload(GOOD), policy)
+    assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
+    assert all(s.status is StageStatus.PASSED for s in after)
+
+
+async def test_answer_that_is_too_long_is_the_sources_doing(
+    policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("assayd.analysis.analyst.MAX_ANSWER", 10)
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        stages = await static(analyst, payload(GOOD), policy)
+    assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]

@@ -21,6 +21,7 @@ LINES = [
     "validate fifth --form yaml --policy first --policy second",
     "validate script --sample-path= x.py",
     "validate code n.py --fields verdict,report.findings --retry-context",
+    "validate code n.py --sarif - --junit=out.xml --watch",
     "show last --fields verdict",
     "list",
     "list --state running --verdict failed --kind code --label a=b --label c=d --since 2026-01-01T00:00:00Z",
@@ -43,6 +44,8 @@ LINES = [
     "kinds",
     "kinds code --json",
     "version",
+    "mcp",
+    "mcp --http 8765 --token-file=t",
 ]
 NOT_SURE = [
     "validate",

@@ -55,6 +55,18 @@ async def test_entry_names_the_attempts_that_led_to_it(jobs: DatabaseJobStore, m
     assert [one.name for one in await library.of_attempts([second.id])] == ["months"]
 
 
+async def test_lists_come_without_documents_which_may_be_large(jobs: DatabaseJobStore, make: Make) -> None:
+    attempt = replace(await finished(jobs, make, 1), verdict=Verdict.VALIDATED)
+    library, uid = DatabaseLibrary(jobs.access, SystemClock()), attempt.peer.uid
+    whole = await library.approve(attempt, "months", 7)
+    without = replace(whole, document=b"{}")
+    assert await library.entry(uid, "months", 1) == whole
+    assert [await library.entry(uid, "months", 2), await library.entry(uid + 1, "months", 1)] == [None, None]
+    assert await library.history(uid, "months") == [without]
+    assert await library.list(uid=uid, after=None, limit=10) == [without]
+    assert await library.of_attempts([attempt.id]) == [without]
+
+
 async def test_what_is_approved_is_never_removable_and_its_bundle_neither(
     jobs: DatabaseJobStore, make: Make
 ) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
 from assayd.findings.source_text import snippet
 from assayd.model.finding import Edit, Finding
@@ -99,20 +99,24 @@ def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
 
 def _holds(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
     """Return whether a finding is in a statement."""
-    return any(text.place(token.start) == (finding.line, finding.column) for token in statement.tokens)
+    if finding.line is None or finding.column is None:
+        return False
+    lines = text.content.split("\n", finding.line)[: finding.line - 1]
+    at = sum(map(len, lines)) + len(lines) + finding.column - 1
+    return any(token.start == at for token in statement.tokens)
 
 
 def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
     if unfit := _unfit(text, policy):
         return Examined(syntax=leveled([unfit], policy))
-    if commands := tuple(shell_commands(text)):
-        return Examined(syntax=commands[:FINDINGS])
+    if commands := tuple(islice(shell_commands(text), FINDINGS)):
+        return Examined(syntax=commands)
     syntax: list[Finding] = []
     found: list[Finding] = []
     for statement in text.statements:
         try:
-            found += shell_functions(text, statement)
-            found += islice(_judge(text, statement, policy), FINDINGS - len(found))
+            said = chain(shell_functions(text, statement), _judge(text, statement, policy))
+            found.extend(islice(said, max(FINDINGS - len(found), 1)))
         except tree.NotUnderstood as problem:
             (syntax if problem.syntax else found).append(_not_understood(text, statement, problem))
     return Examined(syntax=tuple(syntax[:FINDINGS]), rules=leveled(found[:FINDINGS], policy))
@@ -133,6 +137,9 @@ def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
         return text.finding("sql.empty", "The step has no statement.", at=0, suggestion=suggestion)
     if len(text.statements) > policy.max_statements:
         message = f"The step has {len(text.statements)} statements; {policy.max_statements} are allowed."
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+    if (count := tree.count_tokens(text.statements)) > tree.MAX_TOKENS:
+        message = f"The step has {count} words and signs of SQL; {tree.MAX_TOKENS} are allowed."
         return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
     return None
 

@@ -13,6 +13,7 @@ word of the statement could be meant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from assayd.model.finding import Edit
 from assayd.static.python.safe_fixes import edit_between, inside_fences
@@ -40,7 +41,7 @@ def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit |
         return edit_between(content, inside) if reads(inside) else None
     if statement is None:
         return None
-    tried = list(_respelled(content, statement))
+    tried = list(islice(_respelled(content, statement), _MOST_TRIED + 1))
     good = [text for text in tried[:_MOST_TRIED] if reads(text)]
     return edit_between(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
 

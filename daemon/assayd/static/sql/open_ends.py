@@ -11,6 +11,7 @@ alone makes the text readable, that is the place.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from assayd.findings.source_text import line_of
@@ -29,7 +30,8 @@ def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
     if opened is None:
         return None
     tokens = [token for token in statement.tokens if token.start > opened.start]
-    last = {line_of(content, token.start): token for token in tokens if not token.says(",", ";")}
+    ends = [place for place, sign in enumerate(content) if sign == "\n"]
+    last = {bisect_left(ends, token.start): token for token in tokens if not token.says(",", ";")}
     places = list(last.values())[:_MOST_TRIED]
     return _only([(content, token.end, ")") for token in places], reads)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assayd.findings.source_text import line_of, snippet
+from assayd.findings.source_text import line_of
 from assayd.model.finding import Edit, Finding, Severity
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import SNIPPET_CHARS, shorten
 from assayd.static.sql.statements import SqlStatement, split
 from assayd.static.sql.tokens import NotSql, tokenize
 
@@ -35,6 +35,8 @@ class SqlText:
     ) -> Finding:
         """Return a finding at a place of this text."""
         line, column = self.place(at)
+        end = self.content.find("\n", at)
+        shown = self.content[at - column + 1 : end if end >= 0 else None]
         return Finding(
             rule=rule,
             category="syntax" if rule in {"sql.syntax", "sql.empty"} else "sql",
@@ -42,7 +44,7 @@ class SqlText:
             severity=severity,
             line=line,
             column=column,
-            snippet=snippet(self.content, line),
+            snippet=shorten(shown.rstrip(), SNIPPET_CHARS),
             suggestion=suggestion,
             edit=edit,
         )

@@ -18,28 +18,25 @@ from assayd.static.sql.rules import REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTION
 from assayd.static.sql.statements import SqlStatement
 from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
-_COMMAND = re.compile(r"^\.([a-z]+)\b[^\n]*", re.MULTILINE)
+_COMMAND = re.compile(r"\.([a-z]+)\b")
 _LEAVE = "Leave it out: rows are printed with a line of names, and tabs between the cells."
 
 
 def shell_commands(text: SqlText) -> Iterator[Finding]:
-    """Return the lines that only the sqlite3 shell reads: a dot where a statement may begin."""
-    for found in _COMMAND.finditer(text.content):
-        if _begins(text.content, found.start()):
+    """Return the lines that only the sqlite3 shell reads: a dot where a statement may begin.
+
+    That is where nothing but comments and commands of the shell stands since the last semicolon.
+    """
+    begins, offset = True, 0
+    for line in text.content.split("\n"):
+        if begins and (found := _COMMAND.match(line)):
             name = found[1][:20]
             message = f".{name} is a command of the sqlite3 shell, not SQL."
-            yield text.finding(
-                "sql.shell", message, at=found.start(), suggestion=SHELL_COMMANDS.get(name, _LEAVE)
-            )
-
-
-def _begins(content: str, offset: int) -> bool:
-    """Return whether nothing but comments and commands of the shell stands since the last semicolon."""
-    before = [line.strip() for line in content[:offset].split("\n")]
-    for line in reversed(before):
-        if line and not line.startswith(("--", ".", "*", "/*")):
-            return line.endswith((";", "*/"))
-    return True
+            yield text.finding("sql.shell", message, at=offset, suggestion=SHELL_COMMANDS.get(name, _LEAVE))
+        offset += len(line) + 1
+        told = line.strip()
+        if told and not told.startswith(("--", ".", "*", "/*")):
+            begins = told.endswith((";", "*/"))
 
 
 def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:

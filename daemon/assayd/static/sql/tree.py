@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assayd.static.sql.columns import plain_create
+from assayd.static.sql.rules import OF_OTHERS
 from assayd.static.sql.statements import SqlStatement
 from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_BRACKETS = 64
 """How deep brackets may be nested; SQLite itself gives up at a hundred."""
+
+MAX_TOKENS = 100_000
+"""How many tokens of a text get a tree, which takes sqlglot up to three seconds."""
 
 _ROOTS = {
     "CREATE": ("Create",),
@@ -101,6 +105,13 @@ class _Written:
         return found
 
 
+def count_tokens(statements: Sequence[SqlStatement]) -> int:
+    """Return how many tokens there are to read; rows that hold literals alone are not."""
+    if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
+        return 0
+    return sum(1 for statement in statements if statement.verb in VERBS for _ in _plain(statement))
+
+
 def parse(statement: SqlStatement) -> exp.Expr:
     """Return the tree of a statement that begins with one of `VERBS`.
 
@@ -114,9 +125,11 @@ def parse(statement: SqlStatement) -> exp.Expr:
         raise NotUnderstood(f"this {statement.verb} is not understood", at=statement.tokens[0])
     for node in root.walk():
         if not _known(node):
-            raise NotUnderstood(
-                f"{_words(type(node).__name__)} is not understood here", at=statement.tokens[0]
-            )
+            message = f"{_words(type(node).__name__)} is not understood here"
+            others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
+            said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
+            suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
+            raise NotUnderstood(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
     return root
 
 

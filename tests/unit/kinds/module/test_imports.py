@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from assayd.kinds.module.imports import Own, check_module_imports
@@ -97,3 +99,36 @@ def test_relative_import_at_the_top_gets_an_edit_when_it_names_a_file() -> None:
 )
 def test_import_that_is_never_used_is_taken_out_by_an_edit(text: str, edited: bool) -> None:
     assert all((finding.edit is not None) is edited for finding in check(text))
+
+
+NAMES = ImportPolicy(allowed=frozenset({"socket"}), names={"socket": frozenset({"gaierror"})})
+
+
+@pytest.mark.parametrize(
+    "text", ["import socket\nsocket.gaierror\n", "from socket import gaierror\ngaierror\n"]
+)
+def test_listed_names_of_a_module_may_be_used(text: str) -> None:
+    assert check(text, policy=NAMES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("import socket\nsocket.socket()\n", "attribute.not_allowed"),
+        ("import socket as s\ns.create_server(('', 1))\n", "attribute.not_allowed"),
+        ("from socket import socket\nsocket()\n", "attribute.not_allowed"),
+        ("import socket\nx = 1\n", "import.not_allowed"),
+    ],
+)
+def test_other_names_of_it_are_refused_and_an_import_that_is_for_none(text: str, rule: str) -> None:
+    [finding] = check(text, policy=NAMES)
+    assert finding.rule == rule
+    assert "gaierror" in (finding.suggestion or "")
+
+
+def test_many_imports_are_judged_in_time_that_grows_with_their_number() -> None:
+    """Each looked through the whole file for its name: a file at its cap took minutes."""
+    began = time.process_time()
+    assert check("import json\n" * 8000) == []
+    assert len(check("import socket\n" * 8000)) == 8000
+    assert time.process_time() - began < 30

@@ -194,3 +194,43 @@ def test_many_rows_of_values_are_read_in_little_time() -> None:
     many_s, began = time.process_time() - began, time.process_time()
     examine(few, POLICY)
     assert many_s < 100 * (time.process_time() - began), "a hundred times as many rows"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("SELECT " + ",".join(["median(a)"] * 600) + " FROM t; SELECT 1;", "sql.shell"),
+        ("SELECT median(a);\n" * 900, "sql.shell"),
+        (".a\n" * 900, "sql.shell"),
+    ],
+)
+def test_what_belongs_to_the_shell_is_told_as_often_as_anything(text: str, rule: str) -> None:
+    """Beyond the cap of findings, a call more was an error of ours."""
+    told = found(text)
+    assert (len(told), {finding.rule for finding in told}) == (500, {rule})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".a\n" * 80_000,
+        "SELECT " + "median(\n" * 30_000,
+        "SELECT " + "a,\n" * 80_000 + " FROM t",
+        "SELECT (\n" + "a\n" * 15_000,
+        "SELECT FORM " + "FORM " * 10_000,
+    ],
+    ids=["commands", "functions", "columns", "an open bracket", "slips"],
+)
+def test_text_at_the_cap_is_examined_in_time_that_grows_with_its_length(text: str) -> None:
+    assert len(text) <= POLICY.max_bytes
+    began = time.process_time()
+    assert found(text)
+    assert time.process_time() - began < 20, "it took minutes"
+
+
+def test_more_words_than_get_a_tree_are_refused_before_they_are_read() -> None:
+    (finding,) = found("SELECT a" + ",a" * 60_000)
+    assert (finding.rule, finding.message) == (
+        "sql.too_large",
+        "The step has 120002 words and signs of SQL; 100000 are allowed.",
+    )

@@ -1,0 +1,64 @@
+"""Makes and sends answers that are large a few at a time, users in turn.
+
+Somebody who asks for many of them and reads none would else have the daemon hold them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from assayd.fair_queue import FairSemaphore
+
+LARGE_BYTES = 2**20
+AT_ONCE = 3
+"""One of them is reserved for a user who has none."""
+_PIECE_BYTES = 256 * 2**10
+
+
+class LargeAnswers:
+    """The slots for large answers. Args: `most_s` is how long a client may take over one."""
+
+    def __init__(self, *, most_s: float) -> None:
+        self.most_s = most_s
+        self.slots = FairSemaphore(AT_ONCE, reserve_from=2, users_only=True)
+        self.numbers = count()
+
+
+class LargeAnswer(Response):
+    """An answer of JSON text that is made when it is the turn of its user, and sent piece by piece."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self,
+        answers: LargeAnswers,
+        uid: int,
+        make: Callable[[], Awaitable[bytes]],
+        *,
+        status: int,
+        headers: Mapping[str, str] | None,
+    ) -> None:
+        super().__init__(status_code=status, headers=headers)
+        self._answers = answers
+        self._uid = uid
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make and send it. A client that does not take it in time is cut off."""
+        answers = self._answers
+        async with answers.slots.hold(self._uid, "", str(next(answers.numbers))):
+            body = await self._make()
+            self.headers["content-length"] = str(len(body))
+            async with asyncio.timeout(answers.most_s):
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
+                for start in range(0, len(body), _PIECE_BYTES):
+                    piece = body[start : start + _PIECE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
