@@ -335,6 +335,45 @@ VERBS = (
         parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
     ),
     CommandVerb(
+        name="check",
+        help="Validate files, or all, as the project's .assay.toml says; for hooks and build servers.",
+        run="check:check",
+        parameters=(
+            Parameter(
+                name="files",
+                metavar="[FILE]…",
+                type="path",
+                many=True,
+                help="Files or folders; else all here.",
+            ),
+            Parameter(
+                name="sarif",
+                option="--sarif",
+                metavar="FILE",
+                type="path",
+                help="Write the findings as SARIF; - is standard output.",
+            ),
+            Parameter(
+                name="junit",
+                option="--junit",
+                metavar="FILE",
+                type="path",
+                help="Write a JUnit report; - is standard output.",
+            ),
+            Parameter(
+                name="verbose",
+                option="--verbose",
+                default=False,
+                help="Show reports of what is validated as well.",
+            ),
+        ),
+    ),
+    CommandVerb(
+        name="lsp",
+        help="Serve an editor as a language server: findings as diagnostics, certain edits as fixes.",
+        run="lsp.serving:serve",
+    ),
+    CommandVerb(
         name="mcp",
         help="Serve coding agents by the Model Context Protocol, over standard input and output or HTTP.",
         run="mcp.serving:serve",

@@ -44,6 +44,9 @@ LINES = [
     "kinds",
     "kinds code --json",
     "version",
+    "check",
+    "check a.py b --sarif out.sarif --junit - --verbose",
+    "lsp",
     "mcp",
     "mcp --http 8765 --token-file=t",
 ]
