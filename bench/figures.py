@@ -1,11 +1,11 @@
-"""Percentiles, and the machine that they were measured on."""
+"""Percentiles, the machine that they were measured on, and which of all figures goals are stated in."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,3 +79,43 @@ def footprint(pid: int) -> Footprint:
         descriptors=len(list(Path(f"/proc/{pid}/fd").iterdir())),
         cpu_s=ticks / os.sysconf("SC_CLK_TCK"),
     )
+
+
+_FLOORS = ("engine_ceiling_per_s", "runtime_ceiling_per_s", "runner_start_cpu_ms", "bare_python_cpu_ms")
+_PARTS = {
+    "cold_p50_ms": ("cold", "p50_ms"),
+    "warm_p50_ms": ("open_loop", "p50_ms"),
+    "warm_p95_ms": ("open_loop", "p95_ms"),
+    "warm_p99_ms": ("full_pool", "p99_ms"),
+    "warm_share": ("open_loop", "warm_share"),
+    "paths5_p50_ms": ("paths5", "p50_ms"),
+    "paths50_p50_ms": ("paths50", "p50_ms"),
+    "good_quiet_p95_ms": ("good_quiet", "p95_ms"),
+    "good_beside_hostile_p95_ms": ("good_beside_hostile", "p95_ms"),
+}
+"""Figures of an engine by the scenario, and what of it, that they are."""
+_WHOLE = (
+    "throughput_per_s", "cpu_ms_per_attempt", "batch_2000_s", "rss_growth_mb", "fd_growth", "ready_s",
+    "idle_cpu_percent",
+)  # fmt: skip
+
+
+def flat(results: Mapping[str, object], prefixes: Iterable[str]) -> dict[str, object]:
+    """Return the figures that goals are stated in, under the names that are kept, of these engines."""
+
+    def of(scenario: str, figure: str) -> object:
+        values = results.get(scenario)
+        return values.get(figure) if isinstance(values, dict) else None
+
+    found = {name: results.get(name) for name in _FLOORS}
+    found["docker_run_p50_ms"] = of("docker_run", "p50_ms")
+    # It starts no container: measured on the engine that runs by default where there is no Docker.
+    found["static_reject_p50_ms"] = of("oci_static_reject", "p50_ms")
+    for name in ("cli_validate_cpu_ms", "cli_list_cpu_ms", "cli_help_cpu_ms"):
+        found[name] = of("oci_client", name)
+    for name in (name for name in results if name.startswith("peer_")):
+        found[f"{name}_p50_ms"] = of(name, "p50_ms")
+    for prefix in prefixes:
+        found |= {prefix + name: of(prefix + scenario, part) for name, (scenario, part) in _PARTS.items()}
+        found |= {prefix + name: results[prefix + name] for name in _WHOLE if prefix + name in results}
+    return {name: value for name, value in found.items() if value is not None}

@@ -22,7 +22,7 @@ import assayd
 from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
-from bench.figures import Footprint, footprint, machine, spread
+from bench.figures import Footprint, flat, footprint, machine, spread
 from bench.floors import peers, runtime_ceiling, start_cpu
 from bench.load import Submission, beside, flood, one_by_one, open_loop, run_batch
 
@@ -57,6 +57,8 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
     "oci_plain_": {"ENGINE__KIND": "oci", "ENGINE__TEMPLATES": "off"},
 }
 """Settings by the prefix of figures: the OCI engine as it runs by default, and without templates."""
+IDLE_DESCRIPTORS: Mapping[str, int] = {"docker": 1, "oci": 4}
+"""What an idle container holds: one stream; three pipes and its process."""
 REMEMBERED = 300
 """More attempts than those whose documents the daemon keeps in memory."""
 
@@ -73,6 +75,7 @@ class Size:
     static: int
     saturation_s: float
     growth: int
+    growth_oci: int
     growth_warm_up: int
     good: int
     idle_s: float
@@ -90,6 +93,7 @@ FULL = Size(
     static=300,
     saturation_s=30,
     growth=FULL_GROWTH,
+    growth_oci=FULL_GROWTH,
     growth_warm_up=300,
     good=60,
     idle_s=20,
@@ -106,12 +110,13 @@ QUICK = Size(
     static=60,
     saturation_s=5,
     growth=60,
+    growth_oci=1000,
     growth_warm_up=40,
     good=8,
     idle_s=3,
     pause_s=0.4,
     starts=20,
-    batch=200,
+    batch=400,
 )
 
 
@@ -162,7 +167,8 @@ def warm_and_cold(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[st
             yield f"paths{count}", _scenario(answers)
         rejected = asyncio.run(one_by_one(target, extractor(BROKEN), size.static))
         yield "static_reject", _scenario(rejected)
-        yield "client", client_costs(target.socket, SOURCE)
+        if engine is ENGINES["oci_"]:  # whatever the engine is, the client does the same
+            yield "client", client_costs(target.socket, SOURCE)
 
 
 def _in_use(target: Daemon) -> None:
@@ -192,6 +198,7 @@ def saturation(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, 
     rates: dict[int, float] = {}
     cpu_s, count = 0.0, 0
     with daemon(folder / "flood", **engine) as target:
+        asyncio.run(one_by_one(target, extractor(), 1))
         for concurrency in (4, 8):
             measured = flood(target, extractor(), concurrency=concurrency, seconds=size.saturation_s)
             before = footprint(target.pid).cpu_s
@@ -205,21 +212,22 @@ def saturation(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, 
 
 def growth(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
     """Measure (g): what many attempts leave in memory, descriptors and on disk."""
+    count = size.growth if engine["ENGINE__KIND"] == "docker" else size.growth_oci
     with daemon(folder / "growth", **engine) as target:
         asyncio.run(flood(target, extractor(BROKEN), concurrency=4, count=REMEMBERED))
         # The pool grows with the rate, so both looks are taken after a flood.
         asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth_warm_up))
         idle_before = asyncio.run(pool_filled(target))
         before = footprint(target.pid)
-        asyncio.run(flood(target, extractor(), concurrency=4, count=size.growth))
+        asyncio.run(flood(target, extractor(), concurrency=4, count=count))
         idle_after = asyncio.run(pool_filled(target))
         after = footprint(target.pid)
-        scale = FULL_GROWTH / size.growth
+        scale = FULL_GROWTH / count
         yield (
             "growth",
             {
-                "attempts": size.growth,
-                "extrapolated_to": FULL_GROWTH if size.growth != FULL_GROWTH else None,
+                "attempts": count,
+                "extrapolated_to": FULL_GROWTH if count != FULL_GROWTH else None,
                 "before": asdict(before),
                 "after": asdict(after),
                 "idle_containers": [idle_before, idle_after],
@@ -228,8 +236,10 @@ def growth(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, obje
             },
         )
         yield "rss_growth_mb", round((after.rss_bytes - before.rss_bytes) / 2**20 * scale, 2)
-        # An idle container costs one, and how many are idle depends on the rate of the last minute.
-        yield "fd_growth", (after.descriptors - idle_after) - (before.descriptors - idle_before)
+        # How many containers are idle depends on the rate of the last minute.
+        each = IDLE_DESCRIPTORS[engine["ENGINE__KIND"]]
+        more = after.descriptors - before.descriptors
+        yield "fd_growth", more - each * (idle_after - idle_before)
 
 
 def hostility(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
@@ -323,46 +333,6 @@ def measure(size: Size, folder: Path, images: Path) -> dict[str, object]:
     return results
 
 
-_FLOORS = ("engine_ceiling_per_s", "runtime_ceiling_per_s", "runner_start_cpu_ms", "bare_python_cpu_ms")
-_PARTS = {
-    "cold_p50_ms": ("cold", "p50_ms"),
-    "warm_p50_ms": ("open_loop", "p50_ms"),
-    "warm_p95_ms": ("open_loop", "p95_ms"),
-    "warm_p99_ms": ("full_pool", "p99_ms"),
-    "warm_share": ("open_loop", "warm_share"),
-    "paths5_p50_ms": ("paths5", "p50_ms"),
-    "paths50_p50_ms": ("paths50", "p50_ms"),
-    "good_quiet_p95_ms": ("good_quiet", "p95_ms"),
-    "good_beside_hostile_p95_ms": ("good_beside_hostile", "p95_ms"),
-}
-"""Figures of an engine by the scenario, and what of it, that they are."""
-_WHOLE = (
-    "throughput_per_s", "cpu_ms_per_attempt", "batch_2000_s", "rss_growth_mb", "fd_growth", "ready_s",
-    "idle_cpu_percent",
-)  # fmt: skip
-
-
-def flat(results: Mapping[str, object]) -> dict[str, object]:
-    """Return the figures that goals are stated in, under the names that are kept."""
-
-    def of(scenario: str, figure: str) -> object:
-        values = results.get(scenario)
-        return values.get(figure) if isinstance(values, dict) else None
-
-    found = {name: results.get(name) for name in _FLOORS}
-    found["docker_run_p50_ms"] = of("docker_run", "p50_ms")
-    # It starts no container: measured on the engine that runs by default where there is no Docker.
-    found["static_reject_p50_ms"] = of("oci_static_reject", "p50_ms")
-    for name in ("cli_validate_cpu_ms", "cli_list_cpu_ms", "cli_help_cpu_ms"):
-        found[name] = of("oci_client", name)
-    for name in (name for name in results if name.startswith("peer_")):
-        found[f"{name}_p50_ms"] = of(name, "p50_ms")
-    for prefix in ENGINES:
-        found |= {prefix + name: of(prefix + scenario, part) for name, (scenario, part) in _PARTS.items()}
-        found |= {prefix + name: results[prefix + name] for name in _WHOLE if prefix + name in results}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def main() -> None:
     """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -372,7 +342,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
         results = measure(QUICK if arguments.quick else FULL, Path(folder), IMAGES)
     document = {
-        "figures": flat(results),
+        "figures": flat(results, ENGINES),
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
         "quick": arguments.quick,
@@ -384,7 +354,7 @@ def main() -> None:
     text = json.dumps(document, indent=2) + "\n"
     (RESULTS / "latest.json").write_text(text, encoding="utf-8")
     (RESULTS / f"{began:%Y%m%dT%H%M%SZ}.json").write_text(text, encoding="utf-8")
-    print(json.dumps(flat(results), indent=2))
+    print(json.dumps(flat(results, ENGINES), indent=2))
 
 
 if __name__ == "__main__":

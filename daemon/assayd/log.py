@@ -59,10 +59,11 @@ def configure(
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
     # It warns of connections that it does not keep, which is no trouble.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    # Ours go the short way: through the library's records, a line takes twice as long.
     structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_SHARED, *prepare, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=True,
     )
 

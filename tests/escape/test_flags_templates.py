@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ async def _run(engine: OciEngine, digest: str, limits: Mapping[str, str]) -> tup
         said = await stream.read()
         assert container.process is not None
         assert said, stream.diagnostics.decode()
-        found = differences_running(container.process, container, template.beside(container))
+        found = differences_running(container.process, container, partial(template.beside, container))
         return json.loads(said), found
     finally:
         await engine.remove(ref)

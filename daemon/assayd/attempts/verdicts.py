@@ -55,9 +55,10 @@ class Verdicts:
         for event in events if recorded is attempt else self._last_events(recorded):
             self.hub.show(event)
         await self._remove_superseded(recorded)
+        kept = replace(finished, attempt=recorded, cases=())  # on record; large values are in them
         if recorded.bundle != attempt.bundle:  # another run's verdict was first, and has its own documents
-            return replace(finished, attempt=recorded, report=None, execution=None)
-        return replace(finished, attempt=recorded)
+            return replace(kept, report=None, execution=None)
+        return kept
 
     def _last_events(self, attempt: Attempt) -> tuple[Event, ...]:
         return self.hub.prepare(

@@ -90,7 +90,10 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """How an engine behaves where engines differ; the isolation check believes only what it sees."""
+    """How an engine behaves where engines differ; the isolation check believes only what it sees.
+
+    `quick`: containers come and go in milliseconds, so that nothing is gained by waiting for a calm moment.
+    """
 
     seccomp: bool
     tmpfs_owner: bool
@@ -98,6 +101,7 @@ class Capabilities:
     private_cgroup: bool
     facts_after_exit: bool
     pid1_immune: bool
+    quick: bool = False
 
 
 class Duplex(Protocol):

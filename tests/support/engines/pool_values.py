@@ -26,6 +26,12 @@ A, B = key(), key("adapter")
 
 
 def idle(
-    name: str, of: PoolKey = A, *, born_at: float = 0.0, memory_mb: int = 10, alive: bool = True
+    name: str,
+    of: PoolKey = A,
+    *,
+    born_at: float = 0.0,
+    memory_mb: int = 10,
+    alive: bool = True,
+    ahead: bool = True,
 ) -> Idle:
-    return Idle(ulid=name, key=of, born_at=born_at, memory_bytes=memory_mb * MIB, alive=alive)
+    return Idle(ulid=name, key=of, born_at=born_at, memory_bytes=memory_mb * MIB, alive=alive, ahead=ahead)

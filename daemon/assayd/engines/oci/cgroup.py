@@ -79,7 +79,7 @@ class ControlGroup:
         found = []
         for path, wanted in self._settings(limits):
             try:
-                held = " ".join(Path(path).read_text(encoding="ascii").split())
+                held = " ".join(Path(path).read_bytes().decode("ascii", "replace").split())
             except OSError:
                 held = "unreadable"
             if held != wanted:

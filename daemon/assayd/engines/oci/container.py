@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, configuration, resources, while_starting
 from assayd.engines.oci.control import Process
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.inspection import differences, namespaces_of, observe, shared_with
+from assayd.engines.oci.inspection import Seen, differences, namespaces_of, observe, shared_with
 from assayd.engines.oci.process import PipeStream
 from assayd.engines.oci.records import Record
 from assayd.engines.oci.template_config import template_configuration
@@ -36,11 +37,25 @@ class OciContainer:
     process: Process | None = None
     stream: PipeStream | None = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    handed: list[int] = field(default_factory=list)
+    """Descriptors that go to its template: its control groups to join, and mounts of them to be shown."""
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    """Those that its first process was seen in."""
 
     @property
     def running(self) -> bool:
         """Whether its first process lives."""
         return self.process is not None and not self.process.ended.is_set()
+
+    @property
+    def cloned(self) -> bool:
+        """Whether it is cloned from a template."""
+        return bool(self.place.clone_uid)
+
+    def close_handed(self) -> None:
+        """Close what went to its template, or was to."""
+        while self.handed:
+            os.close(self.handed.pop())
 
 
 def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
@@ -48,29 +63,25 @@ def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     return template_configuration(spec, place) if place.children else configuration(spec, place)
 
 
-def differences_made(container: OciContainer, spec: ContainerSpec) -> list[str]:
-    """List what differs between a spec and what was made, before anything runs."""
-    limits = resources(spec)
-    cloned = bool(container.place.clone_uid)
-    found = container.group.differences(limits if cloned else while_starting(limits))
-    if not cloned:
-        bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
-        if bundle != document(spec, container.place):
-            found.append("the runtime's configuration is another one")
-    if dict(container.record.labels) != dict(spec.labels) or container.image.digest != spec.image_digest:
-        found.append("labels or image are others")
+def differences_made(container: OciContainer) -> list[str]:
+    """List what differs between a spec and what was made for the runtime, before anything runs."""
+    found = container.group.differences(while_starting(resources(container.spec)))
+    bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
+    if bundle != document(container.spec, container.place):
+        found.append("the runtime's configuration is another one")
     return found
 
 
 def differences_running(
-    process: Process, container: OciContainer, beside: Mapping[str, int] | None = None
+    process: Process, container: OciContainer, beside: Callable[[], Mapping[str, OciContainer]] = dict
 ) -> list[str]:
     """List what differs between a spec and what runs.
 
     Args:
         process: its first process.
         container: what it is to be.
-        beside: processes with which it must share no namespace: its template, and others of that.
+        beside: returns those with which it must share no namespace: its template, and others of that. Asked
+            once its own are known, so that of two that are looked at side by side one finds the other's.
     """
     try:
         seen = observe(process.pid, container.place, container.image.root)
@@ -79,17 +90,25 @@ def differences_running(
     # What was read was this process's if it lives now, as its number is its own until it has been waited for.
     if process.ended.is_set():
         return [HAS_ENDED]
+    container.namespaces = seen.namespaces
     return [
         *differences(seen, container.spec, container.place),
-        *shared_with(seen, _namespaces(beside or {})),
+        *_shared(seen, beside()),
         *container.group.differences(resources(container.spec)),
     ]
 
 
-def _namespaces(processes: Mapping[str, int]) -> dict[str, Mapping[str, str]]:
-    """Read what those are in that live: the kernel gives the numbers of the dead to others."""
-    found: dict[str, Mapping[str, str]] = {}
-    for name, pid in processes.items():
+def _shared(seen: Seen, others: Mapping[str, OciContainer]) -> list[str]:
+    """List the namespaces that a process shares with others that live.
+
+    What they were seen in is read again where it is the same: the kernel gives the numbers of the dead anew.
+    """
+    known = {name: each.namespaces for name, each in others.items()}
+    if not shared_with(seen, known):
+        return []
+    living: dict[str, Mapping[str, str]] = {}
+    for name, each in others.items():
         with suppress(OSError):
-            found[name] = namespaces_of(pid)
-    return found
+            if each.process is not None:
+                living[name] = namespaces_of(each.process.pid)
+    return shared_with(seen, living)

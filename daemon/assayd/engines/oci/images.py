@@ -84,6 +84,10 @@ class ImageStore:
         image = self.get(self._digest_of(name))
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
 
+    def verified(self, digest: str) -> StoredImage | None:
+        """Return an image if it was verified before. Does not block."""
+        return self._verified.get(digest)
+
     def get(self, digest: str) -> StoredImage:
         """Return an image, verified at its first use.
 

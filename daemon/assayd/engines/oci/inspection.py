@@ -68,11 +68,10 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
 
     Raises: OSError when the process is gone, or not ours to look at.
     """
-    process = Path(f"/proc/{pid}")
     namespaces = namespaces_of(pid)
     return Seen(
         **{
-            name: (process / path).read_text(encoding="ascii", errors="replace")
+            name: _read(f"/proc/{pid}/{path}")
             for name, path in (
                 ("status", "status"),
                 ("limits", "limits"),
@@ -82,20 +81,18 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
                 ("routes", "net/route"),
             )
         },
-        own_status=Path("/proc/self/status").read_text(encoding="ascii", errors="replace"),
+        own_status=_read("/proc/self/status"),
         namespaces=namespaces,
-        shared_namespaces=tuple(
-            name for name in _NAMESPACES if namespaces[name] == _namespace(Path("/proc/self"), name)
-        ),
+        shared_namespaces=tuple(name for name in _NAMESPACES if namespaces[name] == _namespace("self", name)),
         outside=tuple(path for path in place.cgroups.values() if str(pid) not in _members(path)),
-        root_is_image=os.path.samestat((process / "root").stat(), image.stat()),
+        root_is_image=os.path.samestat(Path(f"/proc/{pid}/root").stat(), image.stat()),
         masked=tuple(path for path in MASKED_PATHS if _shown(path)),
     )
 
 
 def namespaces_of(pid: int) -> dict[str, str]:
     """Return the namespaces that a process is in. Raises: OSError when it is gone."""
-    return {name: _namespace(Path(f"/proc/{pid}"), name) for name in _NAMESPACES}
+    return {name: _namespace(str(pid), name) for name in _NAMESPACES}
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
@@ -262,9 +259,13 @@ def _shown(path: str) -> bool:
     return path.startswith(("/proc/", "/sys/")) and Path(path).exists()
 
 
-def _namespace(process: Path, name: str) -> str:
-    return str((process / "ns" / name).readlink())
+def _namespace(process: str, name: str) -> str:
+    return os.readlink(f"/proc/{process}/ns/{name}")  # noqa: PTH115 - a path object costs as much again
 
 
 def _members(group: str) -> list[str]:
-    return (Path(group) / "cgroup.procs").read_text(encoding="ascii").split()
+    return _read(f"{group}/cgroup.procs").split()
+
+
+def _read(path: str) -> str:
+    return Path(path).read_bytes().decode("ascii", "replace")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import platform
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from assayd.engines.oci.container import OciContainer, document
 from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
+from assayd.engines.oci.mounts import read_only_tree
 from assayd.engines.oci.process import Launch, LauncherProcess
 from assayd.engines.oci.ranges import Ranges
 from assayd.engines.oci.records import Record, Records
@@ -69,12 +72,15 @@ class ContainerMaker:
         if self._host is None:
             self._host = await self._threads.run(find_host, self._runtimes)
             await self._threads.run(self._images.prepare)
+            await self._threads.run(self.records.sweep, time.time())
         return self._host
 
     def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> OciContainer:
         """Return a container of which nothing is there yet."""
         name = spec.labels[LABEL_CONTAINER]
         group = host.hierarchy.group(f"assayd-{name}")
+        if ids.clone_uid:
+            group = replace(group, others=())  # the runtime, which might make groups there, has no part in it
         record = Record(
             name=name,
             labels=dict(spec.labels),
@@ -103,13 +109,14 @@ class ContainerMaker:
 
         Raises: EngineError.
         """
-        cloned = bool(container.place.clone_uid)
         limits = resources(container.spec)
         try:
             folder = self.records.write(container.record)
             container.claimed = True
-            container.group.make(limits if cloned else while_starting(limits))
-            if not cloned:
+            container.group.make(limits if container.cloned else while_starting(limits))
+            if container.cloned:
+                _open_groups(container)
+            else:
                 bundle = json.dumps(document(container.spec, container.place))
                 (folder / "config.json").write_text(bundle, encoding="utf-8")
         except OSError as problem:
@@ -148,13 +155,14 @@ class ContainerMaker:
             await container.stream.close()
         if container.process is not None:
             container.process.kill()
-        await self._threads.run(container.group.kill)
-        if container.process is not None:
             try:
                 async with asyncio.timeout(self._threads.timeout_s):
                     await container.process.ended.wait()
             except TimeoutError as problem:
                 raise timed_out() from problem
+        # The first process of a namespace takes all others along; of one whose starter died, nobody saw it.
+        if container.process is None or container.process.exit_code is None:
+            await self._threads.run(container.group.kill)
 
     async def discard(self, container: OciContainer) -> None:
         """Remove all that was made for a container that has ended; nothing of another by its name.
@@ -162,10 +170,14 @@ class ContainerMaker:
         Raises: EngineError.
         """
         if container.claimed:
-            await self._threads.run(container.group.remove)
-            await self._threads.run(self.records.remove, container.record.name)
+            await self._threads.run(self._remove, container)
         if self._launcher is not None:
             self._launcher.forget(container.record.name)
+
+    def _remove(self, container: OciContainer) -> None:
+        container.close_handed()
+        container.group.remove()
+        self.records.remove(container.record.name)
 
     async def remove_stranger(self, name: str) -> None:
         """Remove what another engine, or this one in an earlier generation, has left."""
@@ -198,6 +210,14 @@ class ContainerMaker:
 def group_of(record: Record) -> ControlGroup:
     """Return the control group that a record names."""
     return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
+
+
+def _open_groups(container: OciContainer) -> None:
+    """Open what a clone joins, and what it is shown of it."""
+    for path in container.group.members():
+        container.handed.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+    for folder in container.group.folders.values():
+        container.handed.append(read_only_tree(folder))
 
 
 def _make_shown(folder: Path) -> None:

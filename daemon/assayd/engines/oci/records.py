@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ log = structlog.get_logger()
 
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _RECORD = "record.json"
+_OLD_S = 600.0
+"""No daemon takes that long to write a record, or to remove what stood beside one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,22 @@ class Records:
 
     def remove(self, name: str) -> None:
         """Remove a container's folder; one that is gone is fine."""
-        shutil.rmtree(self.folder_of(name), ignore_errors=True)
+        folder = self.folder_of(name)
+        with suppress(OSError):
+            (folder / _RECORD).unlink()
+            folder.rmdir()  # that was all in it, where no runtime was started
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def sweep(self, now: float) -> None:
+        """Remove old folders without a record: a daemon was killed as it wrote the record, or just after.
+
+        Nothing of a container is there before its record is, and what is left without one is nobody's.
+        """
+        for folder in self._folder.glob("*"):
+            with suppress(OSError):
+                if now - folder.stat().st_mtime > _OLD_S and not (folder / _RECORD).exists():
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def all(self) -> Iterator[Record]:
         """Return every record of this host."""

@@ -81,11 +81,10 @@ class Template:
         self.control.forget(child.record.name)
         self._free.append(child.place.clone_uid)
 
-    def beside(self, child: OciContainer) -> Mapping[str, int]:
-        """Return the processes in whose namespaces this child must not be: the template, its siblings."""
-        others = {name: each for name, each in self.children.items() if each is not child and each.running}
-        named = {"the template": self.container, **others}
-        return {name: each.process.pid for name, each in named.items() if each.process is not None}
+    def beside(self, child: OciContainer) -> Mapping[str, OciContainer]:
+        """Return those in whose namespaces this child must not be: the template, its siblings. Any thread."""
+        others = [each for each in list(self.children.values()) if each is not child and each.running]
+        return {"the template": self.container, **{each.record.name: each for each in others}}
 
 
 class Templates:
@@ -146,10 +145,9 @@ class Templates:
         """
         template, name = self._of[child.record.name], child.record.name
         request = clone_request(child.spec, child.place, name)
-        groups = await self._threads.run(_open_groups, child)
         try:
             async with asyncio.timeout(self._threads.timeout_s):
-                child.process = await template.control.start(name, request, [*streams, *groups])
+                child.process = await template.control.start(name, request, [*streams, *child.handed])
         except StartFailed as problem:
             message = f"a container could not be cloned: {os.strerror(int(str(problem)))}"
             raise EngineError("engine.start_failed", message, retryable=True) from problem
@@ -157,8 +155,7 @@ class Templates:
             template.control.lose()
             raise timed_out() from problem
         finally:
-            for descriptor in groups:
-                os.close(descriptor)
+            child.close_handed()
 
     def trust(self, child: OciContainer) -> None:
         """Note that a container was found to be what was asked for."""
@@ -296,16 +293,3 @@ class Templates:
 
 async def _nothing() -> None:
     """Compare nothing: a template says nothing on its standard output."""
-
-
-def _open_groups(child: OciContainer) -> list[int]:
-    """Open what a child joins, and what it is shown of it; the caller closes them."""
-    opened: list[int] = []
-    try:
-        opened.extend(os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in child.group.members())
-        opened.extend(read_only_tree(folder) for folder in child.group.folders.values())
-    except BaseException:
-        for descriptor in opened:
-            os.close(descriptor)
-        raise
-    return opened

@@ -232,9 +232,9 @@ class FifthProgram:
 
     def _hands_sql(self, segment: Segment) -> bool:
         """Return whether a definition has a word that hands a string to SQL, or whose own words do."""
-        if self.language.sql.isdisjoint(self.known):
-            return False
         words, sql = self.known, self.language.sql
+        if not any(word in words for word in sql):  # the other way round, all words would be gone through
+            return False
         return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
     def _add(self, name: str, word: Word, by: Token) -> None:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +30,19 @@ class PoolKey:
     seccomp: str = field(repr=False)
     preload: tuple[str, ...] = field(default=(), repr=False)
 
+    def __hash__(self) -> int:
+        """Return a hash of what usually differs: keys are looked up many times for each attempt."""
+        return hash((self.image_digest, self.memory_bytes, self.pids))
+
     @property
     def digest(self) -> str:
         """Return a short name of this key for labels and metrics."""
-        return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]
+        return _digest(self)
+
+
+@lru_cache(maxsize=1024)
+def _digest(key: PoolKey) -> str:
+    return hashlib.sha256(repr(astuple(key)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,40 +69,38 @@ Flow = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """Somebody who waits for a container, or has one; or, if `is_credit`, a credit of that flow.
-
-    A replenishment credit waits like an attempt; the container that is made in its turn stays ready.
-    """
+    """Somebody who waits for a container, or has one."""
 
     key: PoolKey
     flow: Flow
-    is_credit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A container that waits to be leased."""
+    """A container that waits to be leased. `ahead`: it was made to stand ready, and not for who waited."""
 
     ulid: str
     key: PoolKey
     born_at: float
     memory_bytes: int
     alive: bool = True
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
     """The pool at one moment.
 
-    `waiting` holds those who wait for a container, and credits, in turn; `idle` is oldest first.
-    `starting` counts creations under way, `leased` holds those who have a container, `removing` counts those
-    on their way out, `stuck` those that would not go, `busy` attempts under way. Until `blocked_until`
-    nothing is created: the engine has just refused.
+    `waiting` holds those who wait for a container, in turn; `idle` is oldest first. `starting` counts
+    creations under way for who waits, `refilling` those of containers that are to stand ready. `leased` holds
+    those who have a container, `removing` counts those on their way out, `stuck` those that would not go,
+    `busy` attempts under way. Until `blocked_until` nothing is created: the engine has just refused.
     """
 
     waiting: tuple[Lessee, ...] = ()
     idle: tuple[Idle, ...] = ()
     starting: Mapping[PoolKey, int] = field(default_factory=dict)
+    refilling: Mapping[PoolKey, int] = field(default_factory=dict)
     leased: tuple[Lessee, ...] = ()
     removing: int = 0
     stuck: int = 0
@@ -104,8 +112,12 @@ class PoolState:
     @property
     def containers(self) -> int:
         """Count every container that exists or is about to."""
-        coming = sum(self.starting.values())
-        return len(self.idle) + coming + len(self.leased) + self.removing + self.stuck
+        return len(self.idle) + self.coming + len(self.leased) + self.removing + self.stuck
+
+    @property
+    def coming(self) -> int:
+        """Count the creations under way."""
+        return sum(self.starting.values()) + sum(self.refilling.values())
 
     @property
     def room(self) -> int:
@@ -115,11 +127,10 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Hand the idle container to the waiter at this place of `waiting`; its flow may get a credit for it."""
+    """Hand the idle container to the waiter at this place of `waiting`."""
 
     waiter: int
     ulid: str
-    earns_credit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,45 +149,83 @@ class Create:
     ahead: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropCredit:
-    """Drop the credit at this place of `waiting`."""
-
-    waiter: int
-
-
-Action = Assign | Remove | Create | DropCredit
+Action = Assign | Remove | Create
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
-    """Return what is to be done now, in order: drop the unfit, hand out, make room, create."""
+    """Return what is to be done now, in order: drop the unfit, hand out, drop surplus, make room, create."""
     unfit = list(_unfit(state, now))
-    gone = {r.ulid for r in unfit}
-    state = replace(
-        state,
-        idle=tuple(i for i in state.idle if i.ulid not in gone),
-        removing=state.removing + len(gone),
-    )
-    spent = list(_spent_credits(state))
+    state = _without(state, unfit)
     assigned = _assign(state, may_create=now >= state.blocked_until)
-    state = _after(state, assigned, spent)
+    state = _after(state, assigned)
+    surplus = list(_surplus(state))
+    state = _without(state, surplus)
     evicted = list(_evict(state))
     creations = [] if now < state.blocked_until else list(_create(state))
-    return [*unfit, *spent, *assigned, *evicted, *creations]
+    return [*unfit, *assigned, *surplus, *evicted, *creations]
 
 
 def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
-    """Name idle containers that must not be leased: dead, too old, too many, too heavy."""
-    kept: Counter[PoolKey] = Counter()
-    waiting = Counter(lessee.key for lessee in state.waiting)
-    memory = 0
-    for idle in reversed(state.idle):
-        wanted = state.targets.get(idle.key, 0) + waiting[idle.key]
+    """Name idle containers that must not be leased: dead, or too old."""
+    for idle in state.idle:
         if not idle.alive:
             yield Remove(ulid=idle.ulid, reason="died")
         elif now - idle.born_at > state.limits.max_idle_s:
             yield Remove(ulid=idle.ulid, reason="age")
-        elif kept[idle.key] >= wanted:
+
+
+def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
+    """Hand out idle containers in turn; what is reserved to idle flows only, while others can be made."""
+    if not state.waiting or not state.idle:
+        return []
+    sparingly = list(_hand_out(state, reserved=RESERVED))
+    if may_create and len(_startable(_after(state, sparingly))) <= state.room:
+        return sparingly
+    return list(_hand_out(state, reserved=0))
+
+
+def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
+    """Assign waiters, in turn, the oldest container of their key.
+
+    Of those that were made ahead, the last `reserved` are left to idle flows: who has no other attempt for
+    this key here. What was made for who waits goes by turns alone.
+    """
+    free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
+    for place, lessee in enumerate(state.waiting):
+        fitting = [idle for idle in free if idle.key == lessee.key]
+        left = min(reserved, state.targets.get(lessee.key, 0)) if sent[lessee] > 1 else 0
+        kept = [idle for idle in fitting if idle.ahead][-left:] if left else []
+        chosen = next((idle for idle in fitting if idle not in kept), None)
+        if chosen is not None:
+            free.remove(chosen)
+            yield Assign(waiter=place, ulid=chosen.ulid)
+
+
+def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
+    """Return the state once these are on their way out."""
+    gone = {remove.ulid for remove in removed}
+    idle = tuple(idle for idle in state.idle if idle.ulid not in gone)
+    return replace(state, idle=idle, removing=state.removing + len(gone)) if gone else state
+
+
+def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
+    """Return the state once these are handed out."""
+    taken = {assign.ulid for assign in assigned}
+    served = {assign.waiter for assign in assigned}
+    return replace(
+        state,
+        idle=tuple(idle for idle in state.idle if idle.ulid not in taken),
+        waiting=tuple(lessee for place, lessee in enumerate(state.waiting) if place not in served),
+        leased=(*state.leased, *(state.waiting[place] for place in served)),
+    )
+
+
+def _surplus(state: PoolState) -> Iterator[Remove]:
+    """Name idle containers that nobody took and that are too many, or too heavy; the oldest first to go."""
+    kept: Counter[PoolKey] = Counter()
+    memory = 0
+    for idle in reversed(state.idle):
+        if kept[idle.key] >= state.targets.get(idle.key, 0):
             yield Remove(ulid=idle.ulid, reason="surplus")
         elif memory + idle.memory_bytes > state.limits.idle_memory_bytes:
             yield Remove(ulid=idle.ulid, reason="memory")
@@ -185,98 +234,41 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
             memory += idle.memory_bytes
 
 
-def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Hand out idle containers in turn; the last of a key to idle flows only, while others can be made."""
-    sparingly = list(_hand_out(state, reserved=RESERVED))
-    if may_create and len(_startable(_after(state, sparingly))) <= state.room:
-        return sparingly
-    return list(_hand_out(state, reserved=0))
-
-
-def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
-    """Assign waiters, in turn, the oldest idle container of their key; the last `reserved` to idle flows."""
-    free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
-    for place, lessee in enumerate(state.waiting):
-        fitting = [idle for idle in free if idle.key == lessee.key]
-        if lessee.is_credit or not fitting:
-            continue
-        idle_flow = _is_idle_flow(sent, lessee)
-        if idle_flow or len(fitting) > min(reserved, state.targets.get(lessee.key, 0)):
-            free.remove(fitting[0])
-            earns = reserved > 0 and idle_flow and _is_short(state, lessee.key, ready=len(fitting) - 1)
-            yield Assign(waiter=place, ulid=fitting[0].ulid, earns_credit=earns)
-
-
-def _is_idle_flow(sent: Counter[Lessee], lessee: Lessee) -> bool:
-    """Return whether its flow has no other attempt for the key here, and few credits."""
-    return sent[lessee] == 1 and sent[replace(lessee, is_credit=True)] < RESERVED
-
-
-def _is_short(state: PoolState, key: PoolKey, *, ready: int) -> bool:
-    """Return whether several wait, while ready ones and credits are fewer than are reserved."""
-    waiting = [lessee for lessee in state.waiting if lessee.key == key]
-    credited = sum(lessee.is_credit for lessee in waiting)
-    return len(waiting) - credited > 1 and ready + credited < min(RESERVED, state.targets.get(key, 0))
-
-
-def welcome(state: PoolState, key: PoolKey) -> Assign | DropCredit | None:
-    """Return what happens as a container of this key has become idle: the first in turn gets the oldest.
-
-    An idle flow gets a credit then, if they are short: what is made in its turn is kept ready. So nobody gets
-    more than by round-robin alone, but who comes again finds one.
-    """
-    place = next((place for place, lessee in enumerate(state.waiting) if lessee.key == key), None)
-    if place is None:
-        return None
-    first = state.waiting[place]
-    if first.is_credit:
-        return DropCredit(waiter=place)
-    ready = [idle for idle in state.idle if idle.key == key and idle.alive]
-    idle_flow = _is_idle_flow(Counter((*state.leased, *state.waiting)), first)
-    earns = idle_flow and _is_short(state, key, ready=len(ready) - 1)
-    return Assign(waiter=place, ulid=ready[0].ulid, earns_credit=earns)
-
-
-def _spent_credits(state: PoolState) -> Iterator[DropCredit]:
-    """Name the credits that are made good without their turn, or for which there is no room."""
-    ready = Counter(idle.key for idle in state.idle)
-    full = sum(idle.memory_bytes for idle in state.idle) >= state.limits.idle_memory_bytes
-    nobody = all(lessee.is_credit for lessee in state.waiting)
-    for place, lessee in enumerate(state.waiting):
-        whole = ready[lessee.key] >= min(RESERVED, state.targets.get(lessee.key, 0))
-        if lessee.is_credit and (whole or full or (nobody and state.room <= 0)):
-            yield DropCredit(waiter=place)
-
-
-def _after(state: PoolState, assigned: Sequence[Assign], spent: Sequence[DropCredit] = ()) -> PoolState:
-    """Return the state once these are handed out and those forgotten."""
-    taken = {assign.ulid for assign in assigned}
-    served = {assign.waiter for assign in assigned}
-    over = served | {drop.waiter for drop in spent}
-    return replace(
-        state,
-        idle=tuple(idle for idle in state.idle if idle.ulid not in taken),
-        waiting=tuple(lessee for place, lessee in enumerate(state.waiting) if place not in over),
-        leased=(*state.leased, *(state.waiting[place] for place in served)),
-    )
-
-
-def _unserved(state: PoolState, *, credit: bool = False) -> list[PoolKey]:
-    """Name the keys of waiters, or of credits, for which nothing is being started yet, in turn."""
-    starting = Counter(state.starting)
+def _unserved(state: PoolState) -> list[PoolKey]:
+    """Name the keys of waiters for which nothing is being started yet, in turn."""
+    coming = Counter(state.starting)
+    for key, count in state.refilling.items():  # what comes beyond the reserve is theirs
+        coming[key] += max(0, count - _short(state, key))
     unserved = []
     for lessee in state.waiting:
-        if starting[lessee.key]:
-            starting[lessee.key] -= 1
-        elif lessee.is_credit == credit:
+        if coming[lessee.key] > 0:
+            coming[lessee.key] -= 1
+        else:
             unserved.append(lessee.key)
     return unserved
 
 
+def _short(state: PoolState, key: PoolKey) -> int:
+    """Return how many ready containers the reserve of a key lacks."""
+    ready = sum(idle.key == key for idle in state.idle)
+    return max(0, min(RESERVED, state.targets.get(key, 0)) - ready)
+
+
 def _startable(state: PoolState) -> list[PoolKey]:
     """Name the keys of the waiters for whom a start would be made now, if there were room."""
-    starts = state.limits.start_concurrency - sum(state.starting.values())
+    starts = state.limits.start_concurrency - state.coming - len(_reserve_due(state))
     return _unserved(state)[: max(starts, 0)]
+
+
+def _reserve_due(state: PoolState) -> list[PoolKey]:
+    """Name the key whose reserve is to be filled while others wait: one start of several at a time is for it.
+
+    So an idle flow finds a container soon again, and those who wait get all others, in turn.
+    """
+    if not state.waiting or state.refilling or state.limits.start_concurrency < 2:
+        return []
+    short = sorted(state.targets, key=lambda key: -_short(state, key))[:1]
+    return [create.key for create in _fitting(state, short) if _short(state, create.key)]
 
 
 def _evict(state: PoolState) -> Iterator[Remove]:
@@ -287,15 +279,13 @@ def _evict(state: PoolState) -> Iterator[Remove]:
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Start what waiters need, then what credits stand for; refill when nobody waits and none is left."""
+    """Start what waiters need and, beside it, what the reserve lacks; refill when nobody waits."""
     wanted = _startable(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
-    starts = state.limits.start_concurrency - sum(state.starting.values())
-    left = min(state.room, starts) - len(wanted)
-    credited = list(_fitting(state, _unserved(state, credit=True)[: max(left, 0)]))
-    yield from credited
-    if not credited and all(lessee.is_credit for lessee in state.waiting):
+    if not state.waiting:
         yield from _refill(state)
+    elif state.room > len(wanted) and state.coming < state.limits.start_concurrency:
+        yield from (Create(key=key, ahead=True) for key in _reserve_due(state))
 
 
 def _refill(state: PoolState) -> Iterator[Create]:
@@ -307,7 +297,7 @@ def _refill(state: PoolState) -> Iterator[Create]:
     idle = Counter(i.key for i in state.idle)
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
-    room = min(state.room, at_once - sum(state.starting.values()) - max(state.removing - 1, 0))
+    room = min(state.room, at_once - state.coming - max(state.removing - 1, 0))
     due = [key for key in _missing(state) if not state.busy or key in low]
     yield from _fitting(state, due[: max(room, 0)])
 
@@ -322,7 +312,7 @@ def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
 
 def _missing(state: PoolState) -> list[PoolKey]:
     """Name a key once per container that it lacks, the emptiest key first."""
-    have = Counter(i.key for i in state.idle) + Counter(state.starting)
+    have = Counter(i.key for i in state.idle) + Counter(state.starting) + Counter(state.refilling)
     lacks = {key: target - have[key] for key, target in state.targets.items() if target > have[key]}
     order = sorted(lacks, key=lambda key: (have[key] / state.targets[key], repr(key)))
     return [key for key in order for _ in range(lacks[key])]

@@ -8,7 +8,8 @@ place in the count and is reported, so that trouble shows instead of piling up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import (
     Assign,
     Create,
-    DropCredit,
     Idle,
     Lessee,
     PoolKey,
@@ -33,7 +33,6 @@ from assayd.sandbox.pool.decide import (
     PoolState,
     Remove,
     decide,
-    welcome,
 )
 
 log = structlog.get_logger()
@@ -51,7 +50,7 @@ BREATH_S = 0.02
 
 @dataclass(slots=True)
 class _Waiter:
-    """Somebody who waits, or a credit: nobody waits for its future."""
+    """Somebody who waits."""
 
     name: str
     lessee: Lessee
@@ -82,7 +81,8 @@ class Pool:
         self.demand = demand
         self._waiting: FairQueue[_Waiter] = FairQueue()
         self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None]]] = {}
-        self._starting: dict[PoolKey, int] = {}
+        self._starting: Counter[PoolKey] = Counter()
+        self._refilling: Counter[PoolKey] = Counter()
         self._opening: set[str] = set()
         self._leased: dict[str, Lessee] = {}
         self._removing: set[str] = set()
@@ -112,22 +112,26 @@ class Pool:
         self._open = False
         self._calm.set()
         for waiter in self._waiting.clear():
-            if not waiter.future.done() and not waiter.lessee.is_credit:
+            if not waiter.future.done():
                 waiter.future.set_exception(EngineError("pool.closed", "the daemon is stopping"))
         for ulid in list(self._idle):
             self._retire_idle(ulid, "stop")
 
     def state(self) -> PoolState:
         """Return the pool as it is now, for deciding and for people."""
+        return self._state(self._waiting.in_turn())
+
+    def _state(self, waiting: Sequence[_Waiter]) -> PoolState:
         now = self._clock.monotonic()
         return PoolState(
-            waiting=tuple(w.lessee for w in self._waiting.in_turn()),
+            waiting=tuple(waiter.lessee for waiter in waiting),
             idle=tuple(idle for _, idle, _ in self._idle.values()),
-            starting=dict(self._starting),
+            starting=+self._starting,
+            refilling=+self._refilling,
             leased=tuple(self._leased.values()),
             removing=len(self._removing),
             stuck=len(self.stuck),
-            busy=self._busy,
+            busy=self._yields_to,
             targets=self.demand.targets(now),
             limits=self._limits,
             blocked_until=self._blocked_until,
@@ -141,7 +145,7 @@ class Pool:
     def attempt(self) -> Iterator[None]:
         """Report that an attempt is under way while the body runs: removing and refilling yield to it."""
         self._busy += 1
-        if not self._somebody_waits():
+        if self._yields_to and not self._somebody_waits():
             self._calm.clear()
         try:
             yield
@@ -150,6 +154,11 @@ class Pool:
             if not self._busy:
                 # Its answer is still to be sent; the engine's work would get in the way of that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
+
+    @property
+    def _yields_to(self) -> int:
+        """Count the attempts under way, to which an engine that takes long for its work yields."""
+        return 0 if self._engine.capabilities().quick else self._busy
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
         """Wait for a container of this key; tell whether it stood ready. Users and flows are served in turn.
@@ -196,23 +205,21 @@ class Pool:
         if self._open:
             self._carry_out()
         # Seen after the handing out: who got a warm container needs no room made.
-        if self._somebody_waits() or not self._busy or not self._open:
+        if not self._yields_to or self._somebody_waits() or not self._open:
             self._calm.set()
         else:
             self._calm.clear()
 
     def _carry_out(self) -> None:
         waiting = self._forget_the_gone()
-        for action in decide(self.state(), self._clock.monotonic()):
+        for action in decide(self._state(waiting), self._clock.monotonic()):
             match action:
-                case Assign(waiter=place):
-                    self._assign(waiting[place], action)
-                case DropCredit(waiter=place):
-                    self._waiting.remove(waiting[place].name)
+                case Assign(waiter=place, ulid=ulid):
+                    self._assign(waiting[place], ulid)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
                 case Create(key=key, ahead=ahead):
-                    self._starting[key] = self._starting.get(key, 0) + 1
+                    (self._refilling if ahead else self._starting)[key] += 1
                     self._spawn(self._create(key, ahead), "pool-create")
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -228,16 +235,14 @@ class Pool:
         return [waiter for waiter in waiting if not waiter.future.done()]
 
     def _somebody_waits(self) -> bool:
-        return any(not waiter.lessee.is_credit for waiter in self._waiting.in_turn())
+        return bool(self._waiting)
 
-    def _assign(self, waiter: _Waiter, action: Assign) -> None:
-        container, _, watch = self._idle.pop(action.ulid)
+    def _assign(self, waiter: _Waiter, ulid: str) -> None:
+        container, _, watch = self._idle.pop(ulid)
         watch.cancel()
         self._waiting.serve(waiter.name)
-        self._leased[action.ulid] = waiter.lessee
+        self._leased[ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
-        if action.earns_credit:
-            self._enqueue(replace(waiter.lessee, is_credit=True))
 
     async def _create(self, key: PoolKey, ahead: bool) -> None:
         began = self._clock.monotonic()
@@ -255,35 +260,27 @@ class Pool:
             return
         finally:
             self._opening.discard(ulid)
-            self._starting[key] -= 1
-            if not self._starting[key]:
-                del self._starting[key]
+            (self._refilling if ahead else self._starting)[key] -= 1
         self.failures, self._blocked_until = 0, 0.0
         self.circuit_open.clear()
         self.demand.refilled(key, self._clock.monotonic() - began)
         if self._open:
-            self._welcome(container)
+            self._keep(container, ahead)
         else:
             self._retire(container)
         self._act()
 
-    def _welcome(self, container: Container) -> None:
-        """Put a fresh container among the idle, and serve whose turn it is."""
-        ulid, key = container.ref.ulid, container.key
+    def _keep(self, container: Container, ahead: bool) -> None:
+        """Put a fresh container among the idle."""
         idle = Idle(
-            ulid=ulid,
-            key=key,
+            ulid=container.ref.ulid,
+            key=container.key,
             born_at=self._clock.monotonic(),
             memory_bytes=container.ready.memory_bytes,
+            ahead=ahead,
         )
         watch = self._spawn(self._watch(container), "pool-watch")
-        self._idle[ulid] = (container, idle, watch)
-        waiting = self._forget_the_gone()
-        match welcome(self.state(), key):
-            case Assign(waiter=place) as action:
-                self._assign(waiting[place], action)
-            case DropCredit(waiter=place):
-                self._waiting.serve(waiting[place].name)  # it was its turn
+        self._idle[container.ref.ulid] = (container, idle, watch)
 
     async def _watch(self, container: Container) -> None:
         """Notice that an idle container died, before it is leased."""
@@ -308,7 +305,7 @@ class Pool:
         self._act()
         for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
             self._waiting.remove(waiter.name)
-            if not waiter.future.done() and not waiter.lessee.is_credit:
+            if not waiter.future.done():
                 waiter.future.set_exception(problem)
 
     def retire_idle(self, reason: str) -> None:

@@ -42,6 +42,25 @@ def test_folder_without_a_record_is_no_container(tmp_path: Path) -> None:
     assert list(Records(tmp_path).all()) == []
 
 
+def test_old_folder_without_a_record_is_swept_and_no_other(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    kept = records.write(RECORD)
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half/record.new").write_text("{")
+    now = kept.stat().st_mtime
+    records.sweep(now)
+    assert (tmp_path / "half").exists()
+    records.sweep(now + 3600)
+    assert sorted(tmp_path.iterdir()) == [kept]
+
+
+def test_removed_container_leaves_nothing_whatever_stood_in_its_folder(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    (records.write(RECORD) / "log").touch()
+    records.remove(RECORD.name)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "x", "unknown": 1}'])
 def test_record_of_another_form_does_not_keep_others_from_being_read(tmp_path: Path, text: str) -> None:
     records = Records(tmp_path)

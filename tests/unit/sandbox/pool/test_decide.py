@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
 from assayd.sandbox.pool.decide import (
-    RESERVED,
     Action,
     Assign,
     Create,
-    DropCredit,
     Idle,
     Lessee,
     PoolKey,
@@ -21,7 +18,6 @@ from assayd.sandbox.pool.decide import (
     Remove,
     decide,
     target,
-    welcome,
 )
 from support.engines.pool_values import MIB, A, B, idle, key
 
@@ -32,6 +28,7 @@ def decided(
     flows: tuple[str, ...] = tuple("abcdefgh"),
     idles: tuple[Idle, ...] = (),
     starting: Mapping[PoolKey, int] | None = None,
+    refilling: Mapping[PoolKey, int] | None = None,
     leased: tuple[str, ...] = (),
     removing: int = 0,
     stuck: int = 0,
@@ -45,6 +42,7 @@ def decided(
         waiting=tuple(Lessee(key=key, flow=(1, flow)) for key, flow in zip(waiting, flows, strict=False)),
         idle=idles,
         starting=starting or {},
+        refilling=refilling or {},
         leased=tuple(Lessee(key=A, flow=(1, flow)) for flow in leased),
         removing=removing,
         stuck=stuck,
@@ -84,9 +82,10 @@ def test_a_container_that_is_already_starting_serves_the_waiter():
 
 def test_waiters_are_served_in_order_when_containers_are_short():
     assert decided(waiting=(B, A, A), idles=(idle("one"),), targets={A: 1}) == [
-        Assign(waiter=1, ulid="one", earns_credit=True),
+        Assign(waiter=1, ulid="one"),
         Create(key=B),
         Create(key=A),
+        Create(key=A, ahead=True),
     ]
 
 
@@ -106,7 +105,8 @@ def test_who_sends_much_leaves_the_last_containers_of_a_key():
 
 def test_a_newcomer_gets_the_last_container_past_those_who_send_much():
     assert decided(waiting=(A, A, A), flows=(*MUCH, "single"), idles=(idle("last"),), starting={A: 2}) == [
-        Assign(waiter=2, ulid="last", earns_credit=True)
+        Assign(waiter=2, ulid="last"),
+        Create(key=A, ahead=True),
     ]
 
 
@@ -123,80 +123,65 @@ def test_nothing_is_kept_back_of_a_key_that_need_not_stand_ready():
 
 
 BATCH, SINGLE = Lessee(key=A, flow=(1, "batch")), Lessee(key=A, flow=(1, "single"))
-DEBT = replace(SINGLE, is_credit=True)
 
 
-def fresh(*waiting: Lessee, idles: tuple[str, ...] = ("new",), leased: tuple[Lessee, ...] = ()) -> object:
-    idle_ones = tuple(idle(name) for name in idles)
-    return welcome(PoolState(waiting=waiting, idle=idle_ones, leased=leased, targets={A: 4}), A)
+def handed_out(*waiting: Lessee, idles: tuple[Idle, ...]) -> list[Action]:
+    state = PoolState(waiting=waiting, leased=(BATCH,), idle=idles, targets={A: 4})
+    return [action for action in decide(state, 1.0) if isinstance(action, Assign)]
 
 
-def test_a_fresh_container_serves_who_is_first_in_turn_with_the_oldest():
-    assert fresh(BATCH, BATCH, SINGLE, idles=("old", "new")) == Assign(waiter=0, ulid="old")
-    assert fresh() is None
+def test_container_that_was_made_for_who_waits_goes_to_who_is_first_in_turn():
+    made = idle("new", ahead=False)
+    assert handed_out(BATCH, BATCH, SINGLE, idles=(made,)) == [Assign(waiter=0, ulid="new")]
+    assert handed_out(SINGLE, BATCH, idles=(made,)) == [Assign(waiter=0, ulid="new")]
+    assert handed_out(BATCH, BATCH, idles=(idle("reserved"), made)) == [Assign(waiter=0, ulid="new")]
 
 
-def test_a_container_made_in_the_turn_of_a_debt_is_kept_ready():
-    assert fresh(DEBT, BATCH) == DropCredit(waiter=0)
-    assert fresh(BATCH, DEBT, leased=(BATCH,)) == Assign(waiter=0, ulid="new")
-    assert fresh(DEBT, SINGLE, SINGLE, BATCH) == DropCredit(waiter=0)
+def test_idle_flow_behind_others_gets_what_is_reserved():
+    both = (idle("reserved"), idle("new", ahead=False))
+    assert handed_out(BATCH, SINGLE, idles=both) == [
+        Assign(waiter=0, ulid="new"),
+        Assign(waiter=1, ulid="reserved"),
+    ]
 
 
-def test_lanes_of_the_same_name_are_not_the_same_user():
+def test_flows_of_the_same_name_are_not_the_same_user():
     other = Lessee(key=A, flow=(2, "batch"))
-    state = PoolState(waiting=(BATCH, other), leased=(BATCH,), idle=(idle("last"),), targets={A: 4})
-    assert decide(state, 1.0)[0] == Assign(waiter=1, ulid="last", earns_credit=True)
+    assert handed_out(BATCH, other, idles=(idle("last"),)) == [Assign(waiter=1, ulid="last")]
 
 
-def test_what_is_left_to_newcomers_stays_while_there_is_room_for_the_next_starts():
+def test_what_is_reserved_stays_while_there_is_room_for_the_next_starts():
     many = (BATCH,) * 20
-    state = PoolState(waiting=many, leased=many[:10], idle=(idle("a"), idle("b", B)), targets={A: 4, B: 1})
+    ready = (idle("a"), idle("c"), idle("b", B))
+    state = PoolState(waiting=many, leased=many[:10], idle=ready, targets={A: 4, B: 1})
     assert decide(state, 1.0) == [Create(key=A)] * state.limits.start_concurrency
 
 
-def test_a_newcomer_that_is_served_beside_a_crowd_owes_what_is_to_be_ready_for_the_next():
-    assert fresh(SINGLE, BATCH) == Assign(waiter=0, ulid="new", earns_credit=True)
-    assert fresh(SINGLE) == Assign(waiter=0, ulid="new")
-    assert fresh(SINGLE, BATCH, idles=("a", "b", "new")) == Assign(waiter=0, ulid="a")
-    assert fresh(SINGLE, SINGLE, BATCH) == Assign(waiter=0, ulid="new")
+def test_one_start_of_several_fills_the_reserve_while_others_wait():
+    much = {"waiting": (A,) * 9, "flows": ("batch",) * 9, "targets": {A: 4}}
+    assert decided(**much) == [*[Create(key=A)] * 3, Create(key=A, ahead=True)]
+    assert decided(**much, refilling={A: 1}, starting={A: 2}) == [Create(key=A)]
+    assert decided(**much, refilling={A: 1}, starting={A: 3}) == []
 
 
-def test_who_owes_all_that_is_left_to_newcomers_is_none_until_it_is_made_good():
-    state = PoolState(
-        waiting=(BATCH, *(DEBT,) * RESERVED, SINGLE), idle=(idle("last"),), targets={A: 4}, leased=(BATCH,)
-    )
-    assert not [action for action in decide(state, 1.0) if isinstance(action, Assign)]
-    state = replace(state, waiting=(BATCH, DEBT, SINGLE))
-    assert decide(state, 1.0)[0] == Assign(waiter=2, ulid="last", earns_credit=True)
+def test_reserve_takes_neither_the_only_start_nor_the_last_room_from_who_waits():
+    one_at_a_time = PoolLimits(start_concurrency=1)
+    assert decided(waiting=(A, A), targets={A: 4}, limits=one_at_a_time) == [Create(key=A)]
+    assert decided(waiting=(A, A), targets={A: 4}, limits=PoolLimits(max_containers=2)) == [Create(key=A)] * 2
 
 
-def test_a_debt_is_made_good_but_makes_nobody_go_for_it():
-    state = PoolState(waiting=(DEBT,), idle=(idle("b", B),), targets={A: 4, B: 1}, busy=1)
-    assert decide(state, 1.0) == [Create(key=A, ahead=True)]
-    assert decide(replace(state, limits=PoolLimits(max_containers=1)), 1.0) == [DropCredit(waiter=0)]
+def test_reserve_is_not_filled_where_no_more_may_be_idle():
+    assert decided(waiting=(A,), targets={A: 4}, limits=PoolLimits(idle_memory_bytes=0)) == [Create(key=A)]
 
 
-def test_a_debt_is_forgotten_where_no_more_may_be_idle():
-    state = PoolState(waiting=(BATCH, DEBT), targets={A: 4}, limits=PoolLimits(idle_memory_bytes=0))
-    assert decide(state, 1.0) == [DropCredit(waiter=1), Create(key=A)]
+def test_container_that_comes_for_the_reserve_is_not_counted_for_who_waits():
+    assert decided(waiting=(A,), targets={A: 1}, refilling={A: 1}) == [Create(key=A)]
+    assert decided(waiting=(A,), targets={A: 1}, refilling={A: 2}) == []
 
 
-def test_what_is_owed_is_made_after_what_is_waited_for():
-    state = PoolState(
-        waiting=(DEBT, Lessee(key=B, flow=(1, "x"))), targets={A: 4}, limits=PoolLimits(max_containers=1)
-    )
-    assert decide(state, 1.0) == [Create(key=B)]
-
-
-def test_a_debt_is_forgotten_when_as_many_are_ready_as_are_left_to_newcomers():
-    state = PoolState(waiting=(DEBT,), idle=(idle("a"), idle("b")), targets={A: 2})
-    assert decide(state, 1.0) == [DropCredit(waiter=0)]
-    assert decide(replace(state, idle=(), targets={}), 1.0) == [DropCredit(waiter=0)]
-
-
-def test_refill_waits_while_somebody_waits():
-    actions = decided(waiting=(B,), starting={B: 1}, targets={A: 5})
-    assert actions == []
+def test_refill_beyond_the_reserve_waits_while_somebody_waits():
+    ready = (idle("a"), idle("b"))
+    assert decided(waiting=(B,), starting={B: 1}, idles=ready, targets={A: 5}) == []
 
 
 def test_refill_goes_on_beside_one_removal_and_waits_for_more():

@@ -16,14 +16,12 @@ from assayd.sandbox.pool.decide import (
     Action,
     Assign,
     Create,
-    DropCredit,
     Lessee,
     PoolKey,
     PoolLimits,
     PoolState,
     Remove,
     decide,
-    welcome,
 )
 from support.engines.pool_values import MIB, A, B, idle
 
@@ -54,14 +52,13 @@ class House:
         pytest.fail("it does not come to rest")
 
     def go_on(self) -> bool:
-        if self.state.starting:
-            key, starting = next(iter(self.state.starting)), Counter(self.state.starting)
-            starting[key] -= 1
-            ready = (*self.state.idle, idle(next(self.names), key))
-            self.state = replace(self.state, starting=+starting, idle=ready)
-            waiting, action = self._look(), welcome(self.state, key)
-            if action is not None:
-                self._do(action, waiting)
+        if self.state.coming:
+            starting, refilling = Counter(self.state.starting), Counter(self.state.refilling)
+            under_way = starting or refilling
+            key = next(iter(under_way))
+            under_way[key] -= 1
+            ready = (*self.state.idle, idle(next(self.names), key, ahead=under_way is refilling))
+            self.state = replace(self.state, starting=+starting, refilling=+refilling, idle=ready)
         elif self.state.leased:
             self.state = replace(self.state, leased=self.state.leased[1:])
         else:
@@ -75,19 +72,16 @@ class House:
 
     def _do(self, action: Action, waiting: list[tuple[str, Lessee]]) -> None:
         match action:
-            case DropCredit(waiter=place):
-                self.queue.serve(waiting[place][0])
-            case Assign(waiter=place, ulid=ulid, earns_credit=owes):
+            case Assign(waiter=place, ulid=ulid):
                 name, lessee = waiting[place]
-                assert not lessee.is_credit
                 self.queue.serve(name)
                 self.served.append(lessee)
                 self._drop(ulid)
                 self.state = replace(self.state, leased=(*self.state.leased, lessee))
-                if owes:
-                    self.ask(replace(lessee, is_credit=True))
             case Remove(ulid=ulid):
                 self._drop(ulid)
+            case Create(key=key, ahead=True):
+                self.state = replace(self.state, refilling=Counter(self.state.refilling) + Counter([key]))
             case Create(key=key):
                 self.state = replace(self.state, starting=Counter(self.state.starting) + Counter([key]))
 
