@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from pygls.lsp.client import LanguageClient
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.engines.oci import needs_oci
 
-pytestmark = [pytest.mark.engine, needs_oci]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
+]
 
 TOML = """
 [[file]]
@@ -48,16 +51,6 @@ BROKEN = {
     "words.fs": ": double ( n -- n ) dup s+ ;\n",
     "adapter/adapter.py": "import os\n\nos.system('ls')\n",
 }
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DaemonProcess]:
-    made = DaemonProcess("oci", settings={"POOL__DEFAULT_TARGET": "1"})
-    try:
-        made.start()
-        yield made
-    finally:
-        made.dispose()
 
 
 @pytest.fixture
