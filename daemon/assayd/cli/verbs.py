@@ -351,5 +351,9 @@ TYPED: Mapping[str, tuple[str, str]] = {
         "assayd.cli.generate:generate_app",
         "Have code written from words, validated and repaired; show it, write it, approve it.",
     ),
+    "review": (
+        "assayd.cli.generate:generate_app",
+        "Look at an attempt on screens: approve it, edit it, give a hint.",
+    ),
 }
 """Verbs that people type and scripts do not repeat: typer's own, each with what it is for."""
