@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.quick import SUMMARY, help_text
-from assayd.cli.verbs import GROUPS, TYPED, TYPES, VERBS, CommandVerb, Parameter
+from assayd.cli.verb import TYPES, CommandVerb, Parameter
+from assayd.cli.verbs import GROUPS, TYPED, VERBS
 from assayd.kinds import registry
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from assayd.cli import _program, main, quick
-from assayd.cli.verbs import GROUPS, TYPED, VERBS, CommandVerb
+from assayd.cli.verb import CommandVerb
+from assayd.cli.verbs import GROUPS, TYPED, VERBS
 
 LINES = [
     "validate extractor a.py",
@@ -44,6 +45,9 @@ LINES = [
     "kinds",
     "kinds code --json",
     "version",
+    "check",
+    "check a.py b --sarif out.sarif --junit - --verbose",
+    "lsp",
     "mcp",
     "mcp --http 8765 --token-file=t",
 ]
