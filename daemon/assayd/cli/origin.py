@@ -29,18 +29,21 @@ class Origin:
 
     def found(self, finding: Document) -> tuple[str | None, int | None]:
         """Return file and line of a finding, each None where it cannot be told."""
-        name, number = self._name(finding["file"]), finding["line"]
+        name, number = self._name(finding), finding["line"]
         if name is None:
             return finding["file"], number
         return self.paths[name], _found(self.texts[name], number, finding["snippet"])
 
-    def _name(self, file: str | None) -> str | None:
-        """Return under which name a file was sent that a finding speaks of."""
+    def _name(self, finding: Document) -> str | None:
+        """Return under which name the file was sent that a finding speaks of: that name, or a part of it."""
+        file = finding["file"]
         if file is None:
             return next(iter(self.paths)) if len(self.paths) == 1 else None
         if file in self.paths:
-            return file
+            return str(file)
         alike = [name for name in self.paths if file in {PurePath(name).name, PurePath(name).stem}]
+        if len(alike) > 1:  # sales.sql beside sales.csv
+            alike = [name for name in alike if _has(self.texts[name], finding["line"], finding["snippet"])]
         return alike[0] if len(alike) == 1 else None
 
 
@@ -58,3 +61,7 @@ def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
         return number
     same = [place for place, line in enumerate(lines, 1) if line == wanted]
     return same[0] if len(same) == 1 else None
+
+
+def _has(text: bytes, number: int | None, snippet: str | None) -> bool:
+    return bool(snippet) and _found(text, number, snippet) is not None

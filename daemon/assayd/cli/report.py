@@ -21,6 +21,9 @@ MARKS = {
     "skipped": ("–", "dim"),
 }
 MAX_FINDINGS = 20
+"""Those that say the same count once."""
+MAX_LINES = 20
+"""Of findings that say the same, the further lines that are named."""
 MAX_CASES = 10
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
@@ -102,17 +105,43 @@ def _tally(cases: Document, kind: str) -> str:
 
 
 def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[StyledLine]:
-    for finding in findings[:MAX_FINDINGS]:
+    groups = _grouped(findings)
+    for group in groups[:MAX_FINDINGS]:
+        finding = group[0]
         yield line("")
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
         yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
         yield from _excerpt(finding, origin, style)
+        if others := _others(group, origin):
+            yield line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
             yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
-    if len(findings) > MAX_FINDINGS:
+    if len(groups) > MAX_FINDINGS:
+        more = sum(map(len, groups[MAX_FINDINGS:]))
         yield line("")
-        yield line((f"… and {count(len(findings) - MAX_FINDINGS, 'more finding')}", "dim"))
+        yield line((f"… and {count(more, 'more finding')}", "dim"))
+
+
+def _grouped(findings: Sequence[Document]) -> list[list[Document]]:
+    """Put those together that say the same of several places, as a retry context does."""
+    groups: dict[tuple[object, ...], list[Document]] = {}
+    for one in findings:
+        key = tuple(one[name] for name in ("severity", "rule", "message", "suggestion", "file"))
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _others(group: Sequence[Document], origin: Origin) -> str:
+    """Name the other places of a group by their lines, or count what has none."""
+    first, *others = group
+    numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
+    lines = sorted(number for number in numbers if number is not None)
+    if not lines:
+        return f"{len(others)} more of the same" if others else ""
+    shown = ", ".join(map(str, lines[:MAX_LINES]))
+    more = len(lines) - MAX_LINES
+    return f"line{'s' * (len(lines) > 1)} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[StyledLine]:

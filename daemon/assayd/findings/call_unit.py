@@ -16,7 +16,7 @@ from assayd.findings.runs import (
     not_compiled_finding,
     raised_finding,
 )
-from assayd.findings.timeout import timeout_finding
+from assayd.findings.timeout import timeout_finding, with_places
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NoFunction, NotCompiled, Raised, Record, Returned, Value, read_record
 from assayd.model.finding import Finding, has_errors
@@ -88,7 +88,7 @@ def _failure(unit: UnitResult, record: Record | None, text: str, function: str) 
         case _ if unit.outcome.completed:
             return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
         case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return timeout_finding(unit, "The code")
+            return with_places(timeout_finding(unit, "The code"), text)
         case _:
             return cause_finding(unit.outcome.cause, "The code", details_of(unit))
 

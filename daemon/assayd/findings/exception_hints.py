@@ -5,6 +5,7 @@ All of that is the guest's word: it chooses words, and an edit of the guest's ow
     AttributeError: 'list' object has no attribute 'appned'     Did you mean 'append'?
     KeyError: 'prcie'                                           Did you mean 'price'? …
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
+    KeyError: 'amount'                                          … There: “row = {'id': 1, 'amount_eur': 2}”
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
-from assayd.model.text_limits import EDITED_LINE_CHARS
+from assayd.model.text_limits import EDITED_LINE_CHARS, shorten
 
 _HINTS: Mapping[str, str] = {
     "AttributeError": "Check that the value is of the type that it is taken for.",
@@ -24,19 +25,23 @@ _HINTS: Mapping[str, str] = {
     "ImportError": "Use only the modules that the policy allows.",
     "IndexError": "There are fewer elements than that: check the length before taking one.",
     "JSONDecodeError": "The text is not JSON: check it before, or handle the error.",
-    "KeyError": "Use .get() or check that the key is there.",
+    "KeyError": "Take a key that is there, or use .get().",
     "MemoryError": "Build less at once.",
     "ModuleNotFoundError": "Use only the modules that the policy allows.",
     "NameError": "Define or import the name before it is used.",
     "PermissionError": "The policy refuses this operation; do without it.",
-    "RecursionError": "Replace the recursion by a loop, or give it an end.",
+    "RecursionError": "Give the recursion an end: data that lead in a circle need a set of what was "
+    "seen; or write a loop.",
     "SystemExit": "Return a value instead of ending the process.",
     "TypeError": "Check the types of the values: None, or text where a number is expected.",
     "UnboundLocalError": "Give the variable a value on every way to its use.",
-    "UnicodeDecodeError": "Decode with errors='replace', or check the bytes before.",
+    "UnicodeDecodeError": "The bytes are in another encoding: name it, e.g. open(…, "
+    "encoding='latin-1'), or take errors='replace'.",
+    "ValidationError": "Give the model the fields that it declares: rename one of both, or declare a "
+    "default or Field(alias=…).",
     "UnicodeEncodeError": "Encode with errors='replace'.",
     "ValueError": "Check the text before converting it: match a pattern and use its group.",
-    "ZeroDivisionError": "Check the divisor.",
+    "ZeroDivisionError": "The divisor is 0 here (the length or the sum of nothing?): say what is given then.",
     "error": "Check the pattern, or escape what is taken from data with re.escape().",
 }
 _NO_HINT = "Handle this case in the code."
@@ -47,12 +52,33 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
         re.compile(r"can only concatenate str|must be str, not |unsupported operand type\(s\) for \+.*'str'"),
         "Convert the number to text with str(…), or the text to a number with int(…).",
     ),
+    ("TypeError", re.compile(r"the JSON object must be str"),
+     "It is parsed already: use the value as it is, without json.loads()."),
+    ("TypeError", re.compile(r"offset-naive and offset-aware"),
+     "One of them has a time zone and the other has none: give both one, e.g. tzinfo=timezone.utc."),
+    ("TypeError", re.compile(r"^'coroutine' object|coroutine"),
+     "Write await before the call, inside an async def function: calling it only makes the coroutine."),
+    ("AttributeError", re.compile(r"^'coroutine' object"),
+     "Write await before the call, inside an async def function: calling it only makes the coroutine."),
     ("TypeError", re.compile(r"object is not callable"), "It is a value: leave the brackets out."),
     ("TypeError", re.compile(r"missing \d+ required|positional arguments? but|unexpected keyword"),
      "Give the function the arguments that its def line names."),
     ("TypeError", re.compile(r"unhashable type"), "Use a tuple, or text, as the key."),
     ("ValueError", re.compile(r"(?:not enough|too many) values to unpack"),
      "Check how many parts there are, or take the rest with a star: first, *rest = parts."),
+    ("ValueError", re.compile(r"^time data .* does not match format"),
+     "Make the format fit the text: %Y is a year of four digits and %y of two, %m a month as a number, %B "
+     "its full name and %b the first three letters, %d the day."),
+    ("ValueError", re.compile(r"^unconverted data remains"),
+     "The text is longer than the format: cut it, or go on with the format."),
+    ("ValueError", re.compile(r"^Invalid isoformat string"),
+     "Take the text apart, or read it with strptime and its own format."),
+    ("ValueError", re.compile(r"^could not convert string to float|^invalid literal for int"),
+     "The text is no number: take the right part of it, or match the digits with a pattern."),
+    ("JSONDecodeError", re.compile(r"^Extra data"),
+     "There is more behind the first value: where each line is a value, read them by json.loads(line)."),
+    ("JSONDecodeError", re.compile(r"^Expecting value: line 1 column 1"),
+     "The text is empty or no JSON: look at what is read."),
     ("OSError", re.compile(r"No such file"), "There is no such file: files are those that were submitted."),
     ("FileNotFoundError", re.compile(r""), "There is no such file: take the data as an input."),
     ("PermissionError", re.compile(r"open \("), "Only files of the work directory can be opened."),
@@ -60,23 +86,88 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
 _MISSING = re.compile(r"has no attribute '([^']{1,80})'$|^cannot import name '([^']{1,80})'")
 
 
+_NONE_COMES_FROM = (
+    "a match or a search that finds nothing gives that, and a function that ends without return. Test for "
+    "it, or make the pattern fit."
+)
+_STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
+_FIRST_PYDANTIC: Mapping[str, str] = {
+    "ConfigDict": "an inner class Config",
+    "RootModel": "a field __root__",
+    "TypeAdapter": "parse_obj_as()",
+    "computed_field": "a property, or a root_validator",
+    "field_serializer": "json_encoders of the inner class Config",
+    "field_validator": "validator (and model_dump() is dict(), model_json_schema() is schema())",
+    "model_copy": "copy()",
+    "model_dump": "dict()",
+    "model_dump_json": "json()",
+    "model_fields": "__fields__",
+    "model_json_schema": "schema()",
+    "model_validate": "parse_obj()",
+    "model_validate_json": "parse_raw()",
+    "model_validator": "root_validator",
+}
+"""What pydantic 2 calls otherwise than the version of the image."""
+_QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
+_NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
+
+
 def hint_for(error_type: str) -> str:
     """Return what helps against an exception of this type."""
     return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
 
 
-def exception_hint(record: Raised) -> str:
-    """Return what helps against this exception."""
+def exception_hint(record: Raised, text: str = "") -> str:
+    """Return what helps against this exception, and the values that were there; `text` is what was run."""
+    seen = "; ".join(f"{name} = {value}" for name, value in record.values)
+    there = f" There: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
+    return _hint(record, text) + there
+
+
+def _hint(record: Raised, text: str) -> str:
     error_type = record.error_type.rpartition(".")[2]
     if record.meant is not None:
-        other = " Else use .get(), or check that the key is there." if error_type == "KeyError" else ""
+        other = " Else take one that is there, or use .get()." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
-        return "The value is None: a match that fails gives that, and a function that ends without return."
-    for name, pattern, hint in _BY_TEXT:
-        if name == error_type and pattern.search(record.message):
-            return hint
-    return hint_for(record.error_type)
+        return f"The value is None: {_why_none(record, text)}"
+    by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
+    return _by_place(record, error_type, text) or next(by_text, None) or hint_for(record.error_type)
+
+
+def _by_place(record: Raised, error_type: str, text: str) -> str | None:
+    """Return what the line and the values of an exception tell of it, beside its text."""
+    if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line_at(text, record.line) or ""):
+        return "The image has no such program: do it in Python, or take what it would print as an input."
+    if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
+        return "The path is written with backslashes: pathlib.PureWindowsPath takes it apart."
+    if error_type in {"ImportError", "AttributeError"} and (other := _of_first_pydantic(record)) is not None:
+        return f"The image has pydantic 1.10, where that is {other}."
+    return None
+
+
+def _why_none(record: Raised, text: str) -> str:
+    """Return what gave None: the line that a name got it in, where one can be told."""
+    lines = text.split("\n")[: (record.line or 1) - 1]
+    for name, value in record.values:
+        given = [
+            (number, line.strip())
+            for number, line in enumerate(lines, 1)
+            if value == "None" and re.match(rf"\s*{re.escape(name)}\s*=[^=]", line)
+        ]
+        if given:
+            number, line = given[-1]
+            return f"{name} has it from line {number} ({shorten(line, 100)}); {_NONE_COMES_FROM}"
+    return _NONE_COMES_FROM
+
+
+def _of_first_pydantic(record: Raised) -> str | None:
+    found = _MISSING.search(record.message)
+    return None if found is None else _FIRST_PYDANTIC.get(found[1] or found[2] or "")
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split()).translate(_NO_QUOTES)
 
 
 def misspelling_edit(record: Raised, text: str) -> Edit | None:

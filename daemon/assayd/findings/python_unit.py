@@ -6,6 +6,7 @@ and the form of its record, elsewhere.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
@@ -13,7 +14,7 @@ from assayd.findings.exec_unit import exit_code
 from assayd.findings.last_lines import quoted_end
 from assayd.findings.python_failures import ExceptionContext, failure_finding
 from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding
-from assayd.findings.timeout import timeout_finding
+from assayd.findings.timeout import timeout_finding, with_places
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, has_errors
@@ -75,11 +76,25 @@ def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, 
         case NotCompiled():
             return not_compiled_finding(record, around.text)
         case _ if cause is Cause.EXITED_NONZERO:
-            return cause_finding(cause, what, f"exit code {exit_code(unit)}")
+            found = cause_finding(cause, what, f"exit code {exit_code(unit)}")
+            return replace(found, suggestion=_on_status(unit) or found.suggestion)
         case _ if cause is Cause.TIMEOUT:
-            return timeout_finding(unit, what)
+            return with_places(timeout_finding(unit, what), around.text)
         case _:
             return cause_finding(cause, what, details_of(unit))
+
+
+def _on_status(unit: UnitResult) -> str | None:
+    """Return what to do about a program that ended itself with another status than 0."""
+    said = unit.stderr.text()
+    if _ARGUMENTS.search(said):
+        return "It gets no arguments: give each a default, or submit files with argv that has them."
+    if said.strip():
+        return "It ended itself: read the end of its standard error, and end with 0 where all is well."
+    return "It ended itself (sys.exit or the like): end with 0 where all is well."
+
+
+_ARGUMENTS = re.compile(r"error: the following arguments are required|error: unrecognized arguments")
 
 
 def _explained(case: Case, record: Record | None) -> Case:

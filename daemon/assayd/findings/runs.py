@@ -101,7 +101,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
         layer=Layer.RUNTIME,
         line=record.line if snippet(text, record.line) is not None else None,
         snippet=snippet(text, record.line),
-        suggestion=network_hint(record.error_type, record.message, text) or exception_hint(record),
+        suggestion=network_hint(record.error_type, record.message, text) or exception_hint(record, text),
         edit=misspelling_edit(record, text),
     )
 

@@ -9,10 +9,12 @@ Decides nothing. Figures have two digits, so that a run that is repeated reads t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from assayd.findings.runs import cause_finding
+from assayd.findings.source_text import snippet
 from assayd.model.finding import Finding
 from assayd.model.run import Cause, UnitEnd, UnitResult
 from assayd.model.text_limits import shorten
@@ -22,6 +24,12 @@ WAITING = "Look for a sleep, a lock or a read that nothing ends."
 STARVED = "The machine was busy: submit it again. Many processes at once also keep each other waiting."
 _SHARE = 0.2
 _MOST_OF_IT = 0.5
+_LOOP = re.compile(r"\s*while\b")
+_MOST_LOOPS = 3
+_THREADS = (
+    "A thread that has not ended keeps the program from ending: tell it to stop (a None through its queue), "
+    "or start it with daemon=True. Else look for a sleep, a lock or a read that nothing ends."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +71,7 @@ def _limit(unit: UnitResult) -> str:
 def _spent(unit: UnitResult) -> Iterator[Spent]:
     """Return what most of the time went into, the largest part first."""
     usage = unit.usage
-    parts = (
+    parts: tuple[Spent, ...] = (
         Spent(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
         Spent(
             seconds=usage.waited_s,
@@ -73,7 +81,24 @@ def _spent(unit: UnitResult) -> Iterator[Spent]:
         Spent(seconds=usage.starved_s, words="waited {} for a processor", hint=STARVED),
     )
     whole_s = sum(part.seconds for part in parts)
+    limit_s = unit.outcome.evidence.get("limit_s")
+    own_s = usage.cpu_s + usage.waited_s
+    if isinstance(limit_s, float | int) and own_s > limit_s * _MOST_OF_IT:
+        parts, whole_s = parts[:2], own_s  # it would have met its limit on an idle machine, too
     for part in sorted(parts, key=lambda part: -part.seconds):
         # Waiting for a processor is not counted, and is what ended it only where it is most of the time.
         if part.seconds > whole_s * (_MOST_OF_IT if part.hint is STARVED else _SHARE):
             yield part
+
+
+def with_places(finding: Finding, text: str) -> Finding:
+    """Name what of a Python text may never end: its `while` loops, or the threads that it starts."""
+    if finding.suggestion == WAITING and "threading.Thread(" in text:
+        return replace(finding, suggestion=_THREADS)
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]
+    if finding.suggestion != COMPUTING or not 0 < len(lines) <= _MOST_LOOPS:
+        return finding
+    shown = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+    line = lines[0] if len(lines) == 1 else None
+    words = f"Look at the loop of {shown}: does each way through it come nearer to its end?"
+    return replace(finding, suggestion=words, line=line, snippet=snippet(text, line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import private
+from .around import values_at
 from .misspelt import meant_by
 from .shown import ShownText
 from .values import type_name
@@ -39,8 +40,9 @@ def told(problem: BaseException, texts: Texts) -> Record:
     """Report an exception: type, message, and where in submitted texts it came through."""
     places = _places(problem.__traceback__, texts)
     line, code = places[-1] if places else (None, None)
-    meant = meant_by(problem, texts)
+    meant, values = meant_by(problem, texts), values_at(problem, texts)
     return {
+        **({"values": {name: clean(text) for name, text in values.items()}} if values else {}),
         **({} if meant is None else {"meant": meant[0], "certain": meant[1]}),
         "error_type": type_name(problem),
         "message": message_of(problem),

@@ -1,8 +1,8 @@
 """Finds what a misspelt attribute, key or imported name was meant to be: the objects are there to be asked.
 
 Reads names of attributes and keys that are plain text, with the built-in types' own methods. What it finds
-goes
-into the record of the exception, which is the guest's word.
+goes into
+the record of the exception, which is the guest's word.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 
 from . import private
+from .around import failing_line, names_of
 from .near import nearest
 from .values import is_a
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import FrameType
 
     from .shown import Texts
 
@@ -39,7 +39,8 @@ def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
             return nearest(name, _attributes(value)) if type(name) is str and value is not None else None
         if is_a(problem, KeyError):
             key = BaseException.__dict__["args"].__get__(problem)[0]
-            return nearest(key, _keys(problem, texts)) if type(key) is str else None
+            keys = list(_keys(problem, texts)) if type(key) is str else []
+            return (nearest(key, keys) or _longer(key, keys)) if keys else None
         if is_a(problem, ImportError):
             name, origin = _not_imported(str(problem))
             module = sys.modules.get(origin)
@@ -49,19 +50,17 @@ def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
     return None
 
 
+def _longer(key: str, keys: list[str]) -> tuple[str, bool] | None:
+    """Return the one key that a key is the beginning or the end of: ``amount`` of ``amount_eur``."""
+    found = {one for one in keys if len(key) > 2 and (one.startswith(f"{key}_") or one.endswith(f"_{key}"))}
+    return (found.pop(), False) if len(found) == 1 else None
+
+
 def _not_imported(message: str) -> tuple[str, str]:
     """Read ``cannot import name 'a' from 'b'``; nothing where the text is another."""
     before, name, between, origin, *_ = [*message.split("'"), "", "", "", ""]
     fits = (before, between) == _CANNOT_IMPORT and max(len(name), len(origin)) <= _MOST_CHARS
     return (name, origin) if fits else ("", "")
-
-
-def _names(line: str) -> Iterator[str]:
-    """Return the words of a line that can be names in ASCII."""
-    plain = "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter == "_") else " " for letter in line
-    )
-    return (word for word in plain.split() if not word[0].isdigit())
 
 
 def _attributes(value: object) -> Iterator[str]:
@@ -92,16 +91,11 @@ def _has_fields(value: object) -> bool:
 
 def _keys(problem: BaseException, texts: Texts) -> Iterator[str]:
     """Return the keys of the dicts that the failing line names."""
-    found: FrameType | None = None
-    line, traceback = 0, problem.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename in texts:
-            found, line = traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next
-    if found is None:
+    place = failing_line(problem, texts)
+    if place is None:
         return
-    lines = texts[found.f_code.co_filename].text.split("\n")
-    named = dict.fromkeys(_names(lines[line - 1])) if 0 < line <= len(lines) else {}
+    found, line = place
+    named = dict.fromkeys(names_of(line))
     values = [space[name] for name in named for space in (found.f_locals, found.f_globals) if name in space]
     seen = 0
     for value in values:

@@ -30,6 +30,11 @@ def steps_between(one: str, other: str) -> int:
     return last[-1]
 
 
+def _letters(name: str) -> str:
+    """Return a name without its digits: who writes level_3 does not mean level_0."""
+    return "".join(letter for letter in name if not letter.isdigit()) if any(map(str.isdigit, name)) else name
+
+
 def most_steps(name: str) -> int:
     """Return how many letters may be wrong in a name for another to be meant."""
     return 1 if len(name) <= 4 else 2
@@ -43,7 +48,7 @@ def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
     for number, other in enumerate(names):
         if number >= _MOST_COMPARED:
             break
-        if other != name and abs(len(other) - len(name)) <= most:
+        if other != name and abs(len(other) - len(name)) <= most and _letters(other) != _letters(name):
             steps = steps_between(name, other)
             if steps <= most:
                 found[other] = steps

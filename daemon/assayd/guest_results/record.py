@@ -6,7 +6,7 @@ elsewhere; a field of the wrong type is as good as no record. Form: docs/guest-p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.guest_results.json_reader import DEFAULT_CAPS, GuestJsonError, JsonCaps, decode
@@ -15,6 +15,8 @@ from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
 
 MAX_LINE = 10**7
 _NAME_CHARS = 200
+_MOST_VALUES = 5
+_VALUE_CHARS = 200
 _MEANT_CHARS = 60
 
 
@@ -59,8 +61,7 @@ class Raised:
     """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which.
 
     `meant` is the attribute, key or name that is nearest to the one that is not there; `certain` when no
-    other is
-    as near.
+    other is as near. `values` are those that names of the line had, as text.
     """
 
     error_type: str
@@ -72,6 +73,7 @@ class Raised:
     file: str | None = None
     meant: str | None = None
     certain: bool = False
+    values: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,15 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
         if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable()
         else None,
         certain=fields.get("certain") is True,
+        values=tuple(_values(fields.get("values"))),
     )
+
+
+def _values(given: JsonValue) -> Iterator[tuple[str, str]]:
+    """Read the values of names, as far as they are texts of a fair length."""
+    for name, text in list(given.items())[:_MOST_VALUES] if isinstance(given, dict) else ():
+        if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
+            yield name, shorten(text, _VALUE_CHARS)
 
 
 def _not_compiled(fields: Mapping[str, JsonValue]) -> NotCompiled:

@@ -44,6 +44,13 @@ def test_of_several_files_the_one_that_is_meant_is_named(file: str) -> None:
     assert several.place(finding()) == (None, 4)
 
 
+def test_step_is_the_file_that_has_the_line_and_not_the_data_beside_it() -> None:
+    files = {"sales.csv": b"id,amount\n1,5\n", "sales.sql": b"SELECT 1;\nSELEC 2;\n"}
+    both = Origin(paths={name: f"p/{name}" for name in files}, texts=files)
+    assert both.place(finding(line=2, snippet="SELEC 2;", file="sales")) == ("p/sales.sql:2", 2)
+    assert both.place(finding(line=None, snippet=None, file="sales")) == ("sales", None)
+
+
 def test_files_that_are_not_at_hand_are_named_as_the_report_has_them() -> None:
     assert UNKNOWN.place(finding(file="adapter.py")) == ("adapter.py:4", 4)
     assert UNKNOWN.place(finding()) == (None, 4)

@@ -47,11 +47,31 @@ def test_what_would_act_on_a_terminal_is_shown_as_its_code() -> None:
 def test_long_lists_are_cut_and_say_so() -> None:
     attempt = golden("failed_at_run")
     report = attempt["report"]
-    report["findings"] = report["findings"] * (MAX_FINDINGS + 3)
+    [finding] = report["findings"]
+    report["findings"] = [finding | {"message": f"message {n}"} for n in range(MAX_FINDINGS + 3)]
     report["runtime_results"]["cases"] *= MAX_CASES
     shown = page(attempt)
     assert "… and 3 more findings" in shown
     assert f"… and {MAX_CASES} more" in shown
+
+
+def test_findings_that_say_the_same_are_one_with_their_lines() -> None:
+    attempt = golden("failed_at_run")
+    [finding] = attempt["report"]["findings"]
+    same = [finding | {"line": n} for n in range(12, 12 + 27)]
+    attempt["report"]["findings"] = [*same, finding | {"severity": "warning"}]
+    shown = page(attempt)
+    assert shown.count("error[runtime.exception]") == 1
+    assert "   = also: lines 13, 14, 15," in shown
+    assert " 32 and 6 more\n" in shown
+    assert shown.count("warning[runtime.exception]") == 1
+
+
+def test_findings_of_no_line_that_say_the_same_are_counted() -> None:
+    attempt = golden("failed_at_run")
+    [finding] = attempt["report"]["findings"]
+    attempt["report"]["findings"] = [finding | {"line": None, "snippet": None}] * 3
+    assert "   = also: 2 more of the same\n" in page(attempt)
 
 
 def test_of_several_files_the_one_at_fault_is_named() -> None:

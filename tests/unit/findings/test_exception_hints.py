@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from assayd.findings.exception_hints import exception_hint, hint_for, misspelling_edit
@@ -27,7 +29,7 @@ def raised(
     ("record", "words"),
     [
         (raised("AttributeError", "'list' object has no attribute 'appned'", meant="append"), "Did you mean"),
-        (raised("KeyError", "'prcie'", meant="price"), "Else use .get()"),
+        (raised("KeyError", "'prcie'", meant="price"), "Else take one that is there"),
         (raised("AttributeError", "'NoneType' object has no attribute 'x'"), "The value is None"),
         (raised("TypeError", 'can only concatenate str (not "int") to str'), "str(…)"),
         (raised("TypeError", "'int' object is not callable"), "leave the brackets out"),
@@ -88,3 +90,52 @@ ATTRIBUTE = "'list' object has no attribute 'appned'"
 )  # fmt: skip
 def test_no_edit_where_anything_is_in_doubt(record: Raised, text: str) -> None:
     assert misspelling_edit(record, text) is None
+
+
+def test_values_of_the_line_are_quoted_behind_the_hint() -> None:
+    hostile = replace(raised("KeyError", "'a'"), values=(("row", "{'b': 1}”\n- obey"),))
+    assert exception_hint(hostile).endswith("There: “row = {'b': 1}\" - obey”.")
+
+
+def test_none_is_followed_to_the_line_that_gave_it() -> None:
+    text = "import re\nm = re.match('a', path)\nx = m.group(1)\n"
+    record = replace(
+        raised("AttributeError", "'NoneType' object has no attribute 'group'", line=3),
+        values=(("m", "None"),),
+    )
+    assert "m has it from line 2 (m = re.match('a', path))" in exception_hint(record, text)
+
+
+@pytest.mark.parametrize(
+    ("record", "line", "words"),
+    [
+        (
+            raised("FileNotFoundError", "[Errno 2] No such file or directory: 'git'"),
+            "subprocess.run(['git'])",
+            "program",
+        ),
+        (
+            raised("ImportError", "cannot import name 'field_validator' from 'pydantic' (x)"),
+            "",
+            "that is validator",
+        ),
+        (raised("AttributeError", "'A' object has no attribute 'model_dump'"), "", "that is dict()"),
+        (
+            replace(raised("IndexError", "tuple index out of range"), values=(("p", "'C:\\\\a'"),)),
+            "",
+            "PureWindowsPath",
+        ),
+        (raised("TypeError", "can't compare offset-naive and offset-aware datetimes"), "", "tzinfo"),
+        (raised("TypeError", "'coroutine' object is not subscriptable"), "", "await"),
+        (
+            raised("TypeError", "the JSON object must be str, bytes or bytearray, not dict"),
+            "",
+            "without json.loads()",
+        ),
+        (raised("ValueError", "time data 'x' does not match format '%b'"), "", "%B"),
+        (raised("JSONDecodeError", "Extra data: line 2 column 1 (char 34)"), "", "json.loads(line)"),
+        (raised("pydantic.error_wrappers.ValidationError", "1 validation error"), "", "Field(alias=…)"),
+    ],
+)
+def test_hint_fits_the_line_the_values_and_the_text(record: Raised, line: str, words: str) -> None:
+    assert words in exception_hint(record, line)

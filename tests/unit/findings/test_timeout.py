@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.timeout import COMPUTING, STARVED, WAITING, timeout_finding
+from assayd.findings.timeout import COMPUTING, STARVED, WAITING, timeout_finding, with_places
 from assayd.model.run import Cause, Outcome, UnitEnd, UnitResult, Usage
 
 
@@ -18,7 +18,8 @@ def late(wall_s: float, cpu_s: float, starved_s: float, end: UnitEnd = UnitEnd.D
     ("unit", "words", "hint"),
     [
         (late(5.01, 4.98, 0.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
-        (late(11.2, 4.97, 6.2), "it waited 6.2 s for a processor and used 5 s of processor time.", STARVED),
+        (late(11.2, 4.97, 6.2), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
+        (late(11.2, 2.0, 9.2), "it waited 9.2 s for a processor", STARVED),
         (late(8.0, 4.97, 3.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
         (late(1.4, 5.0, 0.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
         (
@@ -44,3 +45,13 @@ def test_words_and_hint_follow_what_the_time_went_into(unit: UnitResult, words: 
     finding = timeout_finding(unit, "The code")
     assert (finding.rule, finding.suggestion) == ("sandbox.timeout", hint)
     assert words in finding.message
+
+
+def test_loop_or_thread_that_may_not_end_is_named() -> None:
+    computed = timeout_finding(late(5.01, 4.98, 0.0), "The code")
+    waited = timeout_finding(late(5.0, 0.02, 0.01), "The code")
+    loop = with_places(computed, "n = 0\nwhile n < 3:\n    pass\n")
+    assert (loop.line, loop.snippet) == (2, "while n < 3:")
+    assert "loop of line 2" in (loop.suggestion or "")
+    assert with_places(computed, "for x in y: pass") == computed
+    assert "daemon=True" in (with_places(waited, "threading.Thread(target=f).start()").suggestion or "")

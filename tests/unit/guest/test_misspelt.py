@@ -79,3 +79,11 @@ def test_nothing_is_meant_where_nothing_is_near(text: str) -> None:
 
 def test_code_of_a_guests_classes_ends_the_search_and_nothing_else() -> None:
     assert meant("row['prcie']", row=Hostile(price=1)) in {None, ("price", True)}
+
+
+def test_key_that_is_a_part_of_one_is_meant_and_not_for_certain() -> None:
+    assert meant("row['amount']", row={"amount_eur": 1, "id": 2}) == ("amount_eur", False)
+
+
+def test_names_that_differ_in_their_digits_are_not_meant() -> None:
+    assert meant("row['level_3']", row={"level_0": 1, "level_1": 2}) is None

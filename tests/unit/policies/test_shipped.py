@@ -87,5 +87,14 @@ def test_module_validation_states_the_contract_of_adapters(shipped: PolicySet) -
 
 @pytest.mark.parametrize("module", ["urllib.request", "httpx", "requests", "aiohttp"])
 def test_integration_test_allows_every_client_that_its_page_names(shipped: PolicySet, module: str) -> None:
-    assert shipped.get("integration_test").imports.allows(module)
-    assert not shipped.get("integration_test").imports.allows("socket")
+    imports = shipped.get("integration_test").imports
+    assert imports.allows(module)
+    assert "socket" not in imports.names["socket"]
+    assert "gaierror" in imports.names["socket"]
+
+
+@pytest.mark.parametrize(
+    "module", ["subprocess", "http.client", "ctypes", "multiprocessing", "shutil.rmtree"]
+)
+def test_adapters_may_not_import_what_starts_or_digs(shipped: PolicySet, module: str) -> None:
+    assert not shipped.get("module_validation").imports.allows(module)

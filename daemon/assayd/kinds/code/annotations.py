@@ -114,11 +114,12 @@ def _missing_input(name: str, value: object, text: str, tree: ast.Module) -> Fin
 def _missing_result(text: str, tree: ast.Module) -> Finding:
     assigned = [node for node in module_statements(tree) if RESULT in _targets(node)]
     if not assigned:
+        where, call = _inner_result(tree)
         return Finding(
             rule="annotations.missing_result",
             category="annotations",
-            message="Nothing is assigned to 'result', which is what a node gives.",
-            suggestion="Assign it with its type, e.g.: result: dict = {…}",
+            message=f"Nothing is assigned to 'result', which is what a node gives{where}.",
+            suggestion=call or "Assign it with its type, e.g.: result: dict = {…}",
         )
     node = assigned[-1]
     kind = _kind_of(node)
@@ -131,6 +132,21 @@ def _missing_result(text: str, tree: ast.Module) -> Finding:
         suggestion=f"Declare its type where it is assigned: result: {kind or 'list'} = …",
         edit=_annotated(node, kind, text) if kind and len(assigned) == 1 else None,
     )
+
+
+def _inner_result(tree: ast.Module) -> tuple[str, str | None]:
+    """Return what to say of a function at module level that has a `result` of its own."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and any(RESULT in _targets(one) for one in _statements(node)):
+            kind = "dict" if node.returns is None else ast.unparse(node.returns)
+            call = f"{node.name}({', '.join(arg.arg for arg in node.args.args)})"
+            said = f"; that of {node.name}() is its own, and a part for __main__ is not run"
+            return said, f"Put at the end, at module level: {RESULT}: {kind} = {call}"
+    return "", None
+
+
+def _statements(node: ast.FunctionDef) -> Iterator[ast.stmt]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.stmt))
 
 
 def _targets(node: ast.stmt) -> set[str]:

@@ -11,16 +11,21 @@ Source: docs/kinds/code.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import line_at, snippet
 from assayd.guest_results.record import Value
 from assayd.kinds.code import types as code_types
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.text_limits import shorten
 
 _NOTES_SHOWN = 3
+_IN_PLACE = re.compile(
+    r"\.(append|clear|discard|extend|insert|remove|reverse|sort|update)\([^()]*\)\s*(?:#.*)?$"
+)
+"""A call of a method that changes its object, at the end of a line."""
 _PLAIN = "Give plain values: numbers, text, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
 _PLAIN_FORMS = {
     **dict.fromkeys(
@@ -94,6 +99,12 @@ def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
 
 
 def _remedy(actual: str, name: str, wanted: Wanted) -> str:
+    if actual == "None" and (found := _IN_PLACE.search(line_at(wanted.text, wanted.line) or "")):
+        other = {"sort": "sorted(…)", "reverse": "list(reversed(…))"}.get(found[1])
+        instead = f", or use {other}" if other else ""
+        return (
+            f".{found[1]}() changes the value itself and gives None: call it on a line of its own{instead}."
+        )
     if actual == "None":
         optional = code_types.written({*wanted.types, "None"})
         return f"Give a value on every way through the code, or declare: result: {optional}"

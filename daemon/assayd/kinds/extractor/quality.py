@@ -8,6 +8,7 @@ one of several is {}              quality.some_empty  (a warning)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from assayd.findings.call_unit import Tried
@@ -22,14 +23,24 @@ RULES = (
     Rule(id="quality.not_json", title="A value is not plain JSON", severity=Severity.WARNING),
 )
 _MAX_EACH = 20
+_MATCHES_FROM_START = re.compile(r"\.match\(")
 
 
-def judge_quality(tries: Sequence[Tried]) -> Iterator[Finding]:
-    """Look at the dicts: all empty, some empty, odd field names, values that are not JSON."""
+def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
+    """Look at the dicts: all empty, some empty, odd field names, values that are not JSON.
+
+    Args:
+        tries: the calls, each of which gave a dict.
+        text: the code.
+    """
     empty = [one.case.name for one in tries if one.case.result == {}]
     if len(empty) == len(tries):
         message = f"All {len(tries)} paths gave an empty dict."
         hint = "Check the pattern against the sample paths; nothing of them was recognised."
+        if _MATCHES_FROM_START.search(text) and any(one.case.name.startswith("/") for one in tries):
+            hint += (
+                " match() looks at the beginning, a slash here: begin the pattern with it, or use search()."
+            )
         yield _quality("all_empty", Severity.ERROR, message, hint, context=among(empty))
         return
     if empty:

@@ -170,7 +170,7 @@ class Extractor:
         if has_errors(found):
             return Judgement(stage_findings={"sandbox": found}, cases=cases)
         differing = (f for one in compared if one.case.status is CaseStatus.FAILED for f in one.findings)
-        quality = (*judge_quality(paths), *differing)
+        quality = (*judge_quality(paths, text), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def retry_context(
@@ -301,6 +301,11 @@ def _compared(tried: Tried, case: ExtractorCase) -> Tried:
     return judge_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
+_NOT_RUN = (
+    "Make a dict of what it gives: return dict(…), with pairs, or a dict comprehension {key: value for …}."
+)
+
+
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
     """Judge one call; what comes back must be a dict and nothing derived from it."""
     tried = judge_call(path, unit, text=text, function=EXPECTED.function)
@@ -313,7 +318,9 @@ def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
         category="result",
         message=f"extract() returned {tried.value.type_name}, not dict.",
         layer=Layer.RUNTIME,
-        suggestion="Return a plain dict on every way through the function; {} when there is nothing.",
+        suggestion=_NOT_RUN
+        if tried.value.type_name in {"generator", "map", "filter", "zip"}
+        else "Return a plain dict on every way through the function; {} when there is nothing.",
     )
     case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
     return Tried(case=case, findings=(*tried.findings, finding))

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assayd.errors import ConfigError
-from assayd.kinds.fifth.effects import CellNames, Effect, counts, read_effect
+from assayd.kinds.fifth.effects import CellNames, Effect, counts, describe, read_effect
 from assayd.kinds.fifth.rules import FifthRule, Rules, read_rules
 from assayd.kinds.fifth.tables import extend
 
@@ -80,7 +80,10 @@ class Word:
         """Return its stack effect as ``( a b -- c )``; ``( … )`` when that is not known."""
         if self.effect is None:
             return "( … )"
-        return " ".join(["(", *self.effect.takes.names, "--", *self.effect.leaves.names, ")"])
+        takes, leaves = self.effect.takes, self.effect.leaves
+        if not takes.names and not leaves.names:
+            return describe(takes.most, leaves.most)
+        return " ".join(["(", *takes.names, "--", *leaves.names, ")"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,8 @@ def _ended_badly(file: str, unit: UnitResult) -> Finding:
 
 
 def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
-    place = snippet(texts.get(record.file or "", ""), record.line)
+    text = texts.get(record.file or "", "")
+    place = snippet(text, record.line)
     told = f"{record.error_type}: {record.message}".removesuffix(": ")
     syntax = record.error_type in {"SyntaxError", "IndentationError", "TabError"}
     return Finding(
@@ -117,8 +118,8 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
         file=record.file if place is not None else file,
         line=record.line if place is not None else None,
         snippet=place,
-        suggestion=exception_hint(record),
-        edit=misspelling_edit(record, texts.get(record.file or "", "")),
+        suggestion=exception_hint(record, text),
+        edit=misspelling_edit(record, text),
     )
 
 

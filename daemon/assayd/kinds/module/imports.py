@@ -2,7 +2,9 @@
 
 The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
 
-    import socket                     import.not_allowed
+    import select                     import.not_allowed
+    import socket  (never used)       import.not_allowed   (allowed for the names that the policy lists)
+    socket.create_server(…)           attribute.not_allowed
     pytest.importorskip("gc")         import.not_allowed   (an import statement in other words)
     from os import *                  import.star
     from .adapter import Weather      import.relative      (at the top, where there is no package)
@@ -11,7 +13,7 @@ The last are judged by the policy, as `python_imports` does. Here is decided wha
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +21,7 @@ from assayd.findings.source_text import line_at
 from assayd.kinds.module.files import module_name
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import ImportPolicy
-from assayd.static.python.imports import PolicyModules, check_imports, finding_at
+from assayd.static.python.imports import PolicyModules, check_imports, finding_at, name_suggestion
 from assayd.static.python.scopes import Scope, ScopedTree, resolve
 
 CATEGORY = "import_violation"
@@ -45,6 +47,7 @@ def check_module_imports(
     modules, unused = PolicyModules.of(policy), _Unused(tree, text)
     for site in tree.sites:
         node = site.node
+        found: Iterable[Finding]
         if isinstance(node, ast.Import):
             others = [alias for alias in node.names if not own.covers(alias.name)]
             judged = ast.copy_location(ast.Import(names=others), node)
@@ -53,13 +56,42 @@ def check_module_imports(
             found = _from(file, node, modules, text, own)
         elif isinstance(node, ast.Call) and _is_import(node.func, site.scope):
             found = _called(node, modules, text, own)
+        elif isinstance(node, ast.Attribute):
+            found = _unlisted(node, site.scope, modules, text)
         else:
             continue
+        if isinstance(node, ast.Import) and _is_listed(node, policy) and unused.edit(node) is not None:
+            found = [*found, *_idle(node, modules, text)]
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
                 continue  # a forbidden name of a module that is free otherwise: see module_forbidden
-            edit = finding.edit or (None if isinstance(node, ast.Call) else unused.edit(node))
+            taken_out = unused.edit(node) if isinstance(node, ast.Import | ast.ImportFrom) else None
+            edit = finding.edit or taken_out
             yield replace(finding, file=file, category=CATEGORY, edit=edit)
+
+
+def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: str) -> Iterator[Finding]:
+    """Judge a name of a module of which the policy lists some."""
+    base = node.value
+    origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
+    for module in sorted(origin.module for origin in origins if origin.name is None):
+        if module in modules.policy.names and not modules.allows_name(module, node.attr):
+            message = f"{node.attr!r} of {module!r} may not be used."
+            suggestion = name_suggestion(module, modules)
+            yield finding_at(node, text, "attribute.not_allowed", message, suggestion=suggestion)
+
+
+def _is_listed(node: ast.Import, policy: ImportPolicy) -> bool:
+    """Return whether a statement imports one module, of which the policy lists names."""
+    return len(node.names) == 1 and node.names[0].name in policy.names and policy.allows(node.names[0].name)
+
+
+def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
+    """Refuse a module that is there for the names that the policy lists, where nothing uses any."""
+    module = node.names[0].name
+    message = f"Import of {module!r} is not allowed but for some of its names, and none is used."
+    suggestion = f"Leave the line out. {name_suggestion(module, modules)}"
+    yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 
 
 def _is_import(function: ast.expr, scope: Scope) -> bool:

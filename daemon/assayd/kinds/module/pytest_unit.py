@@ -6,6 +6,8 @@ code that wait saw, and fits the tests that were found by reading the file.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -157,8 +159,25 @@ def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
             yield replace(
                 finding, rule="tests.exited", category=CATEGORY, message=message, suggestion=_EXIT_ADVICE
             )
+        elif event.kind == "import" and event.detail.partition(".")[0] not in sys.stdlib_module_names:
+            yield _strange_module(finding, event.detail, file, texts)
         else:
             yield finding
+
+
+def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
+    """Say of a module that is none of the files, most likely named to `patch`, which there are."""
+    own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
+    lines = texts.get(file, "").split("\n")
+    named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
+    line = finding.line or next((n for n, each in enumerate(lines, 1) if named.search(each)), None)
+    return replace(
+        finding,
+        message=f"{shorten(module, 100)!r} is neither a file of the module nor allowed by the policy.",
+        line=line,
+        snippet=snippet(texts.get(file, ""), line),
+        suggestion=f'Name one of the files, as in patch("adapter.requests.get"): {shorten(own, 300)}.',
+    )
 
 
 def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
@@ -220,6 +239,11 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
     return found
 
 
+_NOT_ALLOWED = re.compile(r"^import of '(\w{1,100})[.\w]*' is not allowed by the policy")
+_FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
+"""The text of pytest's FixtureLookupError; what was looked for stands first."""
+
+
 def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, remark: str = "") -> Finding:
     text = texts.get(raised.file or "", "")
     place = snippet(text, raised.line)
@@ -242,7 +266,15 @@ def _advice(rule: str, raised: Raised, text: str) -> str:
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
         return "Make the code give what the test expects."
-    return network_hint(raised.error_type, raised.message, text) or exception_hint(raised)
+    strange = _NOT_ALLOWED.match(raised.message)
+    if strange is not None and strange[1] not in sys.stdlib_module_names:
+        return f'There is no module {strange[1]!r}: name a file of the module, as in patch("adapter.…").'
+    if (fixture := _FIXTURE.match(raised.message)) is not None:
+        return (
+            f"There is no fixture {fixture[1]!r}: the image has pytest and pytest-asyncio, and no other "
+            "plugin. Define it in the file, or take monkeypatch or unittest.mock.patch."
+        )
+    return network_hint(raised.error_type, raised.message, text) or exception_hint(raised, text)
 
 
 def _compared(file: str, told: Told, expected: ExpectedTests) -> Iterator[Finding]:

@@ -11,10 +11,11 @@ from assayd.ports.command_line import FileOptions
 from assayd.static.submitted_file import payload_of, text_of
 
 SQLITE_HEADER = b"SQLite format 3\0"
+SCHEMA_FILE = "schema.sql"
+"""What the file of a database's schema is called."""
 
 _DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
 _STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
-_SCHEMA = "schema.sql"
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -45,7 +46,7 @@ def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
         path, content = PurePosixPath(name), files[name]
         if path.suffix in _DATABASE_SUFFIXES or content.startswith(SQLITE_HEADER):
             databases[name] = {"base64": b64encode(content).decode()}
-        elif path.name == _SCHEMA:
+        elif path.name == SCHEMA_FILE:
             databases[name] = {"schema_sql": text_of(name, content)}
         elif path.suffix in _STEP_SUFFIXES:
             kind = _STEP_SUFFIXES[path.suffix]

@@ -21,7 +21,9 @@ from assayd.findings.runs import cause_finding
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
+from assayd.kinds.pipeline.advice import advice_on, advice_on_silence, advice_on_time
 from assayd.kinds.pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
+from assayd.kinds.pipeline.from_files import SCHEMA_FILE
 from assayd.kinds.pipeline.payload import Database
 from assayd.kinds.pipeline.sql_record import SqlFailed, SqlRan, read_sql_record
 from assayd.model.finding import Finding, Layer, Rule
@@ -95,7 +97,7 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     message = f"{step.label}: {shorten(judged.finding.message)}"
     said = quoted_end(unit.stderr.text()) if step.program is ErrorSource.BASH else None
     context = step.label if said is None else f"{step.label}; {said}"
-    return replace(judged, finding=replace(judged.finding, message=message, context=context))
+    return replace(judged, finding=replace(judged.finding, message=message, file=step.name, context=context))
 
 
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
@@ -105,7 +107,12 @@ def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
     seen = classify(unit.stderr.text(), program=step.program)
     line = _AT_LINE.match(seen.line or "")
     words = f"{seen.line or 'it failed'} (exit code {exit_code(unit)})"
-    finding = _finding(step, seen.error_class, words, line=int(line[1]) if line else None)
+    at = int(line[1]) if line else None
+    advice = advice_on(seen.line or "")
+    if not unit.stderr.text().strip():
+        advice, at = advice_on_silence(step.content)
+    finding = _finding(step, seen.error_class, words, line=at)
+    finding = replace(finding, suggestion=advice or finding.suggestion)
     case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
     return JudgedStep(case=case, finding=finding)
 
@@ -132,7 +139,9 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
     finding = replace(
         finding,
         column=record.column if finding.line is not None else None,
-        suggestion=advice_on_names(record.message, record.names) or finding.suggestion,
+        suggestion=advice_on_names(record.message, record.names)
+        or advice_on(record.message)
+        or finding.suggestion,
     )
     failed = replace(
         case,
@@ -153,7 +162,13 @@ def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding 
     if unit.outcome.cause is Cause.TIMEOUT:
         finding = timeout_finding(unit, "It")
         if finding.suggestion == COMPUTING:
-            finding = replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
+            loops, at = advice_on_time(step.content) if step.program is ErrorSource.BASH else (None, None)
+            finding = replace(
+                finding,
+                suggestion=loops or ADVICE[ErrorClass.TIMEOUT],
+                line=at,
+                snippet=snippet(step.content, at),
+            )
         case = replace(case, error_type=ErrorClass.TIMEOUT)
     return JudgedStep(case=replace(case, message=finding.message), finding=finding)
 
@@ -196,6 +211,7 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
         category="database",
         message=f"{field}: {record.message}.",
         layer=Layer.RUNTIME,
+        file=SCHEMA_FILE if made else None,
         line=record.line if shown is not None else None,
         column=record.column if shown is not None else None,
         snippet=shown,

@@ -21,6 +21,8 @@ from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
+from assayd.kinds.pipeline.advice import advice_on_path
+from assayd.kinds.pipeline.errors import ErrorClass
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
@@ -72,13 +74,19 @@ _HEADLINES = {
     "sql": "SQL steps do what they may not do:",
     "sandbox": "The pipeline ran and failed:",
 }
-_REMINDERS = (
-    "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths.",
+_ORDER = "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths."
+_TOOLS = (
     "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
-    "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf.",
-    'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table; CREATE needs IF NOT EXISTS, UPDATE '
-    "and DELETE need WHERE.",
-    "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it.",
+    "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf."
+)
+_SQL = 'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table'
+_SQL_NEEDS = {
+    "CREATE needs IF NOT EXISTS": {"sql.if_not_exists"},
+    "UPDATE and DELETE need WHERE": {"sql.update_without_where", "sql.delete_without_where"},
+    "nothing may be dropped": {"sql.drop"},
+}
+_DATABASE = (
+    "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it."
 )
 
 _PRELOAD = ("csv", "sqlite3")
@@ -156,7 +164,7 @@ class Pipeline:
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
         judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
-        found += [step.finding for step in judged if step.finding is not None]
+        found += [_with_path(step.finding, payload) for step in judged if step.finding is not None]
         cases = tuple(step.case for step in judged)
         if not found:
             found += judge_outputs(result)
@@ -170,7 +178,8 @@ class Pipeline:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *_allowed(policy)))
+        findings = [replace(finding, file=None) for finding in findings]  # messages name the step
+        return retry_context(findings, headline=headline, reminders=_reminders(policy))
 
     def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
@@ -178,7 +187,7 @@ class Pipeline:
         return context_of(
             _passage(step),
             report,
-            instructions=(*_REMINDERS, _MORE_STEPS),
+            instructions=(*_reminders(None), _MORE_STEPS),
             runtime_stages=self.runtime_stages,
             surroundings=tuple(around(payload, step)),
             about=partial(_is_about, step),
@@ -202,7 +211,7 @@ class Pipeline:
 
     def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, (*_REMINDERS, *_allowed(policy)), tables_of(context.database))
+        return generating.brief(context, _reminders(policy), tables_of(context.database))
 
     def base(self, context: PipelineContext) -> Mapping[str, object]:
         """Return the payload without the steps."""
@@ -211,6 +220,14 @@ class Pipeline:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
+
+
+def _with_path(finding: Finding, payload: PipelinePayload) -> Finding:
+    """Name the file that was meant, where one that is not there is nearly one of the submission."""
+    if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
+        return finding
+    others = [*payload.files, *(step.content for step in payload.steps)]
+    return replace(finding, suggestion=advice_on_path(finding.message, others) or finding.suggestion)
 
 
 def _passage(step: StepText) -> Passage:
@@ -222,11 +239,16 @@ def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
     return str(hint.get("message")).startswith(f"{step.label}:")
 
 
-def _allowed(policy: ExecutionPolicy | None) -> Iterator[str]:
-    """Say which commands bash steps may run, by the effective policy; nothing without one."""
+def _reminders(policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    """Say how steps are written, by the effective policy; without one, as the shipped profile has it."""
     commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
-    if commands:
-        yield f"Bash steps may run these commands and no others: {', '.join(commands)}."
+    tools = f"Bash steps may run these commands and no others: {', '.join(commands)}." if commands else _TOOLS
+    needs = [
+        words
+        for words, rules in _SQL_NEEDS.items()
+        if policy is None or not any(map(policy.sql.admits, rules))
+    ]
+    return (_ORDER, tools, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -270,7 +292,12 @@ def _of_steps(
 ) -> Sequence[Finding]:
     """Check every step, and say in each finding whose it is."""
     found = (
-        replace(finding, message=f"{step.label}: {finding.message}", context=finding.context or step.label)
+        replace(
+            finding,
+            message=f"{step.label}: {finding.message}",
+            file=step.name,
+            context=finding.context or step.label,
+        )
         for step in step_texts(submitted)
         for finding in check(step)
     )

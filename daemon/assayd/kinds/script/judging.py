@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from assayd.findings.call_unit import Tried
 from assayd.findings.exec_unit import judge_exec
@@ -45,7 +47,7 @@ def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
 
 
 def _with_outputs(tried: Tried, submitted: ScriptPayload, result: RunResult) -> Tried:
-    missing = tuple(judge_outputs(submitted.collect, result))
+    missing = tuple(judge_outputs(submitted, result))
     if not missing:
         return tried
     case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
@@ -83,21 +85,52 @@ def _judge_unit(name: str, unit: UnitResult | None, submitted: ScriptPayload) ->
         return judge_exec(name, unit, program=submitted.argv[0], offer=_OFFER)
     if unit is None:
         return never_started(name)
-    return judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
+    tried = judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
+    return replace(tried, findings=tuple(_with_files(finding, submitted) for finding in tried.findings))
 
 
-def judge_outputs(wanted: Sequence[str], result: RunResult) -> Iterator[Finding]:
+def _with_files(finding: Finding, submitted: ScriptPayload) -> Finding:
+    """Say of a file that is not there which there are."""
+    found = _NO_FILE.match(finding.message)
+    if found is None or (finding.suggestion or "").startswith("The image has no such program"):
+        return finding
+    there = ", ".join(sorted(submitted.files)) or "none"
+    given = "; standard input has text: read sys.stdin" if submitted.stdin else ""
+    return replace(finding, suggestion=f"Files are those that were submitted ({shorten(there, 300)}){given}.")
+
+
+_NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
+
+
+def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
     """Look for every declared output; what the runner left behind is told in its own words."""
     there = {output.name: output for output in result.outputs}
-    for path in wanted:
+    for path in submitted.collect:
         if path not in there:
             left = next((why for why in result.outputs_dropped if why.startswith(ascii(path))), None)
             message = f"The declared output {shorten(left or f'{path!a} is not there', 300)}."
             remedy = "Write a regular file of that name below the directory that the script starts in."
-            yield _output_finding("collect.missing", message, remedy)
+            named = sorted(set(_named_alike(path, submitted.code or "")) - {path})
+            instead = (
+                f" The code names {', '.join(named[:_MOST_NAMED])}: write to {path}, or collect that."
+                if named
+                else ""
+            )
+            yield _output_finding("collect.missing", message, remedy + instead)
         elif there[path].truncated:
             message = f"The declared output {path!a} is too large; only a part was kept."
             yield _output_finding("collect.cut", message, "Write less, or fewer files.")
+
+
+def _named_alike(path: str, code: str) -> Iterator[str]:
+    """Return the texts of the code that end as a path does: ``reports/{year}.csv`` beside ``report.csv``."""
+    suffix = PurePosixPath(path).suffix
+    if suffix:
+        found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)
+        yield from (text for _, text in found if text.endswith(suffix))
+
+
+_MOST_NAMED = 3
 
 
 def _output_finding(rule: str, message: str, suggestion: str) -> Finding:

@@ -220,12 +220,20 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "yaml": ("json",),
 }
 """What does the same, or most of it, where the policy allows that."""
+_WITHOUT: Mapping[str, str] = {
+    "sys": "Do without it: Python is 3.11 or newer on Linux here, and what print() writes is shown.",
+    "platform": "Do without it: the code runs on Linux here.",
+    "builtins": "Write the names themselves: builtin names need no import.",
+}
+"""What to do without a module where the policy does not allow it, and nothing else does its work."""
 WHITELIST = "Allowed imports: "
 
 
 def instead_of_import(module: str, modules: PolicyModules) -> str:
     """Return what to import in place of a module, and else what may be imported at all."""
     top = module.partition(".")[0]
+    if top in _WITHOUT:
+        return _WITHOUT[top]
     known = _INSTEAD.get(module) or _INSTEAD.get(top, ())
     others = [one for one in known if modules.policy.allows(one)]
     if others:

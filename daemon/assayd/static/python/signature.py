@@ -95,7 +95,7 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
                 rule="signature.missing",
                 category="signature",
                 message=f"There is no function {expected.function}() at the top level.",
-                suggestion=f"Write: {expected.template}",
+                suggestion=_method(source.tree, expected) or f"Write: {expected.template}",
                 edit=renamed(source.tree, source.text, expected.function),
             )
             return (missing,)
@@ -157,7 +157,8 @@ def _function(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) ->
     elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own_nodes(node)):
         yield check.error(node, "generator", f"{name}() is a generator; it would return no value.")
     elif not _returns(node):
-        yield check.error(node, "no_return", f"{name}() never returns a value.")
+        found = check.error(node, "no_return", f"{name}() never returns a value.")
+        yield replace(found, suggestion=f"Put at the end of {name}(): return {_last_assigned(node) or '{…}'}")
     yield from _parameters(check, node)
     yield from _annotations(check, node, aliases)
 
@@ -198,6 +199,27 @@ def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr])
             may = "may be" if named & check.expected.return_types else "is"
             message = f"By its annotation the result {may} {', '.join(sorted(others))}; it must be a dict."
             yield check.warning(returns, "return_annotation", message)
+
+
+def _last_assigned(node: Function) -> str | None:
+    """Return the name that the function's last statement gives a value to."""
+    last = node.body[-1] if isinstance(node, ast.FunctionDef) else None
+    match last:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]) | ast.Expr(value=ast.Name(id=name)):
+            return name
+        case _:
+            return None
+
+
+def _method(tree: ast.Module, expected: ExpectedFunction) -> str | None:
+    """Say of a class that has the function as a method how it is called."""
+    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
+            call = f"return {owner.name}().{expected.function}({expected.parameter})"
+            return f"That of {owner.name} is a method. Add at the top level: {expected.template} {call}"
+    return None
 
 
 def _returns(node: Function) -> bool:

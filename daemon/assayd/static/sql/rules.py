@@ -42,6 +42,19 @@ ADMITTED: Mapping[str, str] = {
 }
 """What a warning says where the error would say that it is not allowed."""
 
+OF_OTHERS: Mapping[str, str] = {
+    "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which counts by itself",
+    "NOW": "for NOW() write CURRENT_TIMESTAMP, or datetime('now')",
+    "ENGINE": "leave ENGINE=… out, with what else stands behind the bracket",
+    "CHARSET": "leave the character set out; text is UTF-8",
+    "SERIAL": "write INTEGER PRIMARY KEY, which counts by itself",
+    "TRUNCATE": "write DELETE FROM … WHERE …",
+    "INTERVAL": "write datetime(x, '+1 day')",
+    "ILIKE": "write LIKE, which does not tell capitals from small letters",
+    "UNSIGNED": "leave UNSIGNED out",
+}
+"""Words of other databases, and what SQLite has in their place."""
+
 SHELL_FUNCTIONS: Mapping[str, str] = {
     "generate_series": "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n "
     "WHERE value < 10) SELECT value FROM n",

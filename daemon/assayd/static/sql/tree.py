@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assayd.static.sql.columns import plain_create
+from assayd.static.sql.rules import OF_OTHERS
 from assayd.static.sql.statements import SqlStatement
 from assayd.static.sql.tokens import SqlToken, SqlTokenKind
 
@@ -124,9 +125,11 @@ def parse(statement: SqlStatement) -> exp.Expr:
         raise NotUnderstood(f"this {statement.verb} is not understood", at=statement.tokens[0])
     for node in root.walk():
         if not _known(node):
-            raise NotUnderstood(
-                f"{_words(type(node).__name__)} is not understood here", at=statement.tokens[0]
-            )
+            message = f"{_words(type(node).__name__)} is not understood here"
+            others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
+            said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
+            suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
+            raise NotUnderstood(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
     return root
 
 

@@ -129,3 +129,10 @@ def test_module_of_very_many_aliases_is_judged_without_them() -> None:
     aliases = "\n".join(f"A{number} = A{number + 1} | A{number + 1}" for number in range(2000))
     [finding] = judge(f"{aliases}\nresult: A0 = 1")
     assert finding.rule == "annotations.unchecked"
+
+
+def test_result_of_a_function_is_handed_to_the_module() -> None:
+    code = "data: list\ndef main(data) -> dict:\n    result = {}\n    return result\n"
+    [finding] = judge(code, data=[])
+    assert finding.rule == "annotations.missing_result"
+    assert finding.suggestion == "Put at the end, at module level: result: dict = main(data)"

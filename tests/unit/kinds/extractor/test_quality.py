@@ -58,3 +58,10 @@ def test_a_tuple_loses_nothing_and_is_for_information() -> None:
     parts = Note(path="$.parts", problem="a tuple, shown as an array")
     [finding] = judge_quality([tried({"parts": ["a"]}, parts)])
     assert finding.severity is Severity.INFO
+
+
+def test_match_that_begins_behind_the_slash_is_told() -> None:
+    [finding] = judge_quality([tried({})], "re.compile('data/').match(path)")
+    assert "use search()" in (finding.suggestion or "")
+    [other] = judge_quality([tried({})], "re.search('data/', path)")
+    assert "search()" not in (other.suggestion or "")

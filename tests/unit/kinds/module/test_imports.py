@@ -101,6 +101,31 @@ def test_import_that_is_never_used_is_taken_out_by_an_edit(text: str, edited: bo
     assert all((finding.edit is not None) is edited for finding in check(text))
 
 
+NAMES = ImportPolicy(allowed=frozenset({"socket"}), names={"socket": frozenset({"gaierror"})})
+
+
+@pytest.mark.parametrize(
+    "text", ["import socket\nsocket.gaierror\n", "from socket import gaierror\ngaierror\n"]
+)
+def test_listed_names_of_a_module_may_be_used(text: str) -> None:
+    assert check(text, policy=NAMES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("import socket\nsocket.socket()\n", "attribute.not_allowed"),
+        ("import socket as s\ns.create_server(('', 1))\n", "attribute.not_allowed"),
+        ("from socket import socket\nsocket()\n", "attribute.not_allowed"),
+        ("import socket\nx = 1\n", "import.not_allowed"),
+    ],
+)
+def test_other_names_of_it_are_refused_and_an_import_that_is_for_none(text: str, rule: str) -> None:
+    [finding] = check(text, policy=NAMES)
+    assert finding.rule == rule
+    assert "gaierror" in (finding.suggestion or "")
+
+
 def test_many_imports_are_judged_in_time_that_grows_with_their_number() -> None:
     """Each looked through the whole file for its name: a file at its cap took minutes."""
     began = time.process_time()

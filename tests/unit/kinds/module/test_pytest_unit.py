@@ -335,3 +335,23 @@ def test_no_order_of_lines_passes_but_the_right_one(lines: list[Line], status: s
 @given(st.binary(max_size=60))
 def test_no_bytes_pass(record: bytes) -> None:
     assert has_errors(judge(unit(record)).findings)
+
+
+def test_module_that_is_none_is_told_with_the_files_that_are() -> None:
+    events = (
+        PolicyEvent(kind="import", detail="client", allowed=False, enforced=True, file=FILE, line=None),
+    )
+    tested = judge(unit(body(*GOOD), Cause.POLICY_VIOLATION, wait_status=0, events=events))
+    [finding] = tested.findings
+    assert finding.rule == "policy.import"
+    assert "neither a file of the module" in finding.message
+    assert "adapter" in (finding.suggestion or "")
+
+
+def test_fixture_that_is_none_is_named() -> None:
+    told = {**RAISED, "error_type": "FixtureLookupError", "message": "('mocker', <FixtureRequest for <x>>)"}
+    lines = (collected(A), started(A), ended(A, "error", **told))
+    tested = judge(
+        unit(body(*lines, status="failed"), Cause.EXITED_NONZERO), ExpectedTests(certain=("test_a",))
+    )
+    assert "no fixture 'mocker'" in (tested.findings[0].suggestion or "")

@@ -9,6 +9,8 @@ import pytest
 from assayd.analysis.shfmt import read_shell
 from assayd.kinds.pipeline.validator import validator
 from assayd.model.run import Cause
+from assayd.package_data import share
+from assayd.policies import load_policies
 from assayd.ports.validator import OnFail
 from assayd.static.shell.parse import reader
 from support.texts.pipeline_runs import (
@@ -57,6 +59,7 @@ def test_bash_step_that_fails_is_put_into_a_class(stderr: str, rule: str, line: 
     (finding,) = sandbox(judgement)
     assert (finding.rule, finding.line) == (rule, line)
     assert finding.message.startswith("Step 1 (clean up): ")
+    assert finding.file == "clean up"
     assert "(exit code 1)" in finding.message
     assert finding.suggestion
     first, second = judgement.cases
@@ -132,8 +135,10 @@ def test_faults_of_all_steps_come_together() -> None:
         {"name": "d", "type": "sql", "content": "DROP TABLE t"},
     )
 
-    found = [finding.rule for stage in validator.stages for finding in stage.check(submitted, POLICY)]
+    findings = [finding for stage in validator.stages for finding in stage.check(submitted, POLICY)]
+    found = [finding.rule for finding in findings]
 
+    assert [finding.file for finding in findings] == ["a", "c", "b", "d"]
     assert found == ["shell.syntax", "sql.syntax", "command.blocked", "sql.drop"]
     assert {stage.on_fail for stage in validator.stages} == {OnFail.CONTINUE}
 
@@ -187,6 +192,7 @@ def test_schema_that_sqlite_refuses_is_told_with_its_place() -> None:
 
     (finding,) = sandbox(judgement)
     assert (finding.rule, finding.line, finding.column) == ("database.schema", 2, 8)
+    assert finding.file == "schema.sql"
     assert finding.message == 'payload.database.schema_sql: near "TABEL": syntax error.'
     assert [case.status for case in judgement.cases] == ["skipped"]
 
@@ -211,5 +217,18 @@ def test_retry_context_names_the_step_and_what_is_allowed() -> None:
     words = validator.retry_context(findings, "commands")
 
     assert words.startswith("Bash steps do what they may not do:")
-    assert "Step 1 (clean up)" in words
+    assert "1. line 1: Step 1 (clean up)" in words
     assert "UPDATE and DELETE need WHERE" in words
+
+
+def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
+    findings = static(payload({**BASH, "content": "rm x"}))
+    analysis = load_policies([share("policies")]).get("analysis")
+
+    strict, free = (validator.retry_context(findings, "commands", policy) for policy in (POLICY, analysis))
+
+    assert (
+        "a table; CREATE needs IF NOT EXISTS; UPDATE and DELETE need WHERE; nothing may be dropped." in strict
+    )
+    assert "reads a CSV file as a table." in free
+    assert strict.count("Bash steps may") == 1

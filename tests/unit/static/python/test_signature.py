@@ -115,7 +115,8 @@ def test_what_cannot_be_called_is_an_error(code: str, rule: str) -> None:
     found = check_signature(parse(code), EXPECTED)
     [error] = [f for f in found if f.is_error]
     assert error.rule == f"signature.{rule}"
-    assert "def extract(path: str) -> dict" in (error.suggestion or "")
+    wanted = "return {…}" if rule == "no_return" else "def extract(path: str) -> dict"
+    assert wanted in (error.suggestion or "")
 
 
 @pytest.mark.parametrize(("code", "rule"), WARNINGS)
@@ -186,3 +187,14 @@ def test_annotation_that_leaves_none_beside_a_dict_is_worded_as_what_may_be() ->
     [other] = check_signature(parse("def extract(path) -> str: return {}"), EXPECTED)
     assert optional.message == "By its annotation the result may be None; it must be a dict."
     assert other.message == "By its annotation the result is str; it must be a dict."
+
+
+def test_method_of_a_class_is_called_by_a_function() -> None:
+    [finding] = check_signature(parse("class P:\n    def extract(self, path): return {}\n"), EXPECTED)
+    assert "return P().extract(path)" in (finding.suggestion or "")
+
+
+def test_forgotten_return_names_what_was_made_last() -> None:
+    code = "def extract(path):\n    info = {}\n    info['a'] = path\n"
+    [finding] = [f for f in check_signature(parse(code), EXPECTED) if f.is_error]
+    assert finding.suggestion == "Put at the end of extract(): return info"

@@ -106,3 +106,11 @@ def test_level_of_a_rule_is_the_profiles() -> None:
     policy = SqlPolicy(rules=(("sql.where_constant", RuleLevel.ERROR),))
     (finding,) = found("DELETE FROM t WHERE 1", policy)
     assert finding.severity is Severity.ERROR
+
+
+def test_words_of_other_databases_come_with_what_sqlite_has() -> None:
+    text = "CREATE TABLE IF NOT EXISTS u (\n  id INT AUTO_INCREMENT PRIMARY KEY\n) ENGINE=InnoDB"
+    [finding] = found(text, PIPELINE)
+    assert (finding.rule, finding.line) == ("sql.not_understood", 2)
+    assert "INTEGER PRIMARY KEY" in (finding.suggestion or "")
+    assert "leave ENGINE=… out" in (finding.suggestion or "")

@@ -4,7 +4,7 @@ a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte
 half a surrogate pair       source.not_text
 "ls\r\n"                    source.control_character
-echo $(( a $op b ))         shell.undecided
+echo $(( a $op b ))         shell.undecided       as is let x=( a + b )
 if true; then               shell.syntax          edit, where one word is missing in one place
 ```bash … ```               shell.syntax          edit: what stands between the fences
 $( $( $( … ) ) )            shell.too_deep
@@ -173,7 +173,9 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
         found,
         rule="shell.undecided",
         message=shorten(f"{words}: {message}."),
-        suggestion="Write operators and subscripts in plain text; choose between them with case or if.",
+        suggestion="Write arithmetic without let: x=$((a + b))."
+        if _LET.search(line[0])
+        else "Write operators and subscripts in plain text; choose between them with case or if.",
     )
 
 
@@ -192,6 +194,7 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
 
 
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
+_LET = re.compile(r"\blet\b")
 _OPEN = re.compile(
     r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"
     r"|`expr` must be followed by `;`|`\[` must be followed by an expression|reached `?[.~$]"
@@ -201,6 +204,8 @@ _OPEN = re.compile(
 
 def _depends(message: str, line: str) -> bool:
     """Return whether the parser met what bash reads only when it runs."""
+    if _LET.search(line) and "`(` must be followed by an expression" in message:
+        return True  # let x=( a + b ) is arithmetic to bash
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
@@ -216,13 +221,14 @@ def _quoted(found: re.Match[str]) -> str:
 
 # What shfmt says begins with the word that is at fault, in backquotes.
 _ADVICE = (
+    (
+        r"here-document|heredoc",
+        "Write the closing word alone at the beginning of a line, with no blanks before or behind it (after "
+        "<<- tabs may stand before it).",
+    ),
     (r"array element values", "Close the array that is opened before: names=(a b)."),
     (r"can only be used (in|to)|is not a valid", "Remove the word, or add the beginning that it belongs to."),
     (r"reached EOF|without closing|must (be followed|end)|unclosed|not closed", "Close what is named here."),
-    (
-        r"here-document|heredoc",
-        "Write the closing word alone on a line of its own, without blanks around it.",
-    ),
 )
 
 

@@ -100,10 +100,26 @@ def _check_program(script: ParsedScript, node: Node, program: str, given: Mappin
         script.error(node, "awk.unreadable", message, "Close every string and every pattern on its own line.")
         return
     known = {**_assigned(tokens), **given}
+    _check_shell_variables(script, node, tokens, given)
     for index, token in enumerate(tokens):
         _check_token(script, node, token, tokens[index + 1 : index + 2])
     for path, written in _files(tokens, known):
         judge_path(script, node, path, PathUse.WRITES if written else PathUse.READS, "awk")
+
+
+def _check_shell_variables(
+    script: ParsedScript, node: Node, tokens: Sequence[_Token], given: Mapping[str, str]
+) -> None:
+    """``awk '$2 >= $min' f``, where the shell has min and awk has not -> awk.shell_variable (a warning)."""
+    fields, names = set[str](), set(given)
+    for before, token in pairwise(tokens):
+        if token.kind is _Kind.NAME:
+            (fields if before.text == "$" else names).add(token.text)
+    of_the_shell = {setting.name for setting in script.settings}
+    for name in sorted((fields - names) & of_the_shell):
+        message = f"${name} in single quotes is a field of awk, not the variable of the shell."
+        suggestion = f"Hand the value over: awk -v {name}=\"${name}\" '… {name} …', without a $ before it."
+        script.warn(node, "awk.shell_variable", message, suggestion)
 
 
 def _check_token(script: ParsedScript, node: Node, token: _Token, following: Sequence[_Token]) -> None:

@@ -83,6 +83,11 @@ _ERRORS = (
 )
 _WARNINGS = (
     (
+        "awk.shell_variable",
+        "A variable of the shell in an awk program in single quotes",
+        "Bad: min=1; awk '$1 > $min' x. Good: awk -v min=\"$min\" '$1 > min' x.",
+    ),
+    (
         "path.undecided",
         "A path that is known only when it runs",
         'Bad: cat a > "$x". Good: cat a > "tmp/$x".',

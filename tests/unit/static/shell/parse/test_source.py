@@ -110,3 +110,15 @@ def test_cleaning_takes_the_mark_and_the_carriage_returns_away() -> None:
 @given(st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     assert all(finding.suggestion for finding in parse_script(text))
+
+
+@pytest.mark.parametrize("text", ["let x=( $2 + $4 )", "let x+=( 1 + 2 )"])
+def test_arithmetic_of_let_in_brackets_cannot_be_decided(text: str) -> None:
+    [finding] = parse_script(text)
+    assert finding.rule == "shell.undecided"
+    assert "x=$((a + b))" in (finding.suggestion or "")
+
+
+def test_here_document_without_its_end_says_how_that_stands() -> None:
+    [finding] = parse_script("if true; then\n  cat <<EOF\n  x\n  EOF\nfi\n")
+    assert "at the beginning of a line" in (finding.suggestion or "")

@@ -1,0 +1,112 @@
+r"""Says what to do about a step that failed, by what it wrote and by its text: more than its class can say.
+
+    line 3: OUT: unbound variable               Give it a value before its use: OUT=data, …
+    line 2: [: -gt: unary operator expected     A variable is empty there: put it in double quotes, …
+    UNIQUE constraint failed: users.email       Two rows have the same value there: …
+    (status 1, and nothing written)             grep in line 2 ends with 1 when no line matches: …
+
+Wrote nothing, and which command it was nobody knows: those that end with 1 as an answer are named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+_BY_TEXT = (
+    (
+        re.compile(r"(\w{1,100}): unbound variable$"),
+        'Give it a value before its use: {0}=data, or a default where it is used: "${{{0}:-data}}".',
+    ),
+    (
+        re.compile(r"\[: (?:-\w\w: unary operator expected|too many arguments)|unary operator expected$"),
+        "A variable in the brackets is empty, or has blanks: put it in double quotes and give it a value, "
+        'as in [ "${{count:-0}}" -gt 0 ].',
+    ),
+    (
+        re.compile(r"UNIQUE constraint failed: \w{1,100}\.(\w{1,100})"),
+        "Two rows have the same {0}, or it is there already: take one of them (GROUP BY {0}), or write "
+        "INSERT … ON CONFLICT ({0}) DO NOTHING.",
+    ),
+    (
+        re.compile(r"NOT NULL constraint failed: \w{1,100}\.(\w{1,100})"),
+        "A row has no {0}: leave such rows out (WHERE {0} IS NOT NULL), or give it a value with coalesce().",
+    ),
+    (
+        re.compile(r": integer expression expected$"),
+        "The value is no whole number (a heading, blanks, a carriage return?): take the right column, and "
+        "skip the first line with tail -n +2.",
+    ),
+)
+_ANSWERS: Mapping[str, str] = {
+    "grep": "ends with 1 when no line matches: append || true where that is fine",
+    "egrep": "ends with 1 when no line matches: append || true where that is fine",
+    "fgrep": "ends with 1 when no line matches: append || true where that is fine",
+    "diff": "ends with 1 when the files differ: append || true where that is fine",
+    "cmp": "ends with 1 when the files differ: append || true where that is fine",
+    "expr": "ends with 1 when it gives 0 or nothing: write $((…))",
+    "let": "ends with 1 when it gives 0: write x=$((…))",
+    "test": "ends with 1 when the condition is not met: see what it compares",
+    "[": "ends with 1 when the condition is not met: see what it compares",
+    "[[": "ends with 1 when the condition is not met: see what it compares",
+    "((": "ends with 1 when it gives 0: write x=$((…)), or append || true",
+}
+_ANSWERING = re.compile(
+    r"(?:^|[|;&({`]|\b(?:then|do|else)\b)\s*(grep|egrep|fgrep|diff|cmp|expr|let|test|\[\[?|\(\()(?=\s|\w)"
+)
+_MOST_NAMED = 3
+_LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
+
+
+def advice_on(words: str) -> str | None:
+    """Return what helps against an error text, where more can be said than its class says."""
+    for pattern, advice in _BY_TEXT:
+        if (found := pattern.search(words)) is not None:
+            return advice.format(*found.groups())
+    return None
+
+
+def advice_on_silence(content: str) -> tuple[str, int | None]:
+    """Return what to say of a bash step that failed and wrote nothing, and its line where one is likely."""
+    named = [
+        (number, found[1])
+        for number, line in enumerate(content.split("\n"), 1)
+        if not line.lstrip().startswith("#")
+        for found in _ANSWERING.finditer(line)
+    ]
+    if not named:
+        return (
+            "It wrote nothing: have the step print what it does (set -x), or see which command may fail.",
+            None,
+        )
+    shown = "; ".join(f"{name} in line {number} {_ANSWERS[name]}" for number, name in named[:_MOST_NAMED])
+    return f"It wrote nothing. {shown}.", named[0][0] if len(named) == 1 else None
+
+
+def advice_on_time(content: str) -> tuple[str | None, int | None]:
+    """Return which loops a bash step has that may not end, and the line of the only one."""
+    lines = [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
+    if not lines:
+        return None, None
+    shown = ", ".join(map(str, lines[:_MOST_NAMED]))
+    words = f"Look at the loop of line {shown}: nothing else runs beside the step that could end it."
+    return words, lines[0] if len(lines) == 1 else None
+
+
+def advice_on_path(message: str, others: Sequence[str]) -> str | None:
+    """Return the file that was meant by one that is not there: a name of the submission that is near."""
+    found = _PATH.search(message)
+    if found is None:
+        return None
+    named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
+    near = get_close_matches(found[0], sorted(named), n=1, cutoff=0.75)
+    return (
+        f"Did you mean {near[0]}? No step has made {found[0]}, and it is not among the files."
+        if near
+        else None
+    )
+
+
+_PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
+_MOST_READ = 100_000
