@@ -131,7 +131,7 @@ class RunningUnit:
         return late or self._streams.exceeded is not None
 
     def _kept_s(self) -> float:
-        """Return how long the runner waited for a processor, where the unit's output waited for the runner."""
+        """Return how long the runner waited for a processor, where the unit waited for the runner."""
         waited_s = self._around.waiting.take()
         moved, self._moved = self._streams.moved - self._moved, self._streams.moved
         return waited_s if moved else 0.0
