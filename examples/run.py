@@ -38,6 +38,7 @@ def main() -> int:
             return 1
         examples = list(read_examples())
         wrong = [problem for example in examples for problem in validate(*example)]
+        wrong += evaluate()
     for problem in wrong:
         print(f"NOT AS EXPECTED  {problem}", file=sys.stderr)
     if wrong or not examples:
@@ -125,6 +126,18 @@ def validate(folder, example):
     if missing := set(example.get("rules", ())) - found:
         problems.append(f"{file}: did not find {', '.join(sorted(missing))}")
     return problems
+
+
+def evaluate():
+    """Run the example of an evaluation, and give what is not as it should be."""
+    folder = Path("examples/evaluate")
+    words = [str(folder / name) for name in ("pass_at_k.py", "problems.jsonl", "samples.jsonl")]
+    print(f"$ python {shlex.join([*words, '1', '2'])}", flush=True)
+    command = [sys.executable, *words, "1", "2"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    print(printed)
+    wanted = (folder / "expected.txt").read_text()
+    return [] if printed == wanted else [f"{words[0]}: it should print\n{wanted}"]
 
 
 def options(folder, example):

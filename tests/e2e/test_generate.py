@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from assayd.cli.generate import Given
+from assayd.cli.screens.session import Asked, Session
+from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess
 
@@ -114,6 +118,26 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     assert entry["submission"]["payload"]["code"] == right
     shown = play.daemon.assay("show", generation["attempt_id"])
     assert f"Asked for: {words}" in shown.stdout
+
+
+async def test_the_screens_lead_from_words_to_an_approved_extractor(play: Play, client: PlainClient) -> None:
+    right = EXTRACTOR.replace("END", "3 * quarter")
+    play.answers(code(RAISES), code(EXTRACTOR.replace("END", "quarter")), code(right))
+    case = json.dumps({"name": "third", "path": PATHS[1], "expected": {"end_month": 9}})
+    given = Given(sample_paths=PATHS, files=(), database=None, examples=[case], inputs=None, options=())
+    asked = Asked(kind="extractor", intent="quarter folder should compute start and end month")
+    app = Wizard(Session(str(play.daemon.socket)), asked=asked, given=given, name="by-screens")
+    async with asyncio.timeout(120), app.run_test(size=(80, 24)) as pilot:
+        for screen, key in (("Asking", "ctrl+g"), ("Result", "enter"), ("Line", "enter")):
+            while type(app.screen).__name__ != screen:
+                await pilot.pause(0.05)
+            await pilot.press(key)
+        while app.return_value is None:
+            await pilot.pause(0.05)
+    assert app.return_value.approved == "by-screens@1"
+    entry = client.library_entry("by-screens", 1)
+    assert entry["submission"]["payload"]["code"] == right
+    assert len(entry["chain"]) == 3
 
 
 def test_next_version_is_listed_compared_and_exported(

@@ -205,6 +205,7 @@ class Admission:
             limits=limits_of(policy, self._caps),
             validator=self._deps.kinds[submission.kind],
             request_id=request_id(),
+            submission=submission if len(document) <= LARGE_DOCUMENT_BYTES else None,
         )
 
     async def unfinished(self) -> Sequence[Attempt]:

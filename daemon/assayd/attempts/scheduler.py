@@ -37,6 +37,7 @@ from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits
+from assayd.model.submission import Submission
 from assayd.ports.store import Query
 from assayd.ports.validator import Validator
 
@@ -61,10 +62,10 @@ class QueueLimits:
 class Order:
     """An attempt with everything that was decided when it was accepted.
 
-    `document` is read when the attempt starts; None: being large, or of a previous run, it waits in the
-    store. `size` is what it counts in the budget; read, it takes about `read_bytes`. `request_id` is of the
-    request that brought it; None when a previous run has left it. `events_behind` is a number that no event
-    of a previous run has reached, so that who follows can go on.
+    `submission` is there for one that need not wait. `document` is read when the attempt starts; None: being
+    large, or of a previous run, it waits in the store. `size` is what it counts in the budget; read, it takes
+    about `read_bytes`. `request_id` is of the request that brought it; None when a previous run has left it.
+    `events_behind` is a number that no event of a previous run has reached, so that who follows can go on.
     """
 
     attempt: Attempt
@@ -76,6 +77,7 @@ class Order:
     validator: Validator
     request_id: str | None = None
     events_behind: int = 0
+    submission: Submission | None = None
 
 
 class Scheduler:
@@ -164,8 +166,10 @@ class Scheduler:
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
-            order = replace(order, document=None, size=0)
+            order = replace(order, document=None, submission=None, size=0)
             self._permits[attempt.peer.uid] += 1
+        elif self._queue or len(self._active) >= self._limits.active:
+            order = replace(order, submission=None)  # it waits, as a document
         self._queue.put(*attempt.flow, attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid, behind=order.events_behind)
         self._metrics.accepted.labels(attempt.kind).inc()
@@ -273,6 +277,9 @@ class Scheduler:
                 await asyncio.to_thread(memory.give_back)
 
     async def _read(self, job: Job, order: Order) -> None:
+        if order.submission is not None:
+            job.read = order.submission
+            return
         document = order.document
         if document is None:
             document = await self._deps.jobs.document(order.attempt.id)

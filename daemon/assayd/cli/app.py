@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.quick import SUMMARY, help_text
-from assayd.cli.verbs import GROUPS, TYPED, TYPES, VERBS, CommandVerb, Parameter
+from assayd.cli.verb import TYPES, CommandVerb, Parameter
+from assayd.cli.verbs import GROUPS, TYPED, VERBS
 from assayd.kinds import registry
 
 
@@ -103,5 +104,5 @@ for _verb in VERBS:
     app.command(_verb.name)(command_of(_verb))
 for _name, (_reference, _summary) in GROUPS.items():
     app.add_typer(cast("typer.Typer", registry.resolve(_reference)), name=_name, help=_summary)
-for _reference, _ in TYPED.values():
+for _reference in dict.fromkeys(reference for reference, _ in TYPED.values()):
     app.add_typer(cast("typer.Typer", registry.resolve(_reference)))  # its commands are the program's own

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd.client import Conflict, Document, PlainClient
 from assayd.errors import RequestError
+
+if TYPE_CHECKING:
+    from assayd.cli.screens.wizard import Wizard
 
 generate_app = typer.Typer()
 
@@ -40,7 +43,9 @@ class Given:
 def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     kind: Annotated[str, typer.Argument(help="What is to be written, e.g. extractor.")],
-    words: Annotated[str, typer.Argument(metavar="WORDS|@FILE", help="What it is for.")],
+    words: Annotated[
+        str, typer.Argument(metavar="[WORDS|@FILE]", help="What it is for; the screen asks for it.")
+    ] = "",
     provider: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who writes; else the only one that is configured.")
     ] = None,
@@ -74,7 +79,10 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Have code written from words, validated and repaired; show it, write it, approve it."""
+    """Have code written from words, validated and repaired; show it, write it, approve it.
+
+    On a terminal this opens screens, unless --yes or --json is given.
+    """
     from assayd.cli.terminal import print_json
     from assayd.cli.validate import read_pairs, read_words
 
@@ -87,15 +95,20 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         inputs=input_file,
         options=option or (),
     )
-    request = {
+    request: dict[str, Any] = {
         "kind": kind,
-        "intent": read_words(words),
-        "context": read_context(given),
+        "intent": read_words(words) if words else "",
         "policy": policy,
         "provider": provider,
         "max_attempts": max_attempts,
         "labels": read_pairs(label or (), "--label") or None,
     }
+    if not yes and not as_json and on_a_terminal():
+        wanted = name or (out.stem if out is not None else "")
+        raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
+    if not words:
+        raise RequestError("usage", "say what it is for: assay generate KIND WORDS; only screens ask for it")
+    request["context"] = read_context(given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
         submitted = _submitted(client, generation)
@@ -111,6 +124,55 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         for line in described(generation, submitted if out is None else None):
             print(line)
     raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
+
+
+@generate_app.command("review")
+def review(
+    context: typer.Context,
+    attempt: Annotated[str, typer.Argument(metavar="ID", help="An attempt: its id, its beginning, `last`.")],
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who reads a hint; else the only one that can.")
+    ] = None,
+) -> None:
+    """Look at an attempt on screens: approve it, edit it, give a hint."""
+    from assayd.cli.ids import attempt_id
+    from assayd.cli.screens.session import Session
+    from assayd.cli.screens.wizard import Wizard
+
+    if not on_a_terminal():
+        raise RequestError("usage", "screens need a terminal; assay show ID prints the same")
+    socket = context.find_root().obj
+    with PlainClient(socket) as client:
+        found = attempt_id(client, attempt)
+    raise typer.Exit(_ended(Wizard(Session(socket, provider=provider), reviewed=found)))
+
+
+def on_a_terminal() -> bool:
+    """Return whether a person can be shown screens."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _on_screens(
+    socket: str | None, request: dict[str, Any], given: Given, *, name: str, out: Path | None
+) -> int:
+    from assayd.cli.screens.session import Asked, Session
+    from assayd.cli.screens.wizard import Wizard
+
+    session = Session(socket, provider=request["provider"])
+    return _ended(Wizard(session, asked=Asked(**request), given=given, name=name), out)
+
+
+def _ended(wizard: Wizard, out: Path | None = None) -> int:
+    """Run screens to their end; return the exit code."""
+    ended = wizard.run()
+    if ended is None:
+        return CANCELLED
+    if ended.approved is not None:
+        print(f"Approved: {ended.approved}")
+        if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
+            write_texts(texts_of(ended.outcome.submission), out)
+            print(f"Written: {out}")
+    return ended.code
 
 
 def read_context(given: Given) -> dict[str, object]:

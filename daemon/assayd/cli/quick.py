@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assayd.cli.verbs import GROUPS, TYPED, TYPES, VERBS, CommandVerb, Parameter
+from assayd.cli.verb import TYPES, CommandVerb, Parameter
+from assayd.cli.verbs import GROUPS, TYPED, VERBS
 
 SUMMARY = "Validate untrusted code in throwaway containers."
 NAME_WIDTH = 12

@@ -10,7 +10,7 @@ from typing import Any
 
 from assayd import __version__
 from assayd.cli.origin import Origin
-from assayd.cli.reports import LEVELS, SARIF_SCHEMA, junit_case, sarif_rule
+from assayd.cli.reports import LEVELS, SARIF_SCHEMA, junit_suite, sarif_rule
 from assayd.client import Document, PlainClient
 
 
@@ -35,7 +35,12 @@ def sarif(attempt: Document, origin: Origin, rules: Mapping[str, Document]) -> D
         "properties": {"attempt_id": attempt["id"], "verdict": attempt["verdict"]},
         "results": [_result(finding, hints, origin) for finding in findings],
     }
-    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return sarif_log([run])
+
+
+def sarif_log(runs: list[Document]) -> Document:
+    """Return runs as one SARIF document."""
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": runs}
 
 
 def _result(finding: Document, hints: list[Document], origin: Origin) -> Document:
@@ -89,4 +94,4 @@ def junit(client: PlainClient, attempt: Document) -> str:
     names = [each["name"] for each in attempt["artifacts"] or () if each["name"].startswith("junit_")]
     if names:
         return client.artifact(attempt["id"], names[0]).decode()
-    return junit_case(attempt)
+    return junit_suite([attempt])

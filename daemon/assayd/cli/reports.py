@@ -129,19 +129,22 @@ class SarifWriter:
         self._file.write("\n]}]}\n")
 
 
-def junit_case(attempt: Document) -> str:
-    """Return one attempt as a JUnit suite of one test case."""
+def junit_suite(attempts: Sequence[Document]) -> str:
+    """Return attempts as a JUnit suite of a test case each."""
+    cases = [_junit_case(attempt) for attempt in attempts]
+    counts = {tag: sum(f"<{tag}" in case for case in cases) for tag in ("failure", "error", "skipped")}
+    head = f'<testsuite name="assayd" tests="{len(cases)}" failures="{counts["failure"]}"'
+    return (
+        f'<?xml version="1.0" encoding="utf-8"?>\n{head} errors="{counts["error"]}"'
+        f' skipped="{counts["skipped"]}">\n{"".join(cases)}</testsuite>\n'
+    )
+
+
+def _junit_case(attempt: Document) -> str:
     outcome = "".join(_outcome({"verdict": attempt["verdict"], "error": None, "attempt": attempt}))
-    counts = {tag: int(outcome.startswith(f"<{tag}")) for tag in ("failure", "error", "skipped")}
     kind, name = _attribute(attempt["kind"]), _attribute(f"{attempt['kind']} {attempt['id']}")
     took_s = (attempt["timings_ms"]["total"] or 0) / 1000
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        f'<testsuite name={name} tests="1" failures="{counts["failure"]}" errors="{counts["error"]}"'
-        f' skipped="{counts["skipped"]}">'
-        f'<testcase classname={kind} name={name} time="{took_s:.6f}">{outcome}</testcase>'
-        "</testsuite>\n"
-    )
+    return f'<testcase classname={kind} name={name} time="{took_s:.6f}">{outcome}</testcase>\n'
 
 
 def _findings(result: Document) -> Sequence[Document]:

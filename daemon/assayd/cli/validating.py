@@ -44,9 +44,9 @@ class ReportFiles:
 
         if self.sarif is not None:
             rules = {rule["id"]: rule for rule in client.kind(attempt["kind"])["rules"]}
-            _put(self.sarif, json.dumps(sarif(attempt, origin, rules), indent=1) + "\n")
+            put(self.sarif, json.dumps(sarif(attempt, origin, rules), indent=1) + "\n")
         if self.junit is not None:
-            _put(self.junit, junit(client, attempt))
+            put(self.junit, junit(client, attempt))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,8 @@ def _print_retry_context(attempt: Document) -> None:
         print(plain(told) if sys.stdout.isatty() else told)
 
 
-def _put(path: Path, text: str) -> None:
+def put(path: Path, text: str) -> None:
+    """Write a report, to standard output for ``-``. Raises: RequestError ``file.unwritable``."""
     if path == STDOUT:
         sys.stdout.write(text)
         sys.stdout.flush()

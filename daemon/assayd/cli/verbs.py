@@ -7,68 +7,9 @@ wrong in a line.
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
-TYPES: Mapping[str, Callable[[str], object]] = {"text": str, "path": Path, "whole": int, "number": float}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """One option or argument.
-
-    Attributes:
-        name: under which the function gets it.
-        help: what it is, in a line.
-        option: as it is written on the line, e.g. ``--set``; empty for an argument.
-        metavar: what stands for its value in the help; empty for a flag.
-        type: of `TYPES`.
-        many: whether it may be given more than once; the function gets a list.
-        required: whether an argument has to be there.
-        default: what the function gets without it.
-        least: the smallest number that it may be; None for any.
-        most: the largest.
-    """
-
-    name: str
-    help: str
-    option: str = ""
-    metavar: str = ""
-    type: str = "text"
-    many: bool = False
-    required: bool = False
-    default: object = None
-    least: float | None = None
-    most: float | None = None
-
-    @property
-    def is_flag(self) -> bool:
-        """Return whether it is an option without a value."""
-        return bool(self.option) and not self.metavar
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandVerb:
-    """One command. `run` is a function of this package, which takes the socket and the parameters."""
-
-    name: str
-    help: str
-    run: str
-    parameters: tuple[Parameter, ...] = ()
-
-    def call(self, socket: str | None, values: Mapping[str, Any]) -> int:
-        """Run it with what a line says; return the exit code."""
-        function = pkgutil.resolve_name(f"assayd.cli.{self.run}")
-        given = {
-            each.name: (values.get(each.name) or ()) if each.many else values.get(each.name, each.default)
-            for each in self.parameters
-        }
-        code: int = function(socket, **given)
-        return code
-
+from assayd.cli.verb import CommandVerb, Parameter
 
 FIELDS = Parameter(
     name="fields",
@@ -335,6 +276,45 @@ VERBS = (
         parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
     ),
     CommandVerb(
+        name="check",
+        help="Validate files, or all, as the project's .assay.toml says; for hooks and build servers.",
+        run="check:check",
+        parameters=(
+            Parameter(
+                name="files",
+                metavar="[FILE]…",
+                type="path",
+                many=True,
+                help="Files or folders; else all here.",
+            ),
+            Parameter(
+                name="sarif",
+                option="--sarif",
+                metavar="FILE",
+                type="path",
+                help="Write the findings as SARIF; - is standard output.",
+            ),
+            Parameter(
+                name="junit",
+                option="--junit",
+                metavar="FILE",
+                type="path",
+                help="Write a JUnit report; - is standard output.",
+            ),
+            Parameter(
+                name="verbose",
+                option="--verbose",
+                default=False,
+                help="Show reports of what is validated as well.",
+            ),
+        ),
+    ),
+    CommandVerb(
+        name="lsp",
+        help="Serve an editor as a language server: findings as diagnostics, certain edits as fixes.",
+        run="lsp.serving:serve",
+    ),
+    CommandVerb(
         name="mcp",
         help="Serve coding agents by the Model Context Protocol, over standard input and output or HTTP.",
         run="mcp.serving:serve",
@@ -370,6 +350,10 @@ TYPED: Mapping[str, tuple[str, str]] = {
     "generate": (
         "assayd.cli.generate:generate_app",
         "Have code written from words, validated and repaired; show it, write it, approve it.",
+    ),
+    "review": (
+        "assayd.cli.generate:generate_app",
+        "Look at an attempt on screens: approve it, edit it, give a hint.",
     ),
 }
 """Verbs that people type and scripts do not repeat: typer's own, each with what it is for."""

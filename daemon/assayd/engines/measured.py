@@ -10,7 +10,7 @@ from typing import cast
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.ports.clock import Clock
-from assayd.ports.engine import Engine
+from assayd.ports.engine import Capabilities, Engine
 
 
 def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
@@ -25,6 +25,10 @@ class _Measured:
         self._engine = engine
         self._metrics = metrics
         self._clock = clock
+
+    def capabilities(self) -> Capabilities:
+        """Return the engine's; asked for too often to be looked up."""
+        return self._engine.capabilities()
 
     def __getattr__(self, name: str) -> object:
         call = getattr(self._engine, name)

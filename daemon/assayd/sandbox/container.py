@@ -81,7 +81,7 @@ class Container:
 
         Raises: EngineError when it is not.
         """
-        if self.orderly:
+        if self.orderly and not self._engine.capabilities().quick:
             await self._shut_down()
         await self.channel.close()
         await self._engine.remove(self.ref)

@@ -14,11 +14,9 @@ COUNTERS = Path("/proc/vmstat")
 def kernel_oom_kills(counters: Path = COUNTERS) -> int | None:
     """Return how many processes the kernel has killed for memory so far; None when it does not say."""
     try:
-        text = counters.read_text()
+        text = counters.read_bytes()
     except OSError:
         return None
-    for line in text.splitlines():
-        name, _, count = line.partition(" ")
-        if name == "oom_kill" and count.isdigit():
-            return int(count)
-    return None
+    _, found, rest = (b"\n" + text).partition(b"\noom_kill ")
+    count = rest.partition(b"\n")[0]
+    return int(count) if found and count.isdigit() else None

@@ -120,7 +120,7 @@ class Sandbox:
 
     async def run(self, lease: Lease, deadline: Deadline, observer: Observer | None = None) -> RunResult:
         """Run the units in the leased container; return what came back, classified."""
-        began, killed_before = self._clock.monotonic(), self.oom_kills()
+        began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
         conversation = lease.conversation
         end, detail = await conversation.hold(deadline, observer)
         wall_s = self._clock.monotonic() - began
@@ -143,7 +143,7 @@ class Sandbox:
 
     def _kills_since(self, before: int | None) -> int | None:
         now = self.oom_kills()
-        return now - before if self.counts_kills and now is not None and before is not None else None
+        return now - before if now is not None and before is not None else None
 
 
 async def _facts_of_a_bad_end(lease: Lease, end: RunEnd) -> ContainerFacts:

@@ -61,6 +61,8 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
             handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
             stack.callback(os.close, handle)
             _write_all(handle, content)
+            if durable:  # starts writing to the disk without waiting for it
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
             handles.append(handle)
         for inner in folders.values():
             os.fchmod(inner, 0o500)
@@ -123,5 +125,3 @@ def _write_all(handle: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]
-    # Starts writing to the disk without waiting for it.
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

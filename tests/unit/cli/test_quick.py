@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from assayd.cli import _program, main, quick
-from assayd.cli.verbs import GROUPS, TYPED, VERBS, CommandVerb
+from assayd.cli.verb import CommandVerb
+from assayd.cli.verbs import GROUPS, TYPED, VERBS
 
 LINES = [
     "validate extractor a.py",
@@ -44,6 +45,9 @@ LINES = [
     "kinds",
     "kinds code --json",
     "version",
+    "check",
+    "check a.py b --sarif out.sarif --junit - --verbose",
+    "lsp",
     "mcp",
     "mcp --http 8765 --token-file=t",
 ]
@@ -150,7 +154,7 @@ def test_help_is_one_text_with_every_command(capsys) -> None:
 
 def test_verbs_of_typers_own_are_told_in_their_own_words() -> None:
     commands: Any = _program()
-    told = {name: commands.commands[name].help for name in TYPED}
+    told = {name: (commands.commands[name].help or "").split("\n")[0] for name in TYPED}
     assert told == {name: summary for name, (_, summary) in TYPED.items()}
 
 

@@ -54,7 +54,7 @@ class _Waiter:
 
     name: str
     lessee: Lessee
-    future: asyncio.Future[tuple[Container, asyncio.Task[None]]]
+    future: asyncio.Future[tuple[Container, asyncio.Task[None] | None]]
 
 
 class Pool:
@@ -80,7 +80,7 @@ class Pool:
         self._limits = limits
         self.demand = demand
         self._waiting: FairQueue[_Waiter] = FairQueue()
-        self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None]]] = {}
+        self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None] | None]] = {}
         self._starting: Counter[PoolKey] = Counter()
         self._refilling: Counter[PoolKey] = Counter()
         self._opening: set[str] = set()
@@ -158,7 +158,7 @@ class Pool:
     @property
     def _yields_to(self) -> int:
         """Count the attempts under way, to which an engine that takes long for its work yields."""
-        return 0 if self._engine.capabilities().quick else self._busy
+        return self._busy and (0 if self._engine.capabilities().quick else self._busy)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
         """Wait for a container of this key; tell whether it stood ready. Users and flows are served in turn.
@@ -171,7 +171,8 @@ class Pool:
         warm = waiter.future.done()
         try:
             container, watch = await waiter.future
-            await asyncio.wait({watch})  # two readers of one stream would be an error
+            if watch is not None:
+                await asyncio.wait({watch})  # two readers of one stream would be an error
         except asyncio.CancelledError:
             self._give_up(waiter)
             raise
@@ -238,8 +239,7 @@ class Pool:
         return bool(self._waiting)
 
     def _assign(self, waiter: _Waiter, ulid: str) -> None:
-        container, _, watch = self._idle.pop(ulid)
-        watch.cancel()
+        container, watch = self._take(ulid)
         self._waiting.serve(waiter.name)
         self._leased[ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
@@ -268,10 +268,10 @@ class Pool:
             self._keep(container, ahead)
         else:
             self._retire(container)
-        self._act()
+            self._act()
 
     def _keep(self, container: Container, ahead: bool) -> None:
-        """Put a fresh container among the idle."""
+        """Put a fresh container among the idle; one that nobody takes at once is watched."""
         idle = Idle(
             ulid=container.ref.ulid,
             key=container.key,
@@ -279,8 +279,16 @@ class Pool:
             memory_bytes=container.ready.memory_bytes,
             ahead=ahead,
         )
-        watch = self._spawn(self._watch(container), "pool-watch")
-        self._idle[container.ref.ulid] = (container, idle, watch)
+        self._idle[idle.ulid] = (container, idle, None)
+        self._act()
+        if idle.ulid in self._idle:
+            self._idle[idle.ulid] = (container, idle, self._spawn(self._watch(container), "pool-watch"))
+
+    def _take(self, ulid: str) -> tuple[Container, asyncio.Task[None] | None]:
+        container, _, watch = self._idle.pop(ulid)
+        if watch is not None:
+            watch.cancel()
+        return container, watch
 
     async def _watch(self, container: Container) -> None:
         """Notice that an idle container died, before it is leased."""
@@ -315,8 +323,7 @@ class Pool:
         self._act()
 
     def _retire_idle(self, ulid: str, reason: str) -> None:
-        container, _, watch = self._idle.pop(ulid)
-        watch.cancel()
+        container, _ = self._take(ulid)
         log.debug("container.retired", container=ulid, reason=reason)
         self._retire(container)
 

@@ -1,0 +1,147 @@
+"""The language server: validates a file when it is opened and saved, and publishes what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from assayd import __version__
+from assayd.cli.lsp.diagnostics import Found, found_in, trouble
+from assayd.cli.project import find_project, is_folder, submission_of
+from assayd.client import AsyncClient, ClientError, Document, requests
+from assayd.errors import AssaydError
+
+WAIT_S = 600.0
+
+
+def build(socket: str | None) -> Any:
+    """Return the language server, ready to be started."""
+    server = LanguageServer("assayd", __version__)
+    editor = Editor(server, AsyncClient(socket))
+
+    # Functions of their own: pygls notes attributes on what it is given, which methods do not take.
+    async def validate(params: Any) -> None:
+        await editor.validate(params.text_document.uri)
+
+    def forget(params: Any) -> None:
+        editor.forget(params.text_document.uri)
+
+    def fixes(params: Any) -> list[Any]:
+        return editor.fixes(params.text_document.uri, params.range)
+
+    server.feature(types.TEXT_DOCUMENT_DID_OPEN)(validate)
+    server.feature(types.TEXT_DOCUMENT_DID_SAVE)(validate)
+    server.feature(types.TEXT_DOCUMENT_DID_CLOSE)(forget)
+    kinds = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+    server.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(fixes)
+    return server
+
+
+class Editor:
+    """What is open in an editor, and what was found in it."""
+
+    def __init__(self, server: Any, client: AsyncClient) -> None:
+        self._server = server
+        self._client = client
+        self._found: dict[str, list[Found]] = {}
+        """By the address of a file."""
+        self._shown: defaultdict[Path, set[str]] = defaultdict(set)
+        """The files that the last validation of something published to."""
+        self._turns: defaultdict[Path, int] = defaultdict(int)
+        """How often something was validated: only the newest text counts."""
+        self._running: dict[Path, str] = {}
+        """The newest attempt for something; one that is older is cancelled."""
+
+    def forget(self, uri: str) -> None:
+        """Forget what was found in a file."""
+        self._publish(uri, [])
+
+    def fixes(self, uri: str, wanted: Any) -> list[Any]:
+        """Return the certain edits for what was found at a place."""
+        return [
+            _action(uri, each)
+            for each in self._found.get(uri, ())
+            if each.edits and _overlap(each.diagnostic.range, wanted)
+        ]
+
+    async def validate(self, uri: str) -> None:
+        """Validate what a file is part of, and publish what was found."""
+        path = await asyncio.to_thread(Path(uris.to_fs_path(uri) or "").resolve)
+        subject = path
+        try:
+            project = await asyncio.to_thread(find_project, path.parent)
+            table = None if project is None else project.table_of(path)
+            if table is None:
+                return
+            subject = path.parent if is_folder(table) else path
+            submission, origin = await asyncio.to_thread(submission_of, path, table, self._open_text)
+            attempt = await self._attempt(subject, submission)
+        except AssaydError as error:
+            self._show(subject, [trouble(path, error.message)])
+            return
+        if attempt is not None:
+            self._show(subject, found_in(attempt, origin, path))
+
+    async def _attempt(self, subject: Path, submission: Document) -> Document | None:
+        """Return the finished attempt; None where a newer text has taken its place."""
+        self._turns[subject] += 1
+        turn = self._turns[subject]
+        attempt = await self._ask(requests.submit(submission))
+        newest = turn == self._turns[subject]
+        older = self._running.pop(subject, None) if newest else attempt["id"]
+        if newest:
+            self._running[subject] = attempt["id"]
+        if older is not None:
+            with suppress(ClientError):  # it was finished meanwhile
+                await self._ask(requests.cancel(older))
+        while attempt["state"] != "finished":
+            attempt = await self._ask(requests.attempt(attempt["id"], wait_s=WAIT_S))
+        return attempt if turn == self._turns[subject] else None
+
+    async def _ask(self, request: Any) -> Document:
+        document: Document = json.loads(await self._client.send_for_content(request))
+        return document
+
+    def _open_text(self, path: Path) -> bytes | None:
+        document = self._server.workspace.text_documents.get(uris.from_fs_path(str(path)))
+        return None if document is None else str(document.source).encode()
+
+    def _show(self, subject: Path, found: list[Found]) -> None:
+        """Publish what was found, file by file; files that have nothing more are cleared."""
+        by_file: defaultdict[str, list[Found]] = defaultdict(list)
+        for each in found:
+            by_file[uris.from_fs_path(str(each.path)) or ""].append(each)
+        if subject.is_file():
+            by_file.setdefault(uris.from_fs_path(str(subject)) or "", [])
+        for uri in self._shown[subject] | by_file.keys():
+            self._publish(uri, by_file.get(uri, []))
+        self._shown[subject] = set(by_file)
+
+    def _publish(self, uri: str, found: list[Found]) -> None:
+        self._found[uri] = found
+        diagnostics = [each.diagnostic for each in found]
+        self._server.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics)
+        )
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    return bool(one.start.line <= other.end.line and other.start.line <= one.end.line)
+
+
+def _action(uri: str, found: Found) -> Any:
+    return types.CodeAction(
+        title=f"Apply the certain fix of {found.diagnostic.code}",
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[found.diagnostic],
+        is_preferred=True,
+        edit=types.WorkspaceEdit(changes={uri: list(found.edits)}),
+    )

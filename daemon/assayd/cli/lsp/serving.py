@@ -1,0 +1,19 @@
+"""Starts the language server, where its library is installed."""
+
+from __future__ import annotations
+
+from assayd.errors import RequestError
+
+NEEDS = "assay lsp needs the package `pygls`: pip install 'assayd[lsp]'"
+
+
+def serve(socket: str | None) -> int:
+    """Serve an editor over standard input and output, until it leaves."""
+    try:
+        import pygls  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise RequestError("usage", NEEDS) from missing
+    from assayd.cli.lsp.server import build
+
+    build(socket).start_io()
+    return 0

@@ -1,0 +1,126 @@
+"""The screen on which code comes about: which answer, its stages as they pass, and how far the run is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from assayd.cli.progress import ProgressView
+from assayd.cli.screen import StyledLine, line
+from assayd.cli.screens.session import Chain, Outcome, Session
+from assayd.cli.screens.shown import styled
+from assayd.cli.terminal import shorten
+from assayd.client import Document, StreamEvent
+from assayd.errors import AssaydError
+
+TICK_S = 0.5
+Begin = Callable[[], Chain]
+"""Asks the daemon for what is then watched."""
+
+
+class Watching(Screen[Outcome | AssaydError]):
+    """Watch a chain to its end; give what came of it, or why nothing could."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
+
+    def __init__(self, session: Session, begin: Begin, *, kind: str) -> None:
+        super().__init__()
+        self._session, self._begin, self._kind = session, begin, kind
+        self._chain: Chain | None = None
+        self._cancelled = False
+        self._answers: list[Document] = []
+        self._attempt: str | None = None
+        self._progress = ProgressView(kind)
+        self._began = monotonic()
+
+    def compose(self) -> ComposeResult:
+        """Make the one pane, and the keys below it."""
+        with VerticalScroll():
+            yield Static(id="progress")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin, and let the clock run."""
+        self.set_interval(TICK_S, self.show)
+        self.show()
+        self.follow()
+
+    @work(thread=True)
+    def follow(self) -> None:
+        """Follow the chain in a thread of its own, up to what came of it."""
+        came: Outcome | AssaydError
+        try:
+            self._chain = self._begin()
+            if self._cancelled:
+                self._session.cancel(self._chain)
+            for event in self._session.follow(self._chain):
+                self.app.call_from_thread(self.apply, event)
+            came = self._session.outcome(self._chain)
+        except AssaydError as problem:
+            came = problem
+        self.app.call_from_thread(self.dismiss, came)
+
+    @work(thread=True)
+    def look(self, attempt_id: str) -> None:
+        """Follow one attempt of the chain in a thread of its own; its display alone is lost with it."""
+        try:
+            for event in self._session.events(attempt_id):
+                self.app.call_from_thread(self.apply_to, attempt_id, event)
+        except AssaydError:
+            return
+
+    @work(thread=True)
+    def action_cancel(self) -> None:
+        """Cancel the chain; its end comes as an event."""
+        self._cancelled = True
+        if self._chain is not None:
+            self._session.cancel(self._chain)
+
+    def apply(self, event: StreamEvent) -> None:
+        """Take in an event of the chain."""
+        if self._chain is not None and self._chain.form == "attempt":
+            self._progress.apply(event)
+        elif event.kind != "stage":
+            self._answers = event.body.get("attempts", self._answers)
+            ran = [one["attempt_id"] for one in self._answers if one["attempt_id"]]
+            if ran and ran[-1] != self._attempt:
+                self._attempt, self._progress = ran[-1], ProgressView(self._kind)
+                self.look(ran[-1])
+        self.show()
+
+    def apply_to(self, attempt_id: str, event: StreamEvent) -> None:
+        """Take in an event of an attempt, if it still is the newest."""
+        if attempt_id == self._attempt:
+            self._progress.apply(event)
+            self.show()
+
+    def show(self) -> None:
+        """Show where it stands."""
+        self.query_one("#progress", Static).update(styled(self._lines()))
+
+    def _lines(self) -> Iterator[StyledLine]:
+        took = f"{monotonic() - self._began:.0f} s"
+        if self._chain is None or self._chain.form == "attempt":
+            yield line(("Validating", "bold"), f"  {took}")
+            yield from self._progress.lines()
+            return
+        under_way = bool(self._answers) and self._answers[-1]["verdict"] is None
+        number = len(self._answers) + (0 if under_way else 1)
+        yield line(
+            ("Generating", "bold"), f"  attempt {min(number, self._chain.most)} of {self._chain.most}  {took}"
+        )
+        for one in self._answers[: -1 if under_way else None]:
+            verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
+            yield line(f"{one['number']}. {verdict}: {shorten(one['fix_reason'], 60)}")
+        if under_way:
+            yield from self._progress.lines()
+        else:
+            yield line(("▸ ", "cyan"), "waiting for an answer")

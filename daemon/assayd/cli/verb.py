@@ -1,0 +1,65 @@
+"""What a verb of `assay` is, as data; `verbs` has all of them."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TYPES: Mapping[str, Callable[[str], object]] = {"text": str, "path": Path, "whole": int, "number": float}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One option or argument.
+
+    Attributes:
+        name: under which the function gets it.
+        help: what it is, in a line.
+        option: as it is written on the line, e.g. ``--set``; empty for an argument.
+        metavar: what stands for its value in the help; empty for a flag.
+        type: of `TYPES`.
+        many: whether it may be given more than once; the function gets a list.
+        required: whether an argument has to be there.
+        default: what the function gets without it.
+        least: the smallest number that it may be; None for any.
+        most: the largest.
+    """
+
+    name: str
+    help: str
+    option: str = ""
+    metavar: str = ""
+    type: str = "text"
+    many: bool = False
+    required: bool = False
+    default: object = None
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def is_flag(self) -> bool:
+        """Return whether it is an option without a value."""
+        return bool(self.option) and not self.metavar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandVerb:
+    """One command. `run` is a function of this package, which takes the socket and the parameters."""
+
+    name: str
+    help: str
+    run: str
+    parameters: tuple[Parameter, ...] = ()
+
+    def call(self, socket: str | None, values: Mapping[str, Any]) -> int:
+        """Run it with what a line says; return the exit code."""
+        function = pkgutil.resolve_name(f"assayd.cli.{self.run}")
+        given = {
+            each.name: (values.get(each.name) or ()) if each.many else values.get(each.name, each.default)
+            for each in self.parameters
+        }
+        code: int = function(socket, **given)
+        return code

@@ -1,0 +1,179 @@
+"""An editor before a real daemon: a language client opens, fixes and saves files of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from support.daemons.daemon_process import BIN, DaemonProcess
+from support.engines.oci import needs_oci
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
+]
+
+TOML = """
+[[file]]
+match = "*_extractor.py"
+kind = "extractor"
+sample_paths = ["/data/2024/Q1/a.csv"]
+[[file]]
+match = "*_node.py"
+kind = "code"
+input = { a = 2 }
+[[file]]
+match = "*.sh"
+kind = "pipeline"
+[[file]]
+match = "*.fs"
+kind = "fifth"
+[[file]]
+match = "adapter/*.py"
+kind = "module"
+"""
+EXTRACTOR = (
+    'def extract(path: str) -> dict:\n    return {"year": int(re.search(r"/(20[0-9]{2})/", path)[1])}\n'
+)
+BROKEN = {
+    "years_extractor.py": EXTRACTOR,
+    "double_node.py": "a: int\nresult: int = aa * 2\n",
+    "steps.sh": "set -e\nrm -rf /\n",
+    "words.fs": ": double ( n -- n ) dup s+ ;\n",
+    "adapter/adapter.py": "import os\n\nos.system('ls')\n",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".assay.toml").write_text(TOML)
+    for name, text in BROKEN.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "adapter/manifest.json").write_text(json.dumps({"module_id": "weather/one"}))
+    return tmp_path
+
+
+class Editor:
+    """A language client that waits for what is published, and notes what was said."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._client = LanguageClient("editor", "1")
+        self._published: asyncio.Queue[Any] = asyncio.Queue()
+        self.transcript: list[str] = []
+        heard = self._published
+
+        def hear(params: Any) -> None:
+            heard.put_nowait(params)
+
+        self._client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(hear)
+
+    async def start(self, daemon: DaemonProcess) -> None:
+        environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        command = [str(BIN / "assay"), "--socket", str(daemon.socket), "lsp"]
+        await self._client.start_io(*command, env=environment)
+        asked = types.InitializeParams(capabilities=types.ClientCapabilities(), root_uri=self._root.as_uri())
+        await self._client.initialize_async(asked)
+        self._client.initialized(types.InitializedParams())
+
+    async def stop(self) -> None:
+        await self._client.shutdown_async(None)
+        self._client.exit(None)
+        await self._client.stop()
+
+    async def open(self, name: str) -> list[Any]:
+        text = (self._root / name).read_text()
+        item = types.TextDocumentItem(uri=self.uri(name), language_id="x", version=1, text=text)
+        self._client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=item))
+        return await self._hear(name, "open")
+
+    async def save(self, name: str, text: str) -> list[Any]:
+        (self._root / name).write_text(text)
+        document = types.VersionedTextDocumentIdentifier(version=2, uri=self.uri(name))
+        change = types.TextDocumentContentChangeWholeDocument(text=text)
+        self._client.text_document_did_change(
+            types.DidChangeTextDocumentParams(text_document=document, content_changes=[change])
+        )
+        identifier = types.TextDocumentIdentifier(uri=self.uri(name))
+        self._client.text_document_did_save(types.DidSaveTextDocumentParams(text_document=identifier))
+        return await self._hear(name, "save")
+
+    async def fixes(self, name: str, place: Any) -> list[Any]:
+        asked = types.CodeActionParams(
+            text_document=types.TextDocumentIdentifier(uri=self.uri(name)),
+            range=place,
+            context=types.CodeActionContext(diagnostics=[]),
+        )
+        found = await self._client.text_document_code_action_async(asked)
+        self.transcript += [f"fix {name}: {each.title}" for each in found or ()]
+        return list(found or ())
+
+    async def _hear(self, name: str, act: str) -> list[Any]:
+        async with asyncio.timeout(60):
+            while True:
+                published = await self._published.get()
+                if published.uri == self.uri(name):
+                    break
+        self.transcript += [f"{act} {name}: {len(published.diagnostics)} found"] + [
+            f"  line {each.range.start.line + 1}: [{each.code}] {each.message.splitlines()[0]}"
+            for each in published.diagnostics
+        ]
+        return list(published.diagnostics)
+
+    def uri(self, name: str) -> str:
+        return (self._root / name).as_uri()
+
+
+@asynccontextmanager
+async def editing(daemon: DaemonProcess, root: Path) -> AsyncIterator[Editor]:
+    editor = Editor(root)
+    await editor.start(daemon)
+    try:
+        yield editor
+    finally:
+        await editor.stop()
+
+
+def applied(text: str, edits: list[Any]) -> str:
+    """Return a text with edits of whole lines."""
+    lines = text.splitlines(keepends=True)
+    for edit in sorted(edits, key=lambda each: -each.range.start.line):
+        lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]
+    return "".join(lines)
+
+
+async def test_every_kind_has_its_findings_and_a_fix_makes_them_go(daemon, root, capsys) -> None:
+    async with editing(daemon, root) as editor:
+        found = {name: await editor.open(name) for name in BROKEN}
+        first = found["years_extractor.py"][0]
+        (fix, *_) = await editor.fixes("years_extractor.py", first.range)
+        edits = fix.edit.changes[editor.uri("years_extractor.py")]
+        left = await editor.save("years_extractor.py", applied(EXTRACTOR, edits))
+    with capsys.disabled():
+        print("\n" + "\n".join(editor.transcript))
+
+    assert all(found.values())
+    assert first.range.start.line == 1
+    assert [edit.new_text for edit in edits] == ["import re\n"]
+    assert [each for each in left if each.severity == types.DiagnosticSeverity.Error] == []
+
+
+async def test_daemon_that_does_not_answer_is_said_in_the_editor(daemon, root) -> None:
+    class Nowhere:
+        socket = root / "none"
+
+    async with editing(Nowhere(), root) as editor:
+        (told,) = await editor.open("years_extractor.py")
+
+    assert told.severity == types.DiagnosticSeverity.Information
+    assert "the daemon does not answer" in told.message

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from assayd.cli.generate import texts_of
+from assayd.cli.screens.session import with_texts
+from assayd.errors import RequestError
+
+STEPS = [
+    {"name": "get", "type": "bash", "content": "cat a"},
+    {"name": "get", "type": "sql", "content": "SELECT 1"},
+]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"code": "x = 1", "sample_paths": ["/a"]},
+        {"text": ": a ;"},
+        {"steps": STEPS, "database": {"schema_sql": ""}},
+        {"files": {"a.py": "x", "b.py": "y"}},
+        {"files": {"a.py": "x"}, "manifest": {"name": "n"}},
+    ],
+)
+def test_texts_that_were_not_changed_give_the_same_payload(payload: dict[str, object]) -> None:
+    assert with_texts(payload, texts_of({"payload": payload})) == payload
+
+
+def test_each_changed_text_comes_to_its_place() -> None:
+    payload = {"steps": STEPS, "inputs": {}}
+    texts = {name: f"{text} -- changed" for name, text in texts_of({"payload": payload}).items()}
+    changed = with_texts(payload, texts)
+    assert [step["content"] for step in changed["steps"]] == ["cat a -- changed", "SELECT 1 -- changed"]
+    assert changed["inputs"] == {}
+
+
+def test_a_manifest_that_is_no_json_is_refused() -> None:
+    payload = {"files": {"a.py": "x"}, "manifest": {"name": "n"}}
+    with pytest.raises(RequestError, match=r"manifest\.json is no JSON"):
+        with_texts(payload, {"a.py": "x", "manifest.json": "{"})

@@ -1,0 +1,283 @@
+"""Each screen as it looks on 80 by 24, and what its keys do; `ASSAY_GOLDEN=write` draws them anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from threading import Event
+
+import pytest
+from textual.pilot import Pilot
+
+from assayd.cli.generate import Given
+from assayd.cli.screens.session import Asked, Chain, Outcome, Session
+from assayd.cli.screens.wizard import Ended, Wizard
+from assayd.client import Document, Refused, StreamEvent
+from support.daemons.fake_service import GOLDEN as ATTEMPTS
+
+PICTURES = Path(__file__).parent / "golden"
+WORDS = "quarter folder should compute start and end month"
+CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
+
+
+def outcome(name: str, **more: object) -> Outcome:
+    attempt: Document = json.loads((ATTEMPTS / f"{name}.json").read_text())
+    attempt["bundle"] = None  # its place depends on the machine
+    submission = {"kind": "extractor", "policy": "extractor", "payload": {"code": CODE}}
+    values: dict[str, object] = {"attempt": attempt, "submission": submission} | more
+    return Outcome(**values)  # type: ignore[arg-type]
+
+
+PASSED = outcome("validated", told="validated", generation_id="01G")
+FAILED = outcome("failed_at_run", told="exhausted", generation_id="01G")
+
+
+class Played(Session):
+    """A session that comes to outcomes in turn; what was asked of it is kept."""
+
+    def __init__(self, *outcomes: Outcome | Refused) -> None:
+        super().__init__(None)
+        self.outcomes = list(outcomes)
+        self.done: list[tuple[object, ...]] = []
+        self.told: list[StreamEvent] = []
+        self.may_end = Event()
+        self.may_end.set()
+
+    def begin(self, asked: Asked) -> Chain:
+        self.done.append(("begin", asked.intent, dict(asked.context)))
+        if isinstance(self.outcomes[0], Refused):
+            raise self.outcomes.pop(0)
+        return Chain(id="01G", form="generation", most=3)
+
+    def follow(self, chain: Chain) -> Iterator[StreamEvent]:
+        if chain.form == "generation":
+            yield from self.told
+            self.may_end.wait(timeout=60)
+
+    def events(self, attempt_id: str) -> Iterator[StreamEvent]:
+        yield event("stage", {"name": "syntax", "status": "passed", "duration_ms": 1.0, "findings": 0})
+        yield event("state", {"state": "running"})
+        yield event("unit", {"status": "started", "index": 3, "total": 5})
+
+    def outcome(self, chain: Chain) -> Outcome:
+        found = self.outcomes.pop(0)
+        assert isinstance(found, Outcome)
+        return found
+
+    def cancel(self, chain: Chain) -> None:
+        self.done.append(("cancel", chain.id))
+        self.may_end.set()
+
+    def hint(self, outcome: Outcome, hint: str) -> Chain:
+        self.done.append(("hint", hint))
+        return Chain(id="01G", form="generation", most=3)
+
+    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
+        self.done.append(("submit", dict(texts)))
+        return Chain(id="01A", form="attempt")
+
+    def approve(self, outcome: Outcome, name: str) -> str:
+        self.done.append(("approve", name))
+        if name == "taken":
+            raise Refused("library.name", "another name, please [@click=app.exit]now[/]", status=422)
+        return f"{name}@1"
+
+    def accept(self, repair_id: str) -> str:
+        self.done.append(("accept", repair_id))
+        return "rules"
+
+
+def event(kind: str, body: Document) -> StreamEvent:
+    return StreamEvent(id="1", kind=kind, at="", body=body)
+
+
+def wizard(session: Session, **more: object) -> Wizard:
+    asked = Asked(kind="extractor", intent=WORDS)
+    given = Given(
+        sample_paths=["/data/Q1/report.csv"], files=(), database=None, examples=(), inputs=None, options=()
+    )
+    values: dict[str, object] = {"asked": asked, "given": given, "name": "months"} | more
+    return Wizard(session, **values)  # type: ignore[arg-type]
+
+
+async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
+    """Let the application work until something is so."""
+    while not reached():
+        await pilot.pause(0.01)
+
+
+async def shown(pilot: Pilot[Ended], screen: str) -> None:
+    await until(pilot, lambda: type(pilot.app.screen).__name__ == screen)
+    await pilot.pause()
+
+
+def picture(pilot: Pilot[Ended]) -> str:
+    rows = pilot.app.screen._compositor.render_strips()
+    return "".join("".join(part.text for part in row).rstrip() + "\n" for row in rows)
+
+
+def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
+    path = PICTURES / f"{name}.txt"
+    if os.environ.get("ASSAY_GOLDEN") == "write":
+        path.write_text(picture(pilot))
+    assert picture(pilot) == path.read_text()
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+async def test_words_and_context_are_asked_for_with_what_is_known_filled_in() -> None:
+    session = Played(PASSED)
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        like_the_golden_one(pilot, "asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+    assert session.done == [("begin", WORDS, {"sample_paths": ["/data/Q1/report.csv"]})]
+
+
+async def test_what_cannot_be_read_is_said_and_stays() -> None:
+    session = Played(PASSED)
+    empty = Asked(kind="extractor", intent="")
+    async with wizard(session, asked=empty).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert "say in words what it should do" in picture(pilot)
+    assert session.done == []
+
+
+async def test_a_refused_request_is_asked_again_with_the_reason() -> None:
+    session = Played(Refused("context.unknown", "an extractor takes no database", status=422), PASSED)
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "an extractor takes no database" in picture(pilot))
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+
+
+async def test_answers_stages_and_units_are_seen_as_they_come() -> None:
+    session = Played(PASSED)
+    session.may_end.clear()
+    answer = {
+        "number": 1,
+        "attempt_id": "01A",
+        "verdict": "failed",
+        "duplicate": False,
+        "fix_reason": "a guess",
+    }
+    under_way = answer | {"number": 2, "attempt_id": "01B", "verdict": None, "fix_reason": "better"}
+    session.told = [event("attempt", {"attempts": [answer, under_way]})]
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "3/5 paths" in picture(pilot))
+        lines = picture(pilot).splitlines()
+        assert lines[0].startswith(" Generating  attempt 2 of 3")
+        assert lines[1] == " 1. failed: a guess"
+        assert lines[2].split() == ["└─", "syntax", "✓", "1.0ms"]
+        await pilot.press("escape")
+        await shown(pilot, "Result")
+    assert session.done[-1] == ("cancel", "01G")
+
+
+async def test_a_validated_result_shows_code_and_previews_and_is_approved_under_a_name() -> None:
+    session = Played(PASSED)
+    app = wizard(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        like_the_golden_one(pilot, "validated")
+        await pilot.press("enter")
+        await shown(pilot, "Line")
+        like_the_golden_one(pilot, "name")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.return_value is not None)
+    assert session.done[-1] == ("approve", "months")
+    assert (app.return_value.code, app.return_value.approved) == (0, "months@1")  # type: ignore[union-attr]
+
+
+async def test_a_refused_name_is_said_as_plain_text() -> None:
+    session = Played(PASSED)
+    async with wizard(session, name="taken").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        await pilot.press("enter")
+        await shown(pilot, "Line")
+        await pilot.press("enter")
+        await until(pilot, lambda: "[@click=app.exit]now[/]" in picture(pilot))
+
+
+async def test_a_failed_result_shows_the_error_and_cannot_be_approved() -> None:
+    session = Played(FAILED, PASSED)
+    app = wizard(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        like_the_golden_one(pilot, "failed")
+        await pilot.press("enter", "h")
+        await shown(pilot, "Line")
+        await pilot.press(*"more", "enter")
+        await until(pilot, lambda: session.outcomes == [] and "Passed" in picture(pilot))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.return_value is not None)
+    assert [each[0] for each in session.done] == ["begin", "hint"]
+    assert session.done[-1] == ("hint", "more")
+
+
+async def test_regenerate_asks_for_the_same_again() -> None:
+    session = Played(FAILED, PASSED)
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        await pilot.press("r")
+        await until(pilot, lambda: "Passed" in picture(pilot))
+    assert session.done[0] == session.done[1]
+
+
+async def test_rules_that_are_offered_can_be_taken() -> None:
+    applied = {"paths": 1, "complete": 1, "shown": []}
+    fallback = {"trigger": "timeout", "reason": "It ran too long.", "rules": "extract:\n", "notes": {}}
+    offer = ("01R", fallback | {"applied": applied, "accepted_at": None})
+    session = Played(outcome("failed_at_run", offer=offer))
+    app = wizard(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        await pilot.press("y")
+        await until(pilot, lambda: app.return_value is not None)
+    assert session.done[-1] == ("accept", "01R")
+
+
+async def test_an_attempt_is_reviewed_without_asking() -> None:
+    session = Played(FAILED)
+    app = wizard(session, asked=None, given=None, reviewed="01A")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Result")
+        assert "Regenerate" not in picture(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.return_value is not None)
+    assert app.return_value.code == 1  # type: ignore[union-attr]
+
+
+async def test_no_text_of_code_acts_on_the_terminal() -> None:
+    hostile = "\x1b]0;owned\x07 [@click=app.exit]x[/] \u202e"
+    submission = {"kind": "extractor", "payload": {"files": {f"{hostile}.py": hostile}}}
+    session = Played(outcome("validated", submission=submission, diff=hostile, told=hostile))
+    async with wizard(session).run_test(size=(80, 200)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        drawn = picture(pilot)
+    assert not set("\x1b\x07\u202e") & set(drawn)
+    assert drawn.count("[@click=app.exit]x[/]") == 4

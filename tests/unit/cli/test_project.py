@@ -1,0 +1,99 @@
+"""What the files of a project are, as its `.assay.toml` says."""
+
+from pathlib import Path
+
+import pytest
+
+from assayd.cli.project import find_project, submission_of
+from assayd.errors import ConfigError
+
+TOML = """
+[[file]]
+match = "extractors/*.py"
+kind = "extractor"
+sample_paths = ["/a", "/b"]
+policy = "extractor"
+
+[[file]]
+match = "nodes/*.py"
+kind = "code"
+input = { a = 1 }
+cases = [{ name = "one", inputs = { a = 1 }, expected = 1 }]
+
+[[file]]
+match = "adapters/*/*.py"
+kind = "module"
+"""
+FILES = ("extractors/x.py", "nodes/n.py", "adapters/one/adapter.py", "adapters/one/manifest.json", "other.py")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".assay.toml").write_text(TOML)
+    for name in FILES:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}" if name.endswith("json") else f"# {name}\n")
+    return tmp_path
+
+
+def submitted(root: Path, name: str, **more) -> dict:
+    project = find_project(root / name)
+    table = project.table_of(root / name)
+    return submission_of(root / name, table, **more)[0]
+
+
+def test_file_is_submitted_as_its_table_says(root: Path) -> None:
+    assert submitted(root, "extractors/x.py") == {
+        "kind": "extractor",
+        "policy": "extractor",
+        "payload": {"code": "# extractors/x.py\n", "sample_paths": ["/a", "/b"]},
+    }
+    assert submitted(root, "nodes/n.py")["payload"] == {
+        "code": "# nodes/n.py\n",
+        "inputs": {"a": 1},
+        "cases": [{"name": "one", "inputs": {"a": 1}, "expected": 1}],
+    }
+
+
+def test_folder_of_an_adapter_is_submitted_as_one(root: Path) -> None:
+    payload = submitted(root, "adapters/one/adapter.py")["payload"]
+    assert (payload["manifest"], list(payload["files"])) == ({}, ["adapter.py"])
+
+
+def test_text_that_is_not_saved_yet_is_taken(root: Path) -> None:
+    assert submitted(root, "extractors/x.py", newer=lambda _: b"new")["payload"]["code"] == "new"
+
+
+def test_project_lists_each_submission_once(root: Path) -> None:
+    (root / "adapters/one/test_adapter.py").write_text("")
+    project = find_project(root)
+    found = [str(path.relative_to(root)) for path in project.files()]
+    assert found == ["adapters/one/adapter.py", "extractors/x.py", "nodes/n.py"]
+
+
+def test_file_that_no_table_fits_is_nothing_to_us(root: Path) -> None:
+    assert find_project(root).table_of(root / "other.py") is None
+    assert find_project(root).table_of(Path("/elsewhere/x.py")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "tables [[file]] and nothing else"),
+        ("[[file]]\nmatch = 'x'\n", "needs match and kind"),
+        ("[[file]]\nmatch = 'x'\nkind = 'code'\nimage = 'mine'\n", "image = 'mine': there are match, kind"),
+        ("[[file]]\nmatch = 'x'\nkind = 1\n", "kind = 1: there are"),
+        ("[[file]\n", ".assay.toml: "),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / ".assay.toml").write_text(text)
+
+    with pytest.raises(ConfigError) as raised:
+        find_project(tmp_path)
+    assert said in raised.value.message
+
+
+def test_without_a_file_there_is_no_project(tmp_path: Path) -> None:
+    assert find_project(tmp_path / "deep/x.py") is None
