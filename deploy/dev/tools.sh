@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Get what the system tests need and a checkout does not: tools.sh FOLDER. Prints nothing when all is there.
 #
-# Installed from the distribution: podman, systemd-nspawn, mmdebstrap, groff. Only unpacked, into FOLDER: promtool.
+# Installed from the distribution: podman, systemd-nspawn, mmdebstrap, groff, and Node where there is none. Only unpacked, into FOLDER: promtool.
+# Fetched by npm, as locked with hashes: what the client for TypeScript is made with.
 set -euo pipefail
 
 folder=$(mkdir -p "$1" && cd "$1" && pwd -P)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 "$here/packages.sh" podman systemd-container systemd mmdebstrap groff-base
+command -v npm >/dev/null || "$here/packages.sh" nodejs npm
+typescript=$here/../../client/typescript
+if [ "$typescript/package-lock.json" -nt "$typescript/node_modules/.package-lock.json" ]; then
+    npm ci --prefix "$typescript" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+fi
 
 if [ ! -x "$folder/promtool" ]; then
     echo "tools: fetching promtool from the distribution's package prometheus" >&2
