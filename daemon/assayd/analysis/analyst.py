@@ -216,6 +216,7 @@ class Analyst:
             log.warning("analysis.worker_lost", kind=kind, problem=str(problem) or "timeout")
             lost, worker = worker, None
             await self._end(lost)
+            worker = await self._replacement()
             raise WorkerDied(str(problem) or "timeout") from problem
         except BaseException:
             # Half a conversation may be in its pipes; the next job must not get the answer to this one.
@@ -224,6 +225,14 @@ class Analyst:
             raise
         finally:
             self._free.put_nowait(worker)
+
+    async def _replacement(self) -> _Worker | None:
+        """Start a worker for one that was lost: who lost it waits for that, and nobody after him."""
+        try:
+            return await self._start()
+        except (AssaydError, WorkerDied) as problem:
+            log.warning("analysis.worker_not_replaced", problem=str(problem))
+            return None
 
     async def _start(self) -> _Worker:
         limits = self._limits

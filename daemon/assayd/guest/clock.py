@@ -45,12 +45,26 @@ class UnitClock:
     """The clock of one unit; begins when it is made.
 
     As of the last look: `used_s` is the processor time of all that the unit started, `starved_s` the time
-    in which it could have run, had there been a processor.
+    in which it could have run, had there been a processor for it, or for who takes its output.
+
+    Args:
+        limit_s: processor time that the unit may use.
+        below: what it has started.
+        kept_s: returns how long it was kept waiting by the runner, itself without a processor, since the
+            last call.
+        now: the time.
     """
 
-    def __init__(self, limit_s: float, below: Below, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit_s: float,
+        below: Below,
+        kept_s: Callable[[], float] = lambda: 0.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._limit_s = limit_s
         self._below = below
+        self._kept_s = kept_s
         self._now = now
         self._seen = {(task.pid, task.tid): task for task in below.tasks()}
         self._ahead: dict[tuple[int, int], float] = {}
@@ -77,7 +91,7 @@ class UnitClock:
         passed_s = now - self._looked
         used_s = max(self._below.used_s() - self._used_before_s, self.used_s)
         idle_s = max(passed_s - (used_s - self.used_s), 0.0)
-        self._owed_s += self._waited_s(passed_s)
+        self._owed_s += self._waited_s(passed_s) + self._kept_s()
         starved_s = min(self._owed_s, idle_s)
         # What is known late is made good, but waiting of several at once is no stock to draw on.
         self._owed_s = min(self._owed_s - starved_s, _MOST_OWED_S)

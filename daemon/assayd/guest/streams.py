@@ -41,6 +41,8 @@ class UnitStreams:
         self.reports = Reports(unit, limits.unit_result_bytes)
         self.stdout = Capture(limits.output_kept_bytes)
         self.stderr = Capture(limits.output_kept_bytes)
+        self.moved = 0
+        """How often something was read from the unit's pipes, or written to one."""
         self._unit = unit
         self._output_cap = limits.output_read_bytes
         self._selector = selector
@@ -84,6 +86,7 @@ class UnitStreams:
             return
         try:
             while self._unfed:
+                self.moved += 1
                 self._unfed = self._unfed[os.write(self._feeding, self._unfed) :]
         except BlockingIOError:
             return
@@ -108,6 +111,7 @@ class UnitStreams:
         except BlockingIOError:
             return False
         if content:
+            self.moved += 1
             self._takers[pipe](content)
         return bool(content)
 

@@ -94,7 +94,8 @@ class RunningUnit:
         self._before = forked.before
         self._pid = forked.pid
         self._started = time.monotonic()
-        self._clock = UnitClock(request.deadline_s, around.processes)
+        self._moved = self._streams.moved
+        self._clock = UnitClock(request.deadline_s, around.processes, self._kept_s)
         self._told_s, self._tell_at = 0.0, self._started + _TELL_S
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0
@@ -128,6 +129,12 @@ class RunningUnit:
         if late:
             self._end = "deadline"
         return late or self._streams.exceeded is not None
+
+    def _kept_s(self) -> float:
+        """Return how long the runner waited for a processor, where the unit waited for the runner."""
+        waited_s = self._around.waiting.take()
+        moved, self._moved = self._streams.moved - self._moved, self._streams.moved
+        return waited_s if moved else 0.0
 
     def _tell_clock(self) -> None:
         """Send what went by, so that the attempt's clock waits when the unit's does."""

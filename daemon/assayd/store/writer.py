@@ -81,6 +81,8 @@ class Writer:
             wanted = [write for write in group if write.done.set_running_or_notify_cancel()]
             if wanted:
                 self._commit(wanted)
+            # The next may be long in coming, and what was written may be large.
+            del group, wanted
 
     def _next_group(self) -> list[_Write]:
         """Wait for a write, and take what waits with it; empty at the end."""

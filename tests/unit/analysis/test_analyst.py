@@ -68,6 +68,7 @@ async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: Execu
         stages = await static(slow, payload(GOOD), policy)
         assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
         assert [s.status for s in stages] == [StageStatus.FAILED, *[StageStatus.SKIPPED] * 2]
+        assert len(slow.alive) == 1, "whoever comes next would wait for another to start"
 
 
 async def test_a_worker_that_dies_is_replaced(policy: ExecutionPolicy):

@@ -69,7 +69,7 @@ def machine() -> Machine:
 
 def run(machine: Machine, most_s: float = 10.0, **shares: tuple[float, float]) -> UnitClock:
     """Let a unit go on in the same way until its time is up."""
-    clock = UnitClock(LIMIT_S, Below(machine), machine.clock)
+    clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     while not clock.is_over():
         assert machine.now_s < most_s, "it does not end"
         machine.pass_time(min(LOOK_S, max(clock.next_at() - machine.now_s, 0.001)), **shares)
@@ -113,7 +113,7 @@ def test_waiting_for_each_other_on_one_processor_gains_nothing(machine: Machine)
 
 def test_waiting_that_is_not_over_counts_already(machine: Machine) -> None:
     machine.runnable.add(1)
-    clock = UnitClock(LIMIT_S, Below(machine), machine.clock)
+    clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     for _ in range(4):
         machine.pass_time(LOOK_S)
         clock.look()
@@ -122,7 +122,7 @@ def test_waiting_that_is_not_over_counts_already(machine: Machine) -> None:
 
 def test_waiting_that_counted_already_counts_once(machine: Machine) -> None:
     machine.runnable.add(1)
-    clock = UnitClock(LIMIT_S, Below(machine), machine.clock)
+    clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     for _ in range(4):
         machine.pass_time(LOOK_S)
         clock.look()
@@ -133,7 +133,7 @@ def test_waiting_that_counted_already_counts_once(machine: Machine) -> None:
 
 
 def test_task_that_is_new_and_could_run_speaks_for_those_that_came_and_went(machine: Machine) -> None:
-    clock = UnitClock(LIMIT_S, Below(machine), machine.clock)
+    clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     for tid in range(2, 12):
         machine.ran = {1: 0.0, tid: 0.0}
         machine.waited[tid] = 0.0
@@ -145,10 +145,28 @@ def test_task_that_is_new_and_could_run_speaks_for_those_that_came_and_went(mach
 
 
 def test_task_that_is_new_and_sleeps_says_nothing_of_waiting(machine: Machine) -> None:
-    clock = UnitClock(LIMIT_S, Below(machine), machine.clock)
+    clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     for tid in range(2, 12):
         machine.ran = {1: 0.0, tid: 0.0}
         machine.waited[tid] = 0.0
         machine.now_s += LOOK_S
         clock.look()
     assert clock.starved_s == 0.0
+
+
+def test_unit_that_the_runner_keeps_waiting_has_that_time_to_come() -> None:
+    """On a busy machine a flood of output ended as a timeout: it waited for a runner without a processor."""
+    machine, kept = Machine(), [0.8 * LOOK_S]
+    clock = UnitClock(LIMIT_S, Below(machine), lambda: kept[0], machine.clock)
+    while not clock.is_over():
+        machine.pass_time(LOOK_S, t1=(0.1, 0.0))
+    assert machine.now_s == pytest.approx(MOST * LIMIT_S, abs=2 * LOOK_S)
+    assert clock.starved_s == pytest.approx(0.8 * machine.now_s, rel=0.1)
+
+
+def test_what_the_runner_waits_while_the_unit_computes_is_not_left_out() -> None:
+    machine = Machine()
+    clock = UnitClock(LIMIT_S, Below(machine), lambda: LOOK_S, machine.clock)
+    while not clock.is_over():
+        machine.pass_time(LOOK_S, t1=(1.0, 0.0))
+    assert (clock.used_s, clock.starved_s) == (pytest.approx(LIMIT_S), pytest.approx(0.0, abs=0.1))

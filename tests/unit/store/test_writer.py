@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -124,3 +125,21 @@ async def test_full_disk_is_reported_as_such_and_passes(commits: Commits) -> Non
     assert (caught.value.code, caught.value.retryable) == ("store.full", True)
     assert commits.rows() == []
     assert await commits.writer.write(put(1)) == 1  # type: ignore[arg-type]
+
+
+class Large:
+    """A value that a change holds."""
+
+
+async def test_what_was_written_is_not_held_until_the_next_write(commits: Commits) -> None:
+    """The values of a large result were, and made the daemon larger by a hundred megabytes."""
+    gone = threading.Event()
+    large = Large()
+    weakref.finalize(large, gone.set)
+
+    def change(_connection: Connection, held: Large = large) -> None:
+        assert held is not None
+
+    await commits.writer.write(change)
+    del large, change
+    assert await asyncio.to_thread(gone.wait, 10)
