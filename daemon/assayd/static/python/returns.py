@@ -54,7 +54,21 @@ _OF_BUILTIN_TYPES = frozenset(
 )
 """Methods that another object may have by the same name."""
 _ANSWERING = frozenset(
-    f"__{name}__" for name in "bool bytes float format fspath hash index int iter len repr str".split()
+    f"__{name}__"
+    for name in [
+        "bool",
+        "bytes",
+        "float",
+        "format",
+        "fspath",
+        "hash",
+        "index",
+        "int",
+        "iter",
+        "len",
+        "repr",
+        "str",
+    ]
 )
 """Special methods of which Python takes no None."""
 _MOST = 20
@@ -109,7 +123,7 @@ def _unanswered(function: _Function, source: PythonSource) -> Finding:
     return Finding(
         rule=NO_VALUE_RULE.id,
         category="function",
-        message=f"{function.name}() ends without return (line {line}), and has to give a value whenever it is asked.",
+        message=f"{function.name}() ends without return (line {line}), and Python wants a value of it.",
         severity=Severity.WARNING,
         line=line,
         snippet=snippet(source.text, line),
