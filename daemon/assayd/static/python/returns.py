@@ -54,22 +54,11 @@ _OF_BUILTIN_TYPES = frozenset(
 )
 """Methods that another object may have by the same name."""
 _ANSWERING = frozenset(
-    f"__{name}__"
-    for name in [
-        "bool",
-        "bytes",
-        "float",
-        "format",
-        "fspath",
-        "hash",
-        "index",
-        "int",
-        "iter",
-        "len",
-        "repr",
-        "str",
-    ]
-)
+    {
+        "__bool__", "__bytes__", "__float__", "__format__", "__fspath__", "__hash__", "__index__", "__int__",
+        "__iter__", "__len__", "__repr__", "__str__",
+    }
+)  # fmt: skip
 """Special methods of which Python takes no None."""
 _MOST = 20
 

@@ -88,10 +88,12 @@ def test_a_method_that_never_returns_is_named_where_its_value_is_used() -> None:
 
 
 def test_special_method_that_gives_nothing_is_a_warning() -> None:
-    text = "class A:\n    def __repr__(self):\n        text = 'A'\n    def __bool__(self):\n        bool(self.x)\n"
+    text = (
+        "class A:\n    def __repr__(self):\n        x = 'A'\n    def __bool__(self):\n        bool(self.x)\n"
+    )
     found = list(check_returns(parse(text)))
     assert [(f.severity, f.line, f.suggestion) for f in found] == [
-        (Severity.WARNING, 3, "Write: return text"),
+        (Severity.WARNING, 3, "Write: return x"),
         (Severity.WARNING, 5, "Write: return bool(self.x)"),
     ]
 
