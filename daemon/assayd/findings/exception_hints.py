@@ -82,6 +82,8 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
      "Take the text apart, or read it with strptime and its own format."),
     ("ValueError", re.compile(r"^could not convert string to float|^invalid literal for int"),
      "The text is no number: take the right part of it, or match the digits with a pattern."),
+    ("IndexError", re.compile(r"^no such group"),
+     "The pattern has no group of that name or number: take one that it has, as (?P<year>…) makes."),
     ("JSONDecodeError", re.compile(r"^Extra data"),
      "There is more behind the first value: where each line is a value, read them by json.loads(line)."),
     ("JSONDecodeError", re.compile(r"^Expecting value: line 1 column 1"),

@@ -125,6 +125,7 @@ def test_none_is_followed_to_the_line_that_gave_it() -> None:
             "",
             "PureWindowsPath",
         ),
+        (raised("IndexError", "no such group"), "", "The pattern has no group"),
         (raised("TypeError", "can't compare offset-naive and offset-aware datetimes"), "", "tzinfo"),
         (raised("TypeError", "'coroutine' object is not subscriptable"), "", "await"),
         (
