@@ -140,22 +140,17 @@ def peers(images: Path, source: str, path: str, count: int) -> Iterator[tuple[st
     """Time peers that run the same function once: bare Python, and sandboxes that are installed."""
     root, _ = python_image(images)
     program = f"{source}\nimport json\nprint(json.dumps(extract({path!r})))\n"
-    yield "fork_without_isolation", _times([sys.executable, *PYTHON[1:], "-c", program], count)
-    bind = [
-        "--ro-bind",
-        str(root),
-        "/",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--unshare-all",
-        "--die-with-parent",
-    ]
+    commands: dict[str, Sequence[str]] = {"fork_without_isolation": (sys.executable, *PYTHON[1:])}
     if bubblewrap := shutil.which("bwrap"):
-        yield "bubblewrap", _times([bubblewrap, *bind, *PYTHON, "-c", program], count)
+        bind = ("--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev")
+        commands["bubblewrap"] = (bubblewrap, *bind, "--unshare-all", "--die-with-parent", *PYTHON)
     if nsjail := shutil.which("nsjail"):
-        yield "nsjail", _times([nsjail, "-Mo", "-q", "-c", str(root), "--", *PYTHON, "-c", program], count)
+        commands["nsjail"] = (nsjail, "-Mo", "-q", "-c", str(root), "--", *PYTHON)
+    for name, command in commands.items():
+        try:
+            yield name, _times([*command, "-c", program], count)
+        except subprocess.SubprocessError as problem:
+            print(f"{name} does not run here: {problem}", file=sys.stderr)
 
 
 def _times(command: Sequence[str], count: int) -> list[float]:

@@ -2,8 +2,9 @@
 
     python -m bench.real.python FILE.json
 
-The file holds `extractors` and `adapters`: lists of `name` (repository:path[:function]) and `code` or `text`.
-It is other people's code and stays out of the project; `sources_python.txt` lists where it comes from.
+The file holds `extractors` and `adapters`: lists of `name` (repository:path[:function]) and `code` or `text`,
+or of a whole package `files`. It is other people's code and stays out of the project; `sources_*.txt` list
+where it comes from.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry as validators
@@ -57,12 +59,13 @@ def refused(kind: str, payload: Mapping[str, object]) -> list[Finding]:
 
 
 def _payloads(
-    gathered: Mapping[str, list[Mapping[str, str]]],
+    gathered: Mapping[str, list[Mapping[str, Any]]],
 ) -> Iterator[tuple[str, str, Mapping[str, object]]]:
     for item in gathered["extractors"]:
         yield "extractor", item["name"], {"code": item["code"], "sample_paths": _PATHS}
     for item in gathered["adapters"]:
-        files = {"adapter.py": item["text"] + _ADAPTER, "test_adapter.py": _TEST}
+        package = item.get("files", {})
+        files = {**package, "adapter.py": item.get("text", "") + _ADAPTER, "test_adapter.py": _TEST}
         yield "module", item["name"], {"manifest": _MANIFEST, "files": files}
 
 

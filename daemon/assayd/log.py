@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, TextIO, cast
 
 import structlog
@@ -63,9 +64,26 @@ def configure(
     structlog.configure(
         processors=[*_SHARED, *prepare, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Lossy(stream))),
         cache_logger_on_first_use=True,
     )
+
+
+class _Lossy:
+    """Drops lines that cannot be written: what ails the log must not end an attempt."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write, or not."""
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flush, or not."""
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def request_id() -> str | None:

@@ -39,6 +39,26 @@ def test_record_of_a_library_has_the_same_form() -> None:
     assert json.loads(out.getvalue())["event"] == "went wrong"
 
 
+def test_line_that_cannot_be_written_is_dropped_and_the_next_is_not() -> None:
+    out = _Full()
+    log.configure("info", "json", out)
+    structlog.get_logger().info("attempt.received")
+    out.full = False
+    structlog.get_logger().info("attempt.finished")
+    assert json.loads(out.getvalue())["event"] == "attempt.finished"
+
+
+class _Full(io.StringIO):
+    """A stream on a disk that is full for a while."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
 def test_events_below_the_level_are_not_written() -> None:
     out = io.StringIO()
     log.configure("warning", "json", out)

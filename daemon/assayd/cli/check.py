@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from assayd.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED
@@ -32,7 +33,8 @@ def check(
             table = project.table_of(path)
             if table is None:
                 continue
-            submission, origin = submission_of(path, table)
+            submission, found = submission_of(path, table)
+            origin = replace(found, paths={name: _near(file) for name, file in found.paths.items()})
             attempt = run(client, submission, show_progress=False)
             done.append((attempt, origin))
             if not reports.take_stdout:
@@ -66,6 +68,14 @@ def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
             yield file, project
 
 
+def _near(path: str | Path) -> str:
+    """Return a path from here where it lies below: what code scanning matches with its checkout."""
+    try:
+        return Path(path).relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return str(path)
+
+
 def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> None:
     from assayd.cli.report import render, verdict_line
     from assayd.cli.screen import line
@@ -73,7 +83,7 @@ def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> No
     if verbose or attempt["verdict"] != "validated":
         out().lines(render(attempt, origin))
     else:
-        out().print(line(f"{path}: ") + verdict_line(attempt))
+        out().print(line(f"{_near(path)}: ") + verdict_line(attempt))
 
 
 def _write(client: PlainClient, done: Sequence[tuple[Document, Origin]], reports: ReportFiles) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from assayd.findings.asked_index import asked_index
 from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
@@ -25,7 +26,7 @@ _HINTS: Mapping[str, str] = {
     "ImportError": "Use only the modules that the policy allows.",
     "IndexError": "There are fewer elements than that: check the length before taking one.",
     "JSONDecodeError": "The text is not JSON: check it before, or handle the error.",
-    "KeyError": "Take a key that is there, or use .get().",
+    "KeyError": "Take a key that is there; where it may be missing, say what is taken then.",
     "MemoryError": "Build less at once.",
     "ModuleNotFoundError": "Use only the modules that the policy allows.",
     "NameError": "Define or import the name before it is used.",
@@ -49,7 +50,12 @@ _NONE = re.compile(r"\bNoneType\b")
 _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
     (
         "TypeError",
-        re.compile(r"can only concatenate str|must be str, not |unsupported operand type\(s\) for \+.*'str'"),
+        re.compile(r"unsupported operand type\(s\) for \S+: '(?:int|float|str)' and '(?:int|float|str)'$"),
+        "One of both is text: make a number of it, with int(…) or float(…).",
+    ),
+    (
+        "TypeError",
+        re.compile(r"can only concatenate str|must be str, not "),
         "Convert the number to text with str(…), or the text to a number with int(…).",
     ),
     ("TypeError", re.compile(r"the JSON object must be str"),
@@ -65,7 +71,8 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
      "Give the function the arguments that its def line names."),
     ("TypeError", re.compile(r"unhashable type"), "Use a tuple, or text, as the key."),
     ("ValueError", re.compile(r"(?:not enough|too many) values to unpack"),
-     "Check how many parts there are, or take the rest with a star: first, *rest = parts."),
+     "The number of parts is another: let the name that has more take them with a star (*first, last = … or "
+     "first, *last = …), or split fewer times: text.rsplit('_', 2)."),
     ("ValueError", re.compile(r"^time data .* does not match format"),
      "Make the format fit the text: %Y is a year of four digits and %y of two, %m a month as a number, %B "
      "its full name and %b the first three letters, %d the day."),
@@ -75,6 +82,8 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
      "Take the text apart, or read it with strptime and its own format."),
     ("ValueError", re.compile(r"^could not convert string to float|^invalid literal for int"),
      "The text is no number: take the right part of it, or match the digits with a pattern."),
+    ("IndexError", re.compile(r"^no such group"),
+     "The pattern has no group of that name or number: take one that it has, as (?P<year>…) makes."),
     ("JSONDecodeError", re.compile(r"^Extra data"),
      "There is more behind the first value: where each line is a value, read them by json.loads(line)."),
     ("JSONDecodeError", re.compile(r"^Expecting value: line 1 column 1"),
@@ -87,9 +96,10 @@ _MISSING = re.compile(r"has no attribute '([^']{1,80})'$|^cannot import name '([
 
 
 _NONE_COMES_FROM = (
-    "a match or a search that finds nothing gives that, and a function that ends without return. Test for "
-    "it, or make the pattern fit."
+    "A match or a search that finds nothing gives that, and a function that ends without return: make the "
+    "pattern fit, or test for it."
 )
+_PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
 _FIRST_PYDANTIC: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",
@@ -127,11 +137,15 @@ def exception_hint(record: Raised, text: str = "") -> str:
 def _hint(record: Raised, text: str) -> str:
     error_type = record.error_type.rpartition(".")[2]
     if record.meant is not None:
-        other = " Else take one that is there, or use .get()." if error_type == "KeyError" else ""
+        if "[" in record.meant:
+            return f"It is further in: {record.meant}."
+        other = " Else take one that is there." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
         return f"The value is None: {_why_none(record, text)}"
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
+    if error_type == "IndexError" and (asked := asked_index(record, line_at(text, record.line) or "")):
+        return f"{asked}: change the range or the index, or leave that step out at the end."
     return _by_place(record, error_type, text) or next(by_text, None) or hint_for(record.error_type)
 
 
@@ -141,6 +155,8 @@ def _by_place(record: Raised, error_type: str, text: str) -> str | None:
         return "The image has no such program: do it in Python, or take what it would print as an input."
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
         return "The path is written with backslashes: pathlib.PureWindowsPath takes it apart."
+    if error_type == "ValidationError" and (alike := _alike_field(record)) is not None:
+        return alike
     if error_type in {"ImportError", "AttributeError"} and (other := _of_first_pydantic(record)) is not None:
         return f"The image has pydantic 1.10, where that is {other}."
     return None
@@ -157,13 +173,32 @@ def _why_none(record: Raised, text: str) -> str:
         ]
         if given:
             number, line = given[-1]
-            return f"{name} has it from line {number} ({shorten(line, 100)}); {_NONE_COMES_FROM}"
+            pattern = _PATTERN_USED.search(line)
+            made = next(
+                (n for n, each in enumerate(lines, 1) if pattern and re.match(rf"\s*{pattern[1]}\s*=", each)),
+                None,
+            )
+            whose = f" The pattern of line {made} does not fit this text." if made else ""
+            return f"{name} has it from line {number} ({shorten(line, 100)}).{whose} {_NONE_COMES_FROM}"
     return _NONE_COMES_FROM
 
 
 def _of_first_pydantic(record: Raised) -> str | None:
     found = _MISSING.search(record.message)
     return None if found is None else _FIRST_PYDANTIC.get(found[1] or found[2] or "")
+
+
+def _alike_field(record: Raised) -> str | None:
+    """Return what to do about a field that a model misses, where a value is given by nearly its name."""
+    missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
+    given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]
+    for field in missing:
+        alike = [key for key in given if key.startswith(field) or field.startswith(key)]
+        if len(alike) == 1:
+            given_as = alike[0]
+            either = f"give {field!r}, or declare Field(alias={given_as!r})"
+            return f"{given_as!r} is given and {field!r} declared: {either}."
+    return None
 
 
 def _one_line(text: str) -> str:

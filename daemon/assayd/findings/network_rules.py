@@ -105,7 +105,8 @@ WORDINGS: Mapping[NetworkRule, Wording] = {
     NetworkRule.LISTED: Wording(reason="the profile lists it", hint=""),
     NetworkRule.BLOCKED: Wording(
         reason="the profile blocks the network",
-        hint="Work on given data, in tests on answers of theirs (httpx.MockTransport, unittest.mock.patch); "
+        hint="Take the data as an input, a file or standard input; give tests made-up answers "
+        "(httpx.MockTransport, unittest.mock.patch); "
         'or submit under a profile with network.mode = "allowlist".',
     ),
     NetworkRule.NOT_PROXIED: Wording(

@@ -77,18 +77,20 @@ def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, 
             return not_compiled_finding(record, around.text)
         case _ if cause is Cause.EXITED_NONZERO:
             found = cause_finding(cause, what, f"exit code {exit_code(unit)}")
-            return replace(found, suggestion=_on_status(unit) or found.suggestion)
+            return replace(found, suggestion=_on_status(unit, around.text))
         case _ if cause is Cause.TIMEOUT:
             return with_places(timeout_finding(unit, what), around.text)
         case _:
             return cause_finding(cause, what, details_of(unit))
 
 
-def _on_status(unit: UnitResult) -> str | None:
+def _on_status(unit: UnitResult, text: str) -> str:
     """Return what to do about a program that ended itself with another status than 0."""
     said = unit.stderr.text()
     if _ARGUMENTS.search(said):
-        return "It gets no arguments: give each a default, or submit files with argv that has them."
+        lines = [n for n, line in enumerate(text.split("\n"), 1) if "required=True" in line]
+        where = f" (line {lines[0]})" if lines else ""
+        return f"It gets no arguments: write default=… for required=True{where}, or submit files with argv."
     if said.strip():
         return "It ended itself: read the end of its standard error, and end with 0 where all is well."
     return "It ended itself (sys.exit or the like): end with 0 where all is well."

@@ -21,7 +21,10 @@ from assayd.model.text_limits import shorten
 _CAUSES: Mapping[Cause, tuple[str, str]] = {
     Cause.EXITED_NONZERO: ("ended with an exit code other than 0", "Let the code end by itself."),
     Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
-    Cause.OUT_OF_MEMORY: ("ran out of memory", "Build less at once; what is written to files counts too."),
+    Cause.OUT_OF_MEMORY: (
+        "ran out of memory",
+        "Hold less at once: go through rows one by one and keep sums. What is written to files counts too.",
+    ),
     Cause.PROCESS_LIMIT: ("started more processes or threads than it may", "Do the work in one thread."),
     Cause.OUTPUT_LIMIT: ("wrote more output than is read", "Print less; return less."),
     Cause.DISK_LIMIT: ("filled its work directory", "Write less."),

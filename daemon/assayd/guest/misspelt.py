@@ -39,6 +39,8 @@ def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
             return nearest(name, _attributes(value)) if type(name) is str and value is not None else None
         if is_a(problem, KeyError):
             key = BaseException.__dict__["args"].__get__(problem)[0]
+            if type(key) is str and (inside := _further_in(key, problem, texts)) is not None:
+                return inside, False
             keys = list(_keys(problem, texts)) if type(key) is str else []
             return (nearest(key, keys) or _longer(key, keys)) if keys else None
         if is_a(problem, ImportError):
@@ -48,6 +50,23 @@ def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
     except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
         return None
     return None
+
+
+def _further_in(key: str, problem: BaseException, texts: Texts) -> str | None:
+    """Return where a key is in a dict that a dict of the failing line holds: ``raw['data']['items']``."""
+    place = failing_line(problem, texts)
+    if place is None:
+        return None
+    frame, line = place
+    for name in dict.fromkeys(names_of(line)):
+        value = frame.f_locals.get(name, frame.f_globals.get(name))
+        for outer, inner in list(dict.items(value))[:_MOST_DICTS] if type(value) is dict else ():
+            if type(outer) is str and type(inner) is dict and dict.__contains__(inner, key):
+                return f"{name}[{outer!r}][{key!r}]"[:_MOST_MEANT]
+    return None
+
+
+_MOST_MEANT = 60
 
 
 def _longer(key: str, keys: list[str]) -> tuple[str, bool] | None:

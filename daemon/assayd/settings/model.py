@@ -81,8 +81,11 @@ class PoolSettings(_Section):
     """The pool of warm containers."""
 
     enabled: bool = Field(True, description="Keep containers started ahead of need.")
-    default_target: Zero = Field(
-        4, description="Idle containers kept per kind in use; who sends much leaves two of them to others."
+    default_target: Zero | None = Field(
+        None,
+        description="Idle containers kept per kind in use; who sends much leaves two of them to others. "
+        "Unset: 4, or 2 where they come and go in milliseconds.",
+        examples=[4],
     )
     unused_target: Zero = Field(
         1, description="Idle containers kept per kind that was not asked for within the last hour."

@@ -52,7 +52,7 @@ async def build_readiness(
         clock=shared.clock,
         ids=shared.ids,
         limits=limits.pool,
-        demand=demand_from(settings),
+        demand=demand_from(settings, quick=chosen.engine.capabilities().quick),
     )
     reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
     stack.push_async_callback(_last_sweep, reaper)

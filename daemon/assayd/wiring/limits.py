@@ -82,9 +82,10 @@ def limits_from(settings: Settings) -> DaemonLimits:
     )
 
 
-def demand_from(settings: Settings) -> Demand:
-    """Return how many containers are kept ready."""
+def demand_from(settings: Settings, *, quick: bool) -> Demand:
+    """Return how many containers are kept ready. Args: `quick` as in `ports.engine.Capabilities`."""
     pool = settings.pool
     if not pool.enabled:
         return Demand(base=0, unused=0, most=0)
-    return Demand(base=pool.default_target, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)
+    base = (2 if quick else 4) if pool.default_target is None else pool.default_target
+    return Demand(base=base, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)

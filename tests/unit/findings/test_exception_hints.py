@@ -35,7 +35,7 @@ def raised(
         (raised("TypeError", "'int' object is not callable"), "leave the brackets out"),
         (raised("TypeError", "f() missing 1 required positional argument: 'b'"), "its def line"),
         (raised("TypeError", "unhashable type: 'list'"), "Use a tuple"),
-        (raised("ValueError", "not enough values to unpack (expected 2, got 1)"), "first, *rest"),
+        (raised("ValueError", "not enough values to unpack (expected 2, got 1)"), "*first, last"),
         (raised("FileNotFoundError", "[Errno 2] No such file"), "take the data as an input"),
         (raised("PermissionError", "refused: open (a.txt)"), "work directory"),
         (raised("ValueError", "no"), "Check the text before converting"),
@@ -125,6 +125,7 @@ def test_none_is_followed_to_the_line_that_gave_it() -> None:
             "",
             "PureWindowsPath",
         ),
+        (raised("IndexError", "no such group"), "", "The pattern has no group"),
         (raised("TypeError", "can't compare offset-naive and offset-aware datetimes"), "", "tzinfo"),
         (raised("TypeError", "'coroutine' object is not subscriptable"), "", "await"),
         (
@@ -139,3 +140,39 @@ def test_none_is_followed_to_the_line_that_gave_it() -> None:
 )
 def test_hint_fits_the_line_the_values_and_the_text(record: Raised, line: str, words: str) -> None:
     assert words in exception_hint(record, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "said"),
+    [
+        (
+            "total += values[i + window]",
+            (("values", "[1.0, 2.0]"), ("i", "1"), ("window", "2")),
+            "index 3, and there are 2",
+        ),
+        ('return {"a": parts[5]}', (("parts", "('/', 'a')"),), "parts[5] asks for index 5"),
+        ("if row[-3]:", (("row", "[1, 2]"),), "row[-3] asks for index -3"),
+        ("x = big[n]", (("big", "[0, 1, … 20 in all]"), ("n", "20")), "there are 20 elements"),
+    ],
+)
+def test_index_that_was_asked_for_is_said(line: str, values: tuple[tuple[str, str], ...], said: str) -> None:
+    record = replace(raised("IndexError", "list index out of range"), values=values)
+    assert said in exception_hint(record, line)
+
+
+@pytest.mark.parametrize("line", ["x = f(row)[3]", "x = row[k]", "x = (row[", "-" * 5000 + "row[9]"])
+def test_index_that_cannot_be_told_is_not_said(line: str) -> None:
+    record = replace(raised("IndexError", "list index out of range"), values=(("row", "[1]"),))
+    assert "asks for index" not in exception_hint(record, line)
+
+
+def test_field_that_a_model_misses_is_named_beside_the_one_that_is_given() -> None:
+    message = "1 validation error for Reading\ntemperature\n  field required (type=value_error.missing)"
+    record = replace(raised("ValidationError", message), values=(("raw", "{'city': 'Oslo', 'temp': 9.4}"),))
+    assert "Field(alias='temp')" in exception_hint(record)
+
+
+def test_key_that_is_further_in_is_said_to_be_there() -> None:
+    record = raised("KeyError", "'items'", meant="raw['data']['items']")
+    assert exception_hint(record) == "It is further in: raw['data']['items']."
+    assert misspelling_edit(record, "x = raw['items']") is None

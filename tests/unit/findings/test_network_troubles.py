@@ -70,5 +70,5 @@ def test_exception_of_the_network_is_not_told_to_do_without_network() -> None:
     said = suggestion(raised(), Cause.EXITED_NONZERO)
     assert said is not None
     assert "blocks the network" not in said
-    assert "Work on given data" not in said
+    assert "Take the data as an input" not in said
     assert "HTTPS_PROXY" in said

@@ -87,3 +87,8 @@ def test_key_that_is_a_part_of_one_is_meant_and_not_for_certain() -> None:
 
 def test_names_that_differ_in_their_digits_are_not_meant() -> None:
     assert meant("row['level_3']", row={"level_0": 1, "level_1": 2}) is None
+
+
+def test_key_of_a_dict_further_in_is_said_with_its_place() -> None:
+    raw = {"data": {"items": [1]}, "next": None}
+    assert meant("raw['items']", raw=raw) == ("raw['data']['items']", False)

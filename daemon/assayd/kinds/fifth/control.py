@@ -30,7 +30,10 @@ _CLOSERS: Mapping[str, str] = {
     "case": "endcase",
     "of": "endof",
 }
-_RETURNS_REMEDY = "Match each >r with one r>, each 2>r with one 2r>, on every way; leave a loop with unloop."
+_RETURNS_REMEDY = (
+    "Match each >r with one r> (r@ only copies), each 2>r with one 2r>, on every way, before exit as "
+    "well; leave a loop with unloop."
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def check_module_imports(
             found = _unlisted(node, site.scope, modules, text)
         else:
             continue
-        if isinstance(node, ast.Import) and _is_listed(node, policy) and unused.edit(node) is not None:
+        if isinstance(node, ast.Import) and _is_listed(node, policy) and not unused.uses(node):
             found = [*found, *_idle(node, modules, text)]
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
@@ -75,7 +75,7 @@ def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: s
     base = node.value
     origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
     for module in sorted(origin.module for origin in origins if origin.name is None):
-        if module in modules.policy.names and not modules.allows_name(module, node.attr):
+        if modules.names(module) is not None and not modules.allows_name(module, node.attr):
             message = f"{node.attr!r} of {module!r} may not be used."
             suggestion = name_suggestion(module, modules)
             yield finding_at(node, text, "attribute.not_allowed", message, suggestion=suggestion)
@@ -177,11 +177,15 @@ class _Unused:
     def _used(self) -> frozenset[str | None]:
         return frozenset(_names(site.node) for site in self._tree.sites)
 
+    def uses(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Return whether the text uses the first name that a statement binds."""
+        alias = node.names[0]
+        return (alias.asname or alias.name.partition(".")[0]) in self._used
+
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
         """Return the edit that takes out an import of a line of its own whose one name is never used."""
         [alias, *others] = node.names
-        name = alias.asname or alias.name.partition(".")[0]
-        if others or name == "*" or name in self._used or _is_only_child(node, self._tree):
+        if others or alias.name == "*" or self.uses(node) or _is_only_child(node, self._tree):
             return None
         alone = ast.unparse(node) == self._lines[node.lineno - 1].strip()
         return Edit(start_line=node.lineno, end_line=node.lineno, replacement="") if alone else None

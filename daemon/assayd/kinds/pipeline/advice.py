@@ -17,7 +17,7 @@ from difflib import get_close_matches
 _BY_TEXT = (
     (
         re.compile(r"(\w{1,100}): unbound variable$"),
-        'Give it a value before its use: {0}=data, or a default where it is used: "${{{0}:-data}}".',
+        'Give it a value before its use: {0}=tmp (or what it is to be), or a default: "${{{0}:-tmp}}".',
     ),
     (
         re.compile(r"\[: (?:-\w\w: unary operator expected|too many arguments)|unary operator expected$"),
@@ -27,7 +27,7 @@ _BY_TEXT = (
     (
         re.compile(r"UNIQUE constraint failed: \w{1,100}\.(\w{1,100})"),
         "Two rows have the same {0}, or it is there already: take one of them (GROUP BY {0}), or write "
-        "INSERT … ON CONFLICT ({0}) DO NOTHING.",
+        "INSERT OR IGNORE INTO.",
     ),
     (
         re.compile(r"NOT NULL constraint failed: \w{1,100}\.(\w{1,100})"),
@@ -40,9 +40,9 @@ _BY_TEXT = (
     ),
 )
 _ANSWERS: Mapping[str, str] = {
-    "grep": "ends with 1 when no line matches: append || true where that is fine",
-    "egrep": "ends with 1 when no line matches: append || true where that is fine",
-    "fgrep": "ends with 1 when no line matches: append || true where that is fine",
+    "grep": "ends with 1 when no line matches: write { grep … || true; } where that is fine",
+    "egrep": "ends with 1 when no line matches: write { egrep … || true; } where that is fine",
+    "fgrep": "ends with 1 when no line matches: write { fgrep … || true; } where that is fine",
     "diff": "ends with 1 when the files differ: append || true where that is fine",
     "cmp": "ends with 1 when the files differ: append || true where that is fine",
     "expr": "ends with 1 when it gives 0 or nothing: write $((…))",
@@ -75,6 +75,13 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
         if not line.lstrip().startswith("#")
         for found in _ANSWERING.finditer(line)
     ]
+    if (field := _field_of_awk(content)) is not None:
+        line, name = field
+        words = f"${name} in line {line} is a field of awk, not the variable of the shell: "
+        return (
+            f"It wrote nothing. {words}awk -v {name}=\"${name}\" '… {name} …', without a $ before it.",
+            line,
+        )
     if not named:
         return (
             "It wrote nothing: have the step print what it does (set -x), or see which command may fail.",
@@ -84,13 +91,41 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
     return f"It wrote nothing. {shown}.", named[0][0] if len(named) == 1 else None
 
 
+def _field_of_awk(content: str) -> tuple[int, str] | None:
+    """Return line and name of a shell variable that an awk program in single quotes takes for a field."""
+    lines = content.split("\n")[:_MOST_LINES]
+    names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
+    for number, line in enumerate(lines, 1):
+        quoted = line[:_MOST_CHARS].split("'")[1::2] if re.search(r"\bg?awk\b", line) else []
+        for name in (found for part in quoted for found in re.findall(r"\$([A-Za-z_]\w*)", part)):
+            if name in names and f"-v {name}=" not in line:
+                return number, name
+    return None
+
+
+def advice_on_exit(content: str, status: int | None) -> str:
+    """Name the lines in which a bash step itself ends with the status that it had; nothing for none."""
+    exits = re.compile(rf"\bexit {status}\b")
+    lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
+    shown = ", ".join(map(str, lines[:_MOST_NAMED]))
+    return f" Line {shown} ends the step with exit {status}." if lines else ""
+
+
+_ASSIGNED = re.compile(r"\s*(?:local |export |readonly )?([A-Za-z_]\w*)=")
+_MOST_LINES = 2000
+_MOST_CHARS = 1000
+
+
 def advice_on_time(content: str) -> tuple[str | None, int | None]:
     """Return which loops a bash step has that may not end, and the line of the only one."""
     lines = [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
     if not lines:
         return None, None
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))
-    words = f"Look at the loop of line {shown}: nothing else runs beside the step that could end it."
+    words = (
+        f"Look at the loop of line {shown}: nothing else runs beside the step that could end it. What it "
+        "waits for has to be made before, by another step, or submitted; else leave the waiting out."
+    )
     return words, lines[0] if len(lines) == 1 else None
 
 

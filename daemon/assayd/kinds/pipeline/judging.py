@@ -21,7 +21,7 @@ from assayd.findings.runs import cause_finding
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
-from assayd.kinds.pipeline.advice import advice_on, advice_on_silence, advice_on_time
+from assayd.kinds.pipeline.advice import advice_on, advice_on_exit, advice_on_silence, advice_on_time
 from assayd.kinds.pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
 from assayd.kinds.pipeline.from_files import SCHEMA_FILE
 from assayd.kinds.pipeline.payload import Database
@@ -112,7 +112,8 @@ def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
     if not unit.stderr.text().strip():
         advice, at = advice_on_silence(step.content)
     finding = _finding(step, seen.error_class, words, line=at)
-    finding = replace(finding, suggestion=advice or finding.suggestion)
+    said = f"{advice or finding.suggestion}{advice_on_exit(step.content, exit_code(unit))}"
+    finding = replace(finding, suggestion=said)
     case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
     return JudgedStep(case=case, finding=finding)
 

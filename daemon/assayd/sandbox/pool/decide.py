@@ -63,6 +63,9 @@ class PoolLimits:
 RESERVED = 2
 """How many ready containers of a key are reserved for idle flows; with one, a quarter found it taken."""
 
+STARTS_BETWEEN = 2
+"""How many containers are started for who waits before one is started for the reserve again."""
+
 Flow = tuple[int, str]
 """What a container is waited for in: the user, and which of its batches or programs."""
 
@@ -92,15 +95,17 @@ class PoolState:
     """The pool at one moment.
 
     `waiting` holds those who wait for a container, in turn; `idle` is oldest first. `starting` counts
-    creations under way for who waits, `refilling` those of containers that are to stand ready. `leased` holds
-    those who have a container, `removing` counts those on their way out, `stuck` those that would not go,
-    `busy` attempts under way. Until `blocked_until` nothing is created: the engine has just refused.
+    creations under way for who waits, `refilling` those of containers that are to stand ready, `since_refill`
+    how many were begun for who waits since the last of those. `leased` holds those who have a container,
+    `removing` counts those on their way out, `stuck` those that would not go, `busy` attempts under way.
+    Until `blocked_until` nothing is created: the engine has just refused.
     """
 
     waiting: tuple[Lessee, ...] = ()
     idle: tuple[Idle, ...] = ()
     starting: Mapping[PoolKey, int] = field(default_factory=dict)
     refilling: Mapping[PoolKey, int] = field(default_factory=dict)
+    since_refill: int = STARTS_BETWEEN
     leased: tuple[Lessee, ...] = ()
     removing: int = 0
     stuck: int = 0
@@ -261,14 +266,16 @@ def _startable(state: PoolState) -> list[PoolKey]:
 
 
 def _reserve_due(state: PoolState) -> list[PoolKey]:
-    """Name the key whose reserve is to be filled while others wait: one start of several at a time is for it.
+    """Name the key whose reserve is to be filled while others wait: one start of several is for it.
 
     So an idle flow finds a container soon again, and those who wait get all others, in turn.
     """
-    if not state.waiting or state.refilling or state.limits.start_concurrency < 2:
+    few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
+    if not state.waiting or few:
         return []
-    short = sorted(state.targets, key=lambda key: -_short(state, key))[:1]
-    return [create.key for create in _fitting(state, short) if _short(state, create.key)]
+    lacks = {key: _short(state, key) - state.refilling.get(key, 0) for key in state.targets}
+    key = max(lacks, key=lambda key: lacks[key], default=None)
+    return [create.key for create in _fitting(state, [key])] if key is not None and lacks[key] > 0 else []
 
 
 def _evict(state: PoolState) -> Iterator[Remove]:

@@ -24,6 +24,7 @@ from assayd.ports.engine import Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import (
+    STARTS_BETWEEN,
     Assign,
     Create,
     Idle,
@@ -83,6 +84,7 @@ class Pool:
         self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None] | None]] = {}
         self._starting: Counter[PoolKey] = Counter()
         self._refilling: Counter[PoolKey] = Counter()
+        self._since_refill = STARTS_BETWEEN
         self._opening: set[str] = set()
         self._leased: dict[str, Lessee] = {}
         self._removing: set[str] = set()
@@ -128,6 +130,7 @@ class Pool:
             idle=tuple(idle for _, idle, _ in self._idle.values()),
             starting=+self._starting,
             refilling=+self._refilling,
+            since_refill=self._since_refill,
             leased=tuple(self._leased.values()),
             removing=len(self._removing),
             stuck=len(self.stuck),
@@ -221,6 +224,7 @@ class Pool:
                     self._retire_idle(ulid, reason)
                 case Create(key=key, ahead=ahead):
                     (self._refilling if ahead else self._starting)[key] += 1
+                    self._since_refill = 0 if ahead else self._since_refill + 1
                     self._spawn(self._create(key, ahead), "pool-create")
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:

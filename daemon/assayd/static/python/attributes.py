@@ -65,7 +65,10 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
         return "attribute.internal", message, "Do without it."
     if uses_paths and name in FILE_METHODS:
         message = f"{name!r} touches files when it is asked of a path."
-        suggestion = "Use the pure part of a path: parts, name, stem, suffix, parent, parents."
+        suggestion = (
+            "Use the pure part of a path: parts, name, stem, suffix, parent, parents. What only the file has "
+            "(size, times) has to be left out: there is the text alone."
+        )
         return "attribute.file_access", message, suggestion
     return None
 

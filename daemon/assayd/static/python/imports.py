@@ -69,6 +69,8 @@ class PolicyModules:
         """Return whether ``module.name`` may be used."""
         dotted = f"{module}.{name}"
         names = self.names(module)
+        if name == "__name__":
+            return True
         if names is None:
             return not self._denied(dotted)
         return name in names or (dotted in self.known and self._reachable(dotted))

@@ -5,6 +5,9 @@
         turned
     grid = rotate(rows)
 
+    def __repr__(self):               function.no_value    (a warning)
+        text = f"<{self.name}>"
+
 A last statement that has no effect is an error, and `return` before it the remedy; where nothing can come of
 it at all, a name or a list alone, whether or not the value is seen to be used. A function that only never
 returns is a warning where its value is used, for None may be meant. Generators and functions that raise at
@@ -50,6 +53,13 @@ _OF_BUILTIN_TYPES = frozenset(
     name for kind in (bytes, dict, float, int, list, set, str, tuple) for name in dir(kind)
 )
 """Methods that another object may have by the same name."""
+_ANSWERING = frozenset(
+    {
+        "__bool__", "__bytes__", "__float__", "__format__", "__fspath__", "__hash__", "__index__", "__int__",
+        "__iter__", "__len__", "__repr__", "__str__",
+    }
+)  # fmt: skip
+"""Special methods of which Python takes no None."""
 _MOST = 20
 
 
@@ -78,9 +88,36 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     for name, line in list(used.items())[:_MOST]:
         yield _finding(silent[name], line, source, severity)
     said = {id(silent[name]) for name in used}
+    for function in islice(_unanswering(nodes), _MOST):
+        said.add(id(function))
+        yield _unanswered(function, source)
     every = (function for found in named.values() for function in found if id(function) not in said)
     for function in islice((one for one in every if _ends_in_nothing(one)), _MOST):
         yield _idle(function, source, severity)
+
+
+def _unanswering(nodes: list[ast.AST]) -> Iterator[_Function]:
+    """Return the special methods that have to give a value and never do."""
+    inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
+    methods = (node for node in inside if isinstance(node, ast.FunctionDef))
+    return (
+        one for one in methods if one.name in _ANSWERING and not one.decorator_list and _never_returns(one)
+    )
+
+
+def _unanswered(function: _Function, source: PythonSource) -> Finding:
+    last = function.body[-1]
+    value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else _given(function) or "…"
+    line = last.end_lineno or last.lineno
+    return Finding(
+        rule=NO_VALUE_RULE.id,
+        category="function",
+        message=f"{function.name}() ends without return (line {line}), and Python wants a value of it.",
+        severity=Severity.WARNING,
+        line=line,
+        snippet=snippet(source.text, line),
+        suggestion=f"Write: return {value}",
+    )
 
 
 def _never_returns(function: _Function) -> bool:

@@ -44,6 +44,12 @@ RULES = (
         id="signature.parameter_annotation", title="The parameter has another type", severity=Severity.WARNING
     ),
     Rule(id="signature.return_annotation", title="The result has another type", severity=Severity.WARNING),
+    Rule(
+        id="signature.mutable_default",
+        title="A default that all calls share",
+        severity=Severity.WARNING,
+        help="Bad: def extract(path, found={}). Good: found = {} inside.",
+    ),
     Rule(id="signature.unchecked", title="The function cannot be checked", severity=Severity.WARNING),
 )
 
@@ -178,6 +184,13 @@ def _parameters(check: _Check, node: Function) -> Iterator[Finding]:
     if by_name:
         message = f"{name}() wants arguments by name: {', '.join(by_name)}."
         yield check.error(node, "keyword_only", message)
+    for given, default in zip(positional[required:], spec.defaults, strict=True):
+        if isinstance(default, ast.Dict | ast.List | ast.Set):
+            message = (
+                f"The default of {given.arg!r} is one for all calls: what one puts in, the next one finds."
+            )
+            shared = check.warning(default, "mutable_default", message)
+            yield replace(shared, suggestion=f"Make it inside: {given.arg} = {ast.unparse(default)}")
     if positional and positional[0].arg != check.expected.parameter:
         message = f"The parameter is called {positional[0].arg!r}, not {check.expected.parameter!r}."
         yield check.warning(positional[0], "parameter_name", message)

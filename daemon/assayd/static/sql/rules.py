@@ -44,7 +44,7 @@ ADMITTED: Mapping[str, str] = {
 
 OF_OTHERS: Mapping[str, str] = {
     "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which counts by itself",
-    "NOW": "for NOW() write CURRENT_TIMESTAMP, or datetime('now')",
+    "NOW": "for NOW() write CURRENT_TIMESTAMP",
     "ENGINE": "leave ENGINE=… out, with what else stands behind the bracket",
     "CHARSET": "leave the character set out; text is UTF-8",
     "SERIAL": "write INTEGER PRIMARY KEY, which counts by itself",

@@ -6,11 +6,16 @@ import anyio
 import pytest
 from mcp import MCPError
 
+from assayd.cli.mcp.answers import ANSWER_CHARS
 from assayd.cli.mcp.arguments import ValidateArguments
 from assayd.cli.mcp.server import read_arguments
 from assayd.client import PlainClient
 from assayd.errors import RequestError
+from assayd.kinds import registry
+from assayd.package_data import share
+from assayd.policies import describe, load_policies
 
+PROFILES = load_policies([share("policies")])
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 NAMES = ["validate", "show", "logs", "repair", "generate", "policy", "kinds"]
 
@@ -122,6 +127,36 @@ async def test_kinds_give_the_contract_and_the_help_of_a_rule(agent) -> None:
     assert one["payload_schema"]["properties"]["code"]["description"] == "The code."
     asked = {"kind": "extractor", "rule": one["rules"][0]["id"]}
     assert (await agent.call_tool("kinds", asked)).structured_content["help"] == "Import that is not allowed"
+
+
+@pytest.mark.parametrize("kind", registry.own_kinds())
+async def test_contract_of_every_kind_fits_a_context_window(agent, service, kind) -> None:
+    service.kinds = registry.all_validators()
+
+    answer = (await agent.call_tool("kinds", {"kind": kind})).structured_content
+
+    assert len(json.dumps(answer)) <= ANSWER_CHARS
+    assert answer["example"]
+    assert answer["rules"]
+
+
+@pytest.mark.parametrize("name", PROFILES.names)
+async def test_every_shipped_profile_fits_a_context_window(agent, service, name) -> None:
+    service.profiles = {each: describe(PROFILES.get(each)) for each in PROFILES.names}
+
+    answer = (await agent.call_tool("policy", {"name": name})).structured_content
+
+    assert len(json.dumps(answer)) <= ANSWER_CHARS
+    assert answer["policy"]["name"] == name
+
+
+async def test_names_of_a_module_that_may_be_used_are_listed(agent, service) -> None:
+    service.profiles = {"extractor": describe(PROFILES.get("extractor"))}
+
+    answer = (await agent.call_tool("policy", {"name": "extractor", "module": "re"})).structured_content
+
+    assert "search" in answer["names"]
+    assert "re" in answer["policy"]["imports"]["modules_with_names"]
 
 
 async def test_logs_are_given_page_by_page(agent, service, finished) -> None:

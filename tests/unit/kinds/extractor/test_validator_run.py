@@ -177,7 +177,7 @@ def test_a_line_that_is_not_in_the_text_is_not_believed(line: int | None) -> Non
     [
         ("AttributeError", "of the type"),
         ("IndexError", "check the length"),
-        ("KeyError", ".get()"),
+        ("KeyError", "Take a key"),
         ("SystemExit", "Return"),
         ("json.decoder.JSONDecodeError", "JSON"),
         ("HomeMade", "Handle"),

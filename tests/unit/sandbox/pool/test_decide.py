@@ -29,6 +29,7 @@ def decided(
     idles: tuple[Idle, ...] = (),
     starting: Mapping[PoolKey, int] | None = None,
     refilling: Mapping[PoolKey, int] | None = None,
+    since_refill: int = 3,
     leased: tuple[str, ...] = (),
     removing: int = 0,
     stuck: int = 0,
@@ -43,6 +44,7 @@ def decided(
         idle=idles,
         starting=starting or {},
         refilling=refilling or {},
+        since_refill=since_refill,
         leased=tuple(Lessee(key=A, flow=(1, flow)) for flow in leased),
         removing=removing,
         stuck=stuck,
@@ -160,8 +162,11 @@ def test_what_is_reserved_stays_while_there_is_room_for_the_next_starts():
 def test_one_start_of_several_fills_the_reserve_while_others_wait():
     much = {"waiting": (A,) * 9, "flows": ("batch",) * 9, "targets": {A: 4}}
     assert decided(**much) == [*[Create(key=A)] * 3, Create(key=A, ahead=True)]
-    assert decided(**much, refilling={A: 1}, starting={A: 2}) == [Create(key=A)]
     assert decided(**much, refilling={A: 1}, starting={A: 3}) == []
+    ended = {"refilling": {A: 1}, "starting": {A: 2}}
+    assert decided(**much, **ended, since_refill=1) == [Create(key=A)]
+    assert decided(**much, **ended, since_refill=2) == [Create(key=A, ahead=True)]
+    assert decided(**much, starting={A: 2}, refilling={A: 2}, since_refill=2) == []
 
 
 def test_reserve_takes_neither_the_only_start_nor_the_last_room_from_who_waits():

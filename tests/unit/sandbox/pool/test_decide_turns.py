@@ -81,9 +81,11 @@ class House:
             case Remove(ulid=ulid):
                 self._drop(ulid)
             case Create(key=key, ahead=True):
-                self.state = replace(self.state, refilling=Counter(self.state.refilling) + Counter([key]))
+                refilling = Counter(self.state.refilling) + Counter([key])
+                self.state = replace(self.state, refilling=refilling, since_refill=0)
             case Create(key=key):
-                self.state = replace(self.state, starting=Counter(self.state.starting) + Counter([key]))
+                starting, since = Counter(self.state.starting) + Counter([key]), self.state.since_refill
+                self.state = replace(self.state, starting=starting, since_refill=since + 1)
 
     def _drop(self, ulid: str) -> None:
         left = tuple(one for one in self.state.idle if one.ulid != ulid)

@@ -85,3 +85,29 @@ def test_a_method_that_never_returns_is_named_where_its_value_is_used() -> None:
     assert (finding.severity, finding.line) == (Severity.WARNING, 3)
     assert "total() ends without return (line 3)" in finding.message
     assert finding.suggestion == "End total() with: return s"
+
+
+def test_special_method_that_gives_nothing_is_a_warning() -> None:
+    text = (
+        "class A:\n    def __repr__(self):\n        x = 'A'\n    def __bool__(self):\n        bool(self.x)\n"
+    )
+    found = list(check_returns(parse(text)))
+    assert [(f.severity, f.line, f.suggestion) for f in found] == [
+        (Severity.WARNING, 3, "Write: return x"),
+        (Severity.WARNING, 5, "Write: return bool(self.x)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return 'A'",
+        "raise TypeError",
+        "pass",
+        "yield 1",
+        "while True: pass",
+        "if self.x:\n            return 'A'",
+    ],
+)
+def test_special_method_that_gives_something_or_never_ends_is_left_alone(body: str) -> None:
+    assert list(check_returns(parse(f"class A:\n    def __iter__(self):\n        {body}\n"))) == []

@@ -49,6 +49,7 @@ ERRORS = [
 ]
 
 WARNINGS = [
+    ("def extract(path, found={}): return found", "mutable_default"),
     ("def extract(filename): return {}", "parameter_name"),
     ("extract = lambda p: {}", "parameter_name"),
     ("def extract(path: int): return {}", "parameter_annotation"),
