@@ -18,6 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from assayd.client import AsyncClient
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.engines.oci import needs_oci
 
@@ -277,22 +278,24 @@ def test_peer_that_leaves_in_the_middle_of_a_call_ends_its_attempt(daemon) -> No
         assert client.attempt(attempt["id"], wait_s=30)["verdict"] == "cancelled"
 
 
-async def test_call_that_is_cancelled_ends_its_attempt(daemon, streams) -> None:
+@pytest.mark.parametrize("transport", ["streams", "http"])
+async def test_call_that_is_cancelled_ends_its_attempt(daemon, streams, http, transport) -> None:
+    opened = Client(streams) if transport == "streams" else http.agent(http.token)
     running = anyio.Event()
 
     async def note(number: float, total: float | None, said: str | None) -> None:
         if said == "running":
             running.set()
 
-    async with Client(streams) as agent:
+    async with opened as agent:
         async with anyio.create_task_group() as group:
-            wanted = {**SLOW, "labels": {"test": "cancelled"}}
+            wanted = {**SLOW, "labels": {"test": f"cancelled-{transport}"}}
             group.start_soon(lambda: agent.call_tool("validate", wanted, progress_callback=note))
             await running.wait()
             group.cancel_scope.cancel()
-        with daemon.client() as client:
-            (attempt,) = client.attempts(label=["test=cancelled"])["attempts"]
-            assert client.attempt(attempt["id"], wait_s=30)["verdict"] == "cancelled"
+        async with AsyncClient(daemon.socket) as client:  # the agent's own loop has to go on meanwhile
+            (attempt,) = (await client.attempts(label=[f"test=cancelled-{transport}"])).attempts
+            assert (await client.attempt(attempt.id, wait_s=30)).verdict == "cancelled"
         assert not (await agent.call_tool("kinds")).is_error
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd import memory
-from assayd.aio import Deadline, task_group
+from assayd.aio import Deadline, pause, task_group
 from assayd.attempts.attempt_run import (
     WAITING_S,
     Abandoned,
@@ -45,6 +45,8 @@ log = structlog.get_logger()
 
 LARGE_BYTES = 2 * 2**20
 """What takes more memory than this once it is read has one of a few slots while it is under way."""
+REMOVED_S = 1.0
+"""How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
 
 
@@ -240,6 +242,13 @@ class Scheduler:
         self.release(job.attempt.peer.uid, order.size)
         self._hub.close(attempt_id)
         self._advance()
+        if order.read_bytes > LARGE_BYTES:
+            self._tasks.create_task(self._give_back_later())
+
+    async def _give_back_later(self) -> None:
+        """Give memory back once more: until the container is gone, what it was told is held."""
+        await pause(REMOVED_S, unless=self._stopping)
+        await asyncio.to_thread(memory.give_back)
 
     async def _withdraw(self, attempt_id: str, run_number: int | None) -> None:
         """Take a run that was broken off by the daemon's stop off the record: it counts for nothing.
