@@ -100,9 +100,17 @@ def _unanswering(nodes: list[ast.AST]) -> Iterator[_Function]:
     """Return the special methods that have to give a value and never do."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
-    return (
-        one for one in methods if one.name in _ANSWERING and not one.decorator_list and _never_returns(one)
-    )
+    wanted = (one for one in methods if one.name in _ANSWERING and not one.decorator_list)
+    return (one for one in wanted if _never_returns(one) or _ends_in_constant(one))
+
+
+def _ends_in_constant(function: _Function) -> bool:
+    """Return whether ``False`` or a number stands where it should be returned."""
+    match function.body[-1]:
+        case ast.Expr(value=ast.Constant(value=bool() | int() | float())):
+            return not any(isinstance(n, ast.Return | ast.Yield) for n in _own_nodes(function))
+        case _:
+            return False
 
 
 def _unanswered(function: _Function, source: PythonSource) -> Finding:

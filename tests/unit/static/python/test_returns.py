@@ -111,3 +111,10 @@ def test_special_method_that_gives_nothing_is_a_warning() -> None:
 )
 def test_special_method_that_gives_something_or_never_ends_is_left_alone(body: str) -> None:
     assert list(check_returns(parse(f"class A:\n    def __iter__(self):\n        {body}\n"))) == []
+
+
+def test_constant_that_a_special_method_should_give_is_told() -> None:
+    [finding] = check_returns(
+        parse('class A:\n    def __bool__(self):\n        """Say no."""\n        False\n')
+    )
+    assert (finding.line, finding.suggestion) == (4, "Write: return False")
