@@ -29,7 +29,7 @@ Ends = Mapping[str, asyncio.Future[RunResult]]
     loop_scope="module",
     params=[
         pytest.param("docker", marks=pytest.mark.engine),
-        pytest.param("oci", marks=needs_oci),
+        pytest.param("oci", marks=[needs_oci, pytest.mark.system]),  # by default there are templates
         pytest.param("oci-templates", marks=needs_oci),
     ],
 )

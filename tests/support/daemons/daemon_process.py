@@ -72,6 +72,7 @@ class DaemonProcess:
             "STATE_DIR": str(self.state),
             **engine_settings(engine),
             "LOG__LEVEL": "debug",
+            "ANALYSIS__WORKERS": "1",  # each takes half a second of processor time to start
             **(settings or {}),
         }
         self.process: subprocess.Popen[bytes] | None = None

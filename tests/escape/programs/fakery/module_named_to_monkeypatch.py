@@ -1,8 +1,8 @@
-# expect: policy_violation verdict=failed rules~policy.import events~"import shutil" | run: program=module
+# expect: policy_violation verdict=failed rules~policy.import events~"import ftplib" | run: program=module
 from pytest import MonkeyPatch
 
 
 def test_fine():
     patch = MonkeyPatch()
-    patch.setattr("shutil.rmtree", print)
+    patch.setattr("ftplib.FTP", print)
     patch.undo()
