@@ -1,6 +1,7 @@
 """What every engine must do, whatever is behind it."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +32,7 @@ from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine
 from support.fakes.engine import FakeEngine
 from support.guests.scripted_guest import PROGRAM, READY, play
 
-IMAGE = "assayd-test/scripted"
+IMAGE = f"assayd-test/scripted-{os.getpid()}"
 FAKE_IMAGE = ImageFacts(name=IMAGE, digest="sha256:" + "0" * 64, size_bytes=1, labels={})
 ULIDS = Ulids()
 

@@ -43,6 +43,7 @@ class CommandLine:
     Attributes:
         case: what one case of its reports is called, e.g. ``path``.
         cases_have_results: whether a case that passed has a value to show.
+        language: what its single texts are written in, as Pygments calls it (``Lexer.aliases``).
         options: what ``--option`` of ``assay validate`` may name.
         forms: further forms of an attempt, by name; each refers to a `forms.Form`.
         from_files: refers to the `FromFiles` that the validator's own `from_files` is; where there is one,
@@ -53,6 +54,7 @@ class CommandLine:
 
     case: str = "case"
     cases_have_results: bool = True
+    language: str = "python"
     options: tuple[Option, ...] = ()
     forms: Mapping[str, str] = field(default_factory=dict)
     from_files: str = ""

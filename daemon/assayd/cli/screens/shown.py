@@ -10,14 +10,13 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from assayd.cli.fallback import described
+from assayd.cli.kinds import command_line_of
 from assayd.cli.report import render
 from assayd.cli.screen import StyledLine
 from assayd.cli.screens.session import Outcome, sources
 from assayd.cli.terminal import plain
 
 LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
-OF_KINDS = {"fifth": "forth"}
-"""What a single text of a kind is written in, where it is not Python."""
 
 
 def styled(lines: Iterable[StyledLine]) -> Text:
@@ -31,7 +30,7 @@ def code_of(outcome: Outcome) -> Iterator[RenderableType]:
     kind = outcome.submission["kind"] if outcome.submission is not None else ""
     for name, text in sources(outcome).items():
         suffix = name[name.rfind(".") :] if "." in name else ""
-        lexer = LEXERS.get(suffix, "text") if name else OF_KINDS.get(kind, "python")
+        lexer = LEXERS.get(suffix, "text") if name else command_line_of(kind).language
         yield Rule(Text(plain(name) or "Code"), align="left", style="dim")
         yield Syntax(
             plain(text.rstrip("\n")),

@@ -3,6 +3,7 @@
 from assayd.ports.command_line import CommandLine, Option
 
 command_line = CommandLine(
+    language="forth",
     from_files="assayd.kinds.fifth.from_files:from_files",
     options=(
         Option(
