@@ -29,7 +29,7 @@ def answer(recorded: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         return recorded["first"]
     text, told = asked["passage"]["text"], told_of(asked)
     for right, wrong, sign in recorded["mend"]:
-        if sign in told and right not in text:
+        if sign in told and (wrong not in right or right not in text):
             text = text.replace(wrong, right, 1)
     return {"code": text, "reason": "Mended what the prompt names."}
 
