@@ -342,6 +342,7 @@ class ContainerFacts:
 
     `killed` tells that the daemon killed it. `kernel_oom_kills` counts whom the kernel killed for memory
     during the run, anywhere on the machine; None where that count is not known to be of the engine's kernel.
+    `offer` names the programs of the image.
     """
 
     id: str = ""
@@ -355,6 +356,7 @@ class ContainerFacts:
     killed: bool = False
     kernel_oom_kills: int | None = None
     python: str | None = None
+    offer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

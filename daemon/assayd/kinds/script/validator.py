@@ -34,7 +34,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
@@ -82,6 +82,7 @@ class Script:
     )
     default_policy: str = "script"
     image: str = "python"
+    any_image: bool = True
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
@@ -118,7 +119,7 @@ class Script:
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the one program, once for every case."""
         return RunSpec(
-            image=self.image,
+            image=image_of(self, policy),
             limits=limits,
             units=tuple(_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)),
             network=policy.network,
