@@ -1,7 +1,7 @@
 """Tries an image that a policy names before anything submitted runs in it.
 
-Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and samples of the
-kind must get the verdicts that they state. Each is done once for an image, by its digest, at the first use.
+Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and samples
+of the kind must get the verdicts that they state. Each is done once for an image, by its digest, at first use.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class ImageTrials:
                     complaints = await self._try(name, digest, validator)
         if complaints:
             shown = "; ".join(complaints[:_SHOWN])
-            raise EngineError("image.unfit", f"image {name} cannot be used for kind {validator.kind}: {shown}")
+            raise EngineError(
+                "image.unfit", f"image {name} cannot be used for kind {validator.kind}: {shown}"
+            )
 
     def _known(self, digest: str, validator: Validator) -> Sequence[str] | None:
         return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.kind))

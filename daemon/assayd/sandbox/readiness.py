@@ -40,7 +40,6 @@ class ReadinessSupervisor:
         usual: Sequence[RunSpec],
         isolation_check: IsolationCheck,
         refuse_vulnerable: bool = False,
-        named: Callable[[], Mapping[str, Sequence[str]]] = dict,
     ) -> None:
         self._engine = engine
         self._images = sandbox.images
@@ -50,7 +49,8 @@ class ReadinessSupervisor:
         self._usual = usual
         self._isolation_check = isolation_check
         self._refuse_vulnerable = refuse_vulnerable
-        self._named = named
+        self.images_named: Callable[[], Mapping[str, Sequence[str]]] = dict
+        """Return the images that profiles name, each with those profiles; they are examined as well."""
         self.engine_note = ""
         """What an operator is to know of the choice of the engine; doctor says it."""
         self.info: EngineInfo | None = None
@@ -162,7 +162,7 @@ class ReadinessSupervisor:
 
     async def _examine_images(self) -> list[HealthRow]:
         needed = {spec.image for spec in self._usual}
-        named = {name: by for name, by in self._named().items() if name not in needed}
+        named = {name: by for name, by in self.images_named().items() if name not in needed}
         rows = [await self._examine_image(name) for name in sorted(needed)]
         return [*rows, *[await self._examine_image(name, named[name]) for name in sorted(named)]]
 

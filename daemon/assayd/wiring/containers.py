@@ -71,9 +71,9 @@ async def build_readiness(
         usual=_usual_runs(shared, limits),
         isolation_check=isolation_check_of(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
-        named=shared.policies.images,
     )
     readiness.engine_note = chosen.note
+    readiness.images_named = shared.policies.images
     return readiness
 
 

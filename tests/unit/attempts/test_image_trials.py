@@ -103,7 +103,9 @@ async def test_image_that_was_built_anew_is_tried_anew() -> None:
         (Machine(wrong=["failed instead of validated"]), "failed instead of validated"),
     ],
 )
-async def test_image_that_does_not_hold_is_refused_each_time_and_says_why(machine: Machine, said: str) -> None:
+async def test_image_that_does_not_hold_is_refused_each_time_and_says_why(
+    machine: Machine, said: str
+) -> None:
     trials, code = machine.trials(), registry.find("code")
 
     for _ in range(2):

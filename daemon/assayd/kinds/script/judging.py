@@ -86,7 +86,9 @@ def _judge_unit(
 ) -> Tried:
     """Judge how the program ended; None when it was never started."""
     if submitted.code is None:
-        offer = f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
+        offer = (
+            f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
+        )
         return judge_exec(name, unit, program=submitted.argv[0], offer=offer)
     if unit is None:
         return never_started(name)

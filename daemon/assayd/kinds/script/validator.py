@@ -45,6 +45,8 @@ from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
+_ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
+"""What programs look for, beside PATH and LANG of the image: /sandbox is all that can be written to."""
 
 _REMINDERS = (
     "Write one file of Python; it ends well when it ends by itself with exit code 0.",
@@ -217,7 +219,7 @@ def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPoli
     """Plan the program. Where imports are judged it must report, since its report holds what was refused."""
     if submitted.code is None:
         program: Program = Program.EXEC
-        arguments: dict[str, object] = {"argv": list(submitted.argv), "env": {}}
+        arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}
     else:
         program = Program.PYTHON
         text = {"source": submitted.code, "filename": FILENAME, "builtins": "full", "as_script": True}
