@@ -1,7 +1,8 @@
 """Tries an image that a policy names before anything submitted runs in it.
 
-Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and samples
-of the kind must get the verdicts that they state. Each is done once for an image, by its digest, at first use.
+Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and
+samples of the kind must get the verdicts that they state. Each is done once for an image, by its digest, at
+the first use.
 """
 
 from __future__ import annotations
