@@ -341,8 +341,7 @@ class ContainerFacts:
     """What engine and kernel say of a container after its run.
 
     `killed` tells that the daemon killed it. `kernel_oom_kills` counts whom the kernel killed for memory
-    during the run, anywhere on the machine; None where that count is not known to be of the engine's kernel.
-    `offer` names the programs of the image.
+    during the run, anywhere on the machine; None where that may be another's. `offer`: what the image has.
     """
 
     id: str = ""
