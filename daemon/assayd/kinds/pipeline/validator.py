@@ -40,6 +40,7 @@ from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
+from assayd.static.shell.parse.resolve import TOOLS
 from assayd.static.shell.parse.source import clean
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
@@ -48,7 +49,13 @@ FOLDERS = ("data", "tmp", "scripts", "logs")
 """What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
 COLLECTED = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
 DATABASE_UNIT = "database"
-_ENVIRONMENT = {"HOME": "/sandbox", "LANG": "C.UTF-8", "TMPDIR": "/sandbox/tmp", "TZ": "UTC"}
+_ENVIRONMENT = {
+    "HOME": "/sandbox",
+    "LANG": "C.UTF-8",
+    "PATH": TOOLS,
+    "TMPDIR": "/sandbox/tmp",
+    "TZ": "UTC",
+}
 _RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 
 _RULES = (
