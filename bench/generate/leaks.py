@@ -51,7 +51,7 @@ def plant(folder: Path) -> Mapping[str, str]:
 
 
 class Stranger:
-    """Another user, in a process that is forked before any thread is there; nobody, where that is not ours."""
+    """Another user, in a process that is forked before any thread is there; none, where we are not root."""
 
     def __init__(self, folder: Path, intents: Sequence[Intent]) -> None:
         kinds = {one.kind: one for one in intents}

@@ -111,8 +111,8 @@ class GenerationEventDocument(BaseDocument):
     at: Timestamp = Field(description="When it was told.")
     body: dict[str, Any] = Field(
         description=(
-            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came of "
-            "the answer that is under way, and `anew`: whether it replaces what came before."
+            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
+            "of the answer that is under way, and `anew`: whether it replaces what came before."
         )
     )
 

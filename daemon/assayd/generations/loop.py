@@ -47,7 +47,7 @@ _OUTCOMES = {"repaired": GenerationOutcome.VALIDATED}
 class GenerationDependencies:
     """What a generation is carried out with.
 
-    `publish` is called with each state of it and of its repair; `hear` with its id and what comes of an answer.
+    `publish` is called with each state of it and of its repair; `hear` with its id and what comes of answers.
     """
 
     attempts: Attempts

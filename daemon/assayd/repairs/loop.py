@@ -14,8 +14,8 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
