@@ -99,6 +99,14 @@ class Attempts:
         self.cancelled.append(attempt_id)
 
 
+class ListedHere:
+    """Allows one URL."""
+
+    async def check(self, url: str, uid: int) -> None:
+        if url != "https://ci.example/":
+            raise RequestError("webhook.not_allowed", "not listed")
+
+
 class Scripted:
     """Answers one after the other: a word of code, a whole reply, a problem; then waits for ever."""
 
@@ -161,6 +169,7 @@ class Bench:
                 providers=providers,
                 clock=clock,
                 ids=ids,
+                webhooks=ListedHere(),
             )
         )
 

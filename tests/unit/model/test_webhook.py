@@ -6,7 +6,7 @@ from assayd.model.webhook import MOST_CHARS, WebhookUrl, read_webhook_url
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=r"\w") as caught:
         read_webhook_url(text)
     return str(caught.value)
 

@@ -15,7 +15,17 @@ def receiver(url: str = "https://ci.example/", *private: str, name: str = "ci") 
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1", "::1", "fe80::1%eth0", "::ffff:127.0.0.1", "fd00::1", "junk"],
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "169.254.169.254",
+        "100.64.0.1",
+        "::1",
+        "fe80::1%eth0",
+        "::ffff:127.0.0.1",
+        "fd00::1",
+        "junk",
+    ],
 )
 def test_address_that_is_not_public_is_reached_where_listed_only(address: str) -> None:
     assert receiver().reachable([address]) == ()
