@@ -259,9 +259,9 @@ class DaemonService:
         self._deps.readiness.show(metrics)
         return metrics.render()
 
-    async def image_digest(self, kind: str) -> str:
-        """Return which image a kind runs in at present. Raises: EngineError."""
-        return (await self._deps.readiness.sandbox.images.get(self.kinds[kind].image)).digest
+    async def image_digest(self, name: str) -> str:
+        """Return which image stands behind a name at present. Raises: EngineError."""
+        return (await self._deps.readiness.sandbox.images.get(name)).digest
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
