@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assayd.cli.app import app
 from assayd.client import Conflict, PlainClient, Refused
 from support.daemons.server import Served, serving_small
 from support.daemons.small_daemon import How, submission
@@ -150,3 +151,14 @@ def test_same_id_with_another_receiver_is_another_submission(
     with pytest.raises(Conflict):
         client.submit(submission(webhook=f"{host.url}/b"), attempt_id=first["id"])
     assert client.submit(submission(webhook=f"{host.url}/a"), attempt_id=first["id"])["id"] == first["id"]
+
+
+def test_batch_on_the_command_line_names_who_is_told(
+    served: Served, host: WebhookReceiver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(json.dumps(submission("one")))
+    with pytest.raises(SystemExit, match="0"):
+        app(["--socket", str(served.path), "batch", "run", str(lines), "--webhook", f"{host.url}/cli"])
+    assert [one.path for one in host.wait_for(1)] == ["/cli"]
+    assert "1 validated" in capsys.readouterr().out
