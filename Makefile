@@ -33,7 +33,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces browser images images-oci run serve test test-system soak day check bench bench-repair bench-slips requirements client deb man samples stop clean
+.PHONY: help setup engine namespaces browser images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench-slips: images ## put slips of the hand into submissions that are right; wr
 
 bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
+
+bench-generate: $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 

@@ -165,7 +165,7 @@ GENERATION_CANCELLED: Responses = {
     409: _json(ErrorDocument, "It has ended, or is under way"),
 }
 GENERATION_EVENTS = _events(
-    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, and `stage`"
+    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, `stage` and `answer`"
 )
 APPROVED: Responses = {
     200: _json(LibraryEntryDocument, "The entry"),
