@@ -14,9 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from assayd.engines.oci.host import find_host
@@ -116,37 +115,38 @@ def runtime_ceiling(images: Path, *, concurrency: int, seconds: float) -> float 
         document["root"] = {"path": str(root), "readonly": True}
         (bundle / "config.json").write_text(json.dumps(document), encoding="utf-8")
         command = [crun, f"--root={state}", "--cgroup-manager=disabled", "run", f"--bundle={bundle}"]
-        # In a process of its own, for the mount is for crun alone.
-        with ProcessPoolExecutor(1, get_context("fork"), _mount_hugetlb, (find_host().hugetlb,)) as apart:
-            return apart.submit(_rate, command, concurrency, seconds).result()
+        return _rate(lambda name: [*command, name], concurrency, seconds)
 
 
-def _mount_hugetlb(place: str) -> None:
-    """Mount the control groups without which crun refuses version 1, as the engine's launcher does."""
-    if not place:
+def _mount_hugetlb() -> None:
+    """Mount, for this thread and what it starts, the control groups without which crun refuses version 1."""
+    folder = find_host().hugetlb
+    if not folder:
         return
-    made = (_libc.unshare(_NEW_MOUNTS), _libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None))
-    Path(place).mkdir(exist_ok=True)
-    if any((*made, _libc.mount(b"cgroup", os.fsencode(place), b"cgroup", 0, b"hugetlb"))):
-        raise OSError(f"cannot mount the control groups hugetlb at {place}")
+    made = (
+        _libc.unshare(_NEW_MOUNTS),
+        _libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None),
+    )
+    Path(folder).mkdir(exist_ok=True)
+    if any((*made, _libc.mount(b"cgroup", os.fsencode(folder), b"cgroup", 0, b"hugetlb"))):
+        raise RuntimeError(f"cannot mount {folder}, which crun needs")
 
 
-def _rate(command: Sequence[str], concurrency: int, seconds: float) -> float:
-    """Return how often per second a command can be run that takes a name as its last argument."""
+def _rate(command: Callable[[str], Sequence[str]], concurrency: int, seconds: float) -> float:
     began = time.perf_counter()
 
     def work(worker: int) -> int:
         count = 0
         while time.perf_counter() < began + seconds:
             # What it prints is no figure; its standard input ends at once.
-            arguments = [*command, f"bench-{os.getpid()}-{worker}-{count}"]
+            arguments = command(f"bench-{os.getpid()}-{worker}-{count}")
             subprocess.run(
                 arguments, check=True, timeout=60, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
             count += 1
         return count
 
-    with ThreadPoolExecutor(concurrency) as pool:
+    with ThreadPoolExecutor(concurrency, initializer=_mount_hugetlb) as pool:
         count = sum(pool.map(work, range(concurrency)))
     return round(count / (time.perf_counter() - began), 3)
 

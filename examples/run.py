@@ -148,6 +148,8 @@ def options(folder, example):
         yield from ("--input", str(folder / example["input"]))
     for option in example.get("options", ()):
         yield from ("--option", option)
+    if "policy" in example:
+        yield from ("--policy", example["policy"])
     for setting in example.get("settings", ()):
         yield from ("--set", setting)
 

@@ -55,6 +55,7 @@ def test_example_gets_the_verdict_and_the_rules_that_it_states(
     words = [word for path in example.get("sample_paths", ()) for word in ("--sample-path", path)]
     words += [word for option in example.get("options", ()) for word in ("--option", option)]
     words += [word for setting in example.get("settings", ()) for word in ("--set", setting)]
+    words += ["--policy", example["policy"]] if "policy" in example else []
     words += ["--input", str(folder / example["input"])] if "input" in example else []
 
     done = daemon.assay("validate", folder.name, *files, *words, "--json")

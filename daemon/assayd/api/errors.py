@@ -30,6 +30,7 @@ STATUS: Mapping[str, int] = {
     "invalid": 422,
     "kind.unknown": 422,
     "policy.unknown": 422,
+    "policy.image": 422,
     "policy.unenforceable": 422,
     "override.wider": 422,
     "repair.unsupported": 422,

@@ -27,7 +27,7 @@ from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
-from assayd.ports.validator import Narrowing, Validator, offers
+from assayd.ports.validator import AnyImage, Narrowing, Validator, offers
 from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
@@ -191,6 +191,7 @@ class Admission:
         validator = self._deps.kinds[submission.kind]
         if offers(validator, Narrowing):
             policy = validator.narrow(submission.payload, policy)
+        _require_image(validator, policy)
         require_enforceable(policy, egress=self._deps.policies.egress)
         return policy
 
@@ -238,6 +239,17 @@ class Admission:
         clock = self._deps.clock
         given_up = await give_up(attempt, document, failure, self._deps.artifacts, clock)
         await self._deps.jobs.finish(ended(given_up, clock.now()))
+
+
+def _require_image(validator: Validator, policy: ExecutionPolicy) -> None:
+    """Refuse a policy with an image of its own for a kind that needs that of its own."""
+    if policy.image in {None, validator.image} or isinstance(validator, AnyImage):
+        return
+    message = (
+        f"policy {policy.name!r} runs in image {policy.image}, and kind {validator.kind} in "
+        f"{validator.image} alone; use a policy without image"
+    )
+    raise RequestError("policy.image", message, field="policy")
 
 
 def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:

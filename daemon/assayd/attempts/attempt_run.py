@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -24,8 +24,15 @@ from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
+RequireImage = Callable[[Validator, ExecutionPolicy], Awaitable[None]]
+"""Sees that a kind may run in the image that a policy names. Raises: EngineError."""
+
 WAITING_S = 24 * 3600.0
 """How long an attempt may wait for its turn, in all."""
+
+
+async def any_image(validator: Validator, policy: ExecutionPolicy) -> None:
+    """Take any image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,7 @@ class AttemptDependencies:
     generation: str
     retry_window_s: float = 60.0
     attachments: BundleAttachments = no_attachments
+    require_image: RequireImage = any_image
 
 
 class Abandoned(Exception):

@@ -17,11 +17,12 @@ from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.batch import Batch, Line, Received
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import JobStore
-from assayd.ports.validator import Validator
+from assayd.ports.validator import Validator, image_of
 
 AT_ONCE = 256
 """Lines that are read in one go and recorded in one transaction."""
@@ -40,7 +41,7 @@ class LineCaps:
 class BatchDependencies:
     """What batches need of the daemon.
 
-    `image_digest` returns which image a kind runs in at present, `documents` report and execution of a
+    `image_digest` returns which image stands behind a name at present, `documents` report and execution of a
     finished attempt as JSON text.
     """
 
@@ -110,7 +111,7 @@ class Receiver:
             failure = Failure(code=refusal.code, message=refusal.message)
             known = submission.input_digest if submission is not None else line.raw.digest
             return Line(number=number, input_digest=known, error=failure)
-        run_key = await self._run_key(submission, policy.digest) if self._batch.dedupe else None
+        run_key = await self._run_key(submission, policy) if self._batch.dedupe else None
         return Line(
             number=number,
             input_digest=submission.input_digest,
@@ -125,15 +126,16 @@ class Receiver:
             if parent is None or not self._sees(parent):
                 raise RequestError("invalid", "parent_id: there is no such attempt", field="parent_id")
 
-    async def _run_key(self, submission: Submission, policy_digest: str) -> str:
+    async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
         """Return what has to be equal for two lines to be one attempt: input, policy and image."""
-        if submission.kind not in self._images:
-            self._images[submission.kind] = await self._image(submission.kind)
-        parts = (submission.input_digest, policy_digest, self._images[submission.kind])
+        image = image_of(self._deps.kinds[submission.kind], policy)
+        if image not in self._images:
+            self._images[image] = await self._image(image)
+        parts = (submission.input_digest, policy.digest, self._images[image])
         return digest(b"\n".join(part.encode() for part in parts))
 
-    async def _image(self, kind: str) -> str:
+    async def _image(self, name: str) -> str:
         try:
-            return await self._deps.image_digest(kind)
+            return await self._deps.image_digest(name)
         except AssaydError:  # the engine is away: lines of this request are compared with each other
             return hashlib.sha256(self._deps.ids.new().encode()).hexdigest()

@@ -154,6 +154,8 @@ def _image(recipe: Recipe, facts: _Facts, files: str, guest: Path, library: Path
         labels["org.assayd.guest"] = guest_digest(guest)
     if library is not None:
         labels["org.assayd.library"] = library_digest(library)
+    if recipe.offer:
+        labels["org.assayd.offer"] = recipe.offer
     if recipe.baseline_mb is not None:
         labels["org.assayd.baseline-bytes"] = str(recipe.baseline_mb * 2**20)
     if facts.python is not None:

@@ -28,6 +28,7 @@ _KEYS = _BASE_KEYS | {
     "entrypoint",
     "library",
     "baseline_mb",
+    "offer",
 }
 
 
@@ -62,6 +63,8 @@ class Recipe:
     """Where the files of a folder go that the operator gives; None for an image that takes none."""
     baseline_mb: int | None
     """Memory that its runner and libraries take before any guest code runs, where the usual is too little."""
+    offer: str
+    """Which programs it has, in the words of a hint."""
     digest: str
     """Over the bytes of both files."""
 
@@ -104,6 +107,7 @@ def load_recipe(recipes: Path, name: str) -> Recipe:
         entrypoint=own.texts("entrypoint"),
         library_folder=own.text("library"),
         baseline_mb=own.count("baseline_mb"),
+        offer=own.text("offer") or "",
         digest=digest_of([(BASE, base.source), (RECIPE, own.source)]),
     )
     _check(recipe, own)

@@ -249,11 +249,13 @@ class Clamp:
 class ExecutionPolicy:
     """A profile with its effective values.
 
+    `image` is the image that runs happen in, without prefix (``science``); None for that of the kind.
     `digest` is the SHA-256 of the canonical effective values.
     """
 
     name: str
     description: str = ""
+    image: str | None = None
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
     adapter: AdapterContract = AdapterContract()

@@ -341,7 +341,7 @@ class ContainerFacts:
     """What engine and kernel say of a container after its run.
 
     `killed` tells that the daemon killed it. `kernel_oom_kills` counts whom the kernel killed for memory
-    during the run, anywhere on the machine; None where that count is not known to be of the engine's kernel.
+    during the run, anywhere on the machine; None where that may be another's. `offer`: what the image has.
     """
 
     id: str = ""
@@ -355,6 +355,7 @@ class ContainerFacts:
     killed: bool = False
     kernel_oom_kills: int | None = None
     python: str | None = None
+    offer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
+        "image": policy.image,
         "network": {
             "mode": network.mode.value,
             "hosts": _sorted(network.hosts),

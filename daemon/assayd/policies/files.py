@@ -72,6 +72,12 @@ def _variable(text: str) -> str:
     return text
 
 
+def _image(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of an image: a-z, 0-9, _ and -, at most 64 characters")
+    return name
+
+
 def _sql_rule(name: str) -> str:
     if name not in SQL_RULES:
         raise ValueError(
@@ -98,6 +104,7 @@ UrlPath = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, AfterValidator(_command)]
 Option = Annotated[str, AfterValidator(_option)]
 SqlRule = Annotated[str, AfterValidator(_sql_rule)]
+ImageName = Annotated[str, AfterValidator(_image)]
 Variable = Annotated[str, AfterValidator(_variable)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -191,6 +198,7 @@ class ProfileTable(_Table):
 
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
+    image: ImageName | None = None
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
     adapter: AdapterTable = AdapterTable()

@@ -50,6 +50,15 @@ class PolicySet:
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
+    def images(self) -> Mapping[str, Sequence[str]]:
+        """Return the images that profiles name, each with the names of those profiles."""
+        named: dict[str, list[str]] = {}
+        for name in self.names:
+            image = self._policies[name].image
+            if image is not None:
+                named.setdefault(image, []).append(name)
+        return named
+
     def path(self, name: str) -> Path:
         """Return which file a profile comes from; the name must be known."""
         return self._paths[name]

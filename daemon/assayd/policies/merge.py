@@ -42,6 +42,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
     united = replace(
         first,
         name=name or f"{first.name}+{second.name}",
+        image=_image(first.image, second.image),
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
         adapter=_adapter(first.adapter, second.adapter),
@@ -51,6 +52,11 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
     return with_digest(united)
+
+
+def _image(a: str | None, b: str | None) -> str | None:
+    """Return the image that either names; of two, which no profile may inherit, the one that sorts first."""
+    return min((name for name in (a, b) if name is not None), default=None)
 
 
 def merge_bounds(first: Bounds, second: Bounds) -> Bounds:

@@ -108,6 +108,7 @@ class ProfileResolver:
             base.policy,
             name=profile.name,
             description=table.description or base.policy.description,
+            image=table.image or base.policy.image,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
@@ -135,6 +136,10 @@ def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Prob
                 message = f"cannot be switched off: {parent.policy.name!r}, which it extends, has it on"
                 yield profile.file.problem(("imports", "enforce_forbidden"), message)
     yield from _too_wide(profile, parents)
+    images = sorted({parent.policy.image for parent in parents if parent.policy.image is not None})
+    if len(images) > 1 and profile.table.image is None:
+        message = f"what it extends names the images {' and '.join(images)}: say which with image"
+        yield profile.file.problem(("extends",), message)
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
             yield profile.file.problem(("bounds", limit), "the least is over the most")

@@ -195,6 +195,21 @@ class Narrowing(Protocol[P_contra]):
 
 
 @runtime_checkable
+class AnyImage(Protocol):
+    """A kind whose `plan` asks for the image that the policy names, where it names one."""
+
+    @property
+    def any_image(self) -> bool:
+        """Whether it does; always true."""
+        ...
+
+
+def image_of(validator: Validator, policy: ExecutionPolicy) -> str:
+    """Return the image, without prefix, that a submission of a kind runs in under a policy."""
+    return policy.image or validator.image
+
+
+@runtime_checkable
 class Preparing(Protocol):
     """A kind whose prepared payload has more fields than a submitted one."""
 

@@ -11,6 +11,7 @@ from assayd.ports.engine import Engine, ImageFacts
 PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
 LABEL_PYTHON = "org.assayd.python"
+LABEL_OFFER = "org.assayd.offer"
 LABEL_BASELINE = "org.assayd.baseline-bytes"
 DEFAULT_BASELINE_BYTES = 32 * 2**20
 """What the runner and the image's own libraries are given on top of the policy's memory."""

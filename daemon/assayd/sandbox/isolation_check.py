@@ -28,7 +28,7 @@ _BLOCKED = NetworkPolicy()
 
 
 def _runner_lost_spec(image: str) -> RunSpec:
-    argv = ["python3.11", "-I", "-S", "-c", RUNNER_MEMORY]
+    argv = ["/usr/bin/python3.11", "-I", "-S", "-c", RUNNER_MEMORY]
     unit = Unit(
         name="runner memory", program=Program.EXEC, arguments={"argv": argv, "env": {}}, deadline_s=10.0
     )

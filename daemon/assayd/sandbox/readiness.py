@@ -7,7 +7,8 @@ its API, and say what is wrong, while the engine is down.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 import structlog
@@ -48,6 +49,8 @@ class ReadinessSupervisor:
         self._usual = usual
         self._isolation_check = isolation_check
         self._refuse_vulnerable = refuse_vulnerable
+        self.images_named: Callable[[], Mapping[str, Sequence[str]]] = dict
+        """Return the images that profiles name, each with those profiles; they are examined as well."""
         self.engine_note = ""
         """What an operator is to know of the choice of the engine; doctor says it."""
         self.info: EngineInfo | None = None
@@ -158,16 +161,23 @@ class ReadinessSupervisor:
         return _row("engine", Health.OK, f"{detail}; {self.engine_note}" if self.engine_note else detail)
 
     async def _examine_images(self) -> list[HealthRow]:
-        rows = []
-        for name in sorted({spec.image for spec in self._usual}):
-            try:
-                facts = await self._images.get(name)
-            except EngineError as trouble:
-                rows.append(_row(f"image {name}", Health.FAIL, trouble.message, f"assay images build {name}"))
-            else:
-                size = facts.size_bytes / 2**20
-                rows.append(_row(f"image {name}", Health.OK, f"{facts.digest[:19]}, {size:.1f} MiB"))
-        return rows
+        needed = {spec.image for spec in self._usual}
+        named = {name: by for name, by in self.images_named().items() if name not in needed}
+        rows = [await self._examine_image(name) for name in sorted(needed)]
+        return [*rows, *[await self._examine_image(name, named[name]) for name in sorted(named)]]
+
+    async def _examine_image(self, name: str, profiles: Sequence[str] = ()) -> HealthRow:
+        """Look at an image: one that only `profiles` name keeps nothing else from being run."""
+        row = partial(_row, f"image {name}")
+        try:
+            facts = await self._images.get(name)
+        except EngineError as trouble:
+            remedy = f"assay images build {name}"
+            if not profiles:
+                return row(Health.FAIL, trouble.message, remedy)
+            detail = f"{trouble.message}; used by profile {', '.join(profiles)} alone"
+            return row(Health.WARN if trouble.code != "image.missing" else Health.OK, detail, remedy)
+        return row(Health.OK, f"{facts.digest[:19]}, {facts.size_bytes / 2**20:.1f} MiB")
 
     def _examine_pool(self) -> HealthRow:
         state = self._pool.state()

@@ -19,7 +19,7 @@ from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
-from assayd.sandbox.images import LABEL_PYTHON, Images, baseline_bytes
+from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes
 from assayd.sandbox.kills import kernel_oom_kills
 from assayd.sandbox.outcome import classify
 from assayd.sandbox.pool.decide import PoolKey, known
@@ -114,6 +114,7 @@ class Sandbox:
                     runtime=self.info.runtime if self.info else "",
                     warm=warm,
                     python=image.labels.get(LABEL_PYTHON),
+                    offer=image.labels.get(LABEL_OFFER, ""),
                 ),
             )
         finally:

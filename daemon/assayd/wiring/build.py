@@ -16,6 +16,7 @@ from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
+from assayd.attempts.image_trials import ImageTrials
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
@@ -43,6 +44,7 @@ from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
+from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
@@ -244,9 +246,17 @@ async def _basics(
 
 def _build_scheduler(basics: _Basics) -> Scheduler:
     shared, wrap = basics.shared, basics.overrides.wrap
+    sandbox = basics.readiness.sandbox
+    trials = ImageTrials(
+        sandbox,
+        SelfTest(basics.analyst, sandbox),
+        check_isolation,
+        policies=shared.policies,
+        caps=basics.limits.attempt,
+    )
     deps = AttemptDependencies(
         analyst=wrap(basics.analyst),
-        sandbox=wrap(basics.readiness.sandbox),
+        sandbox=wrap(sandbox),
         jobs=shared.jobs,
         artifacts=shared.artifacts,
         clock=shared.clock,
@@ -257,6 +267,7 @@ def _build_scheduler(basics: _Basics) -> Scheduler:
         attachments=partial(
             repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
         ),
+        require_image=trials.require,
     )
     return Scheduler(deps, hub=basics.hub, metrics=basics.metrics, limits=basics.limits.queue)
 

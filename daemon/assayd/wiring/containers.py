@@ -73,6 +73,7 @@ async def build_readiness(
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
     readiness.engine_note = chosen.note
+    readiness.images_named = shared.policies.images
     return readiness
 
 

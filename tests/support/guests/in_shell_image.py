@@ -19,8 +19,9 @@ FILES = {
     "data/users.csv": "1;Ada;ada@example.org\n2;Bob;bob@example.org\n",
     "data/notes.txt": "foo one\nbegin a c\ntwo\n\nend\n",
 }
+TOOLS = "/usr/lib/assayd/tools"
 ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
+    "PATH": TOOLS,
     "LANG": "C.UTF-8",
     "HOME": "/sandbox",
     "TMPDIR": "/sandbox/tmp",
@@ -31,7 +32,7 @@ TRAP = 'rm() { printf hit > /sandbox/mark; }\nshopt -s extglob\nulimit -t 5\n. "
 
 
 def look() -> dict[str, object]:
-    """Return the programs of the image, whatever is set-uid, and what PATH shows."""
+    """Return the programs of the image, whatever is set-uid, and what the PATH of a step shows."""
     programs, privileged = [], []
     for folder, folders, files in os.walk("/"):
         folders[:] = [
@@ -43,10 +44,10 @@ def look() -> dict[str, object]:
                 programs.append(str(path))
             if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(mode):
                 privileged.append(str(path))
-    shown = sorted(path.name for path in Path(os.environ["PATH"]).iterdir())
+    shown = sorted(path.name for path in Path(TOOLS).iterdir())
     gone = [
         name
-        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "rm", "python3", "dash")
+        for name in ("sh", "apt", "apt-get", "dpkg", "perl", "chown", "python3", "dash")
         if shutil.which(name, path="/usr/bin:/bin")
     ]
     return {"programs": sorted(programs), "privileged": privileged, "path": shown, "left": gone}
@@ -88,7 +89,7 @@ def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
 
 def ask(tool: str, option: str) -> str:
     """Return what a tool says to an option alone; one that waits for something says nothing."""
-    command = [f"{os.environ['PATH']}/{tool}", option]
+    command = [f"{TOOLS}/{tool}", option]
     try:
         done = subprocess.run(
             command, cwd=SANDBOX, stdin=subprocess.DEVNULL, capture_output=True, timeout=0.5, check=False

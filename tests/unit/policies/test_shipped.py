@@ -30,6 +30,7 @@ def shipped() -> PolicySet:
         ("code", 60, 30, 256, 4),
         ("fifth", 20, 10, 128, 1),
         ("script", 60, 60, 512, 8),
+        ("shell", 60, 60, 512, 16),
     ],
 )
 def test_shipped_profile_has_the_limits_of_the_contract(

@@ -40,7 +40,7 @@ from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -97,6 +97,7 @@ class Code:
     )
     default_policy: str = "code"
     image: str = "python"
+    any_image: bool = True
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "result")
     samples: Sequence[Sample] = SAMPLES
@@ -151,7 +152,7 @@ class Code:
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the run, and one for each case."""
         return RunSpec(
-            image=self.image,
+            image=image_of(self, policy),
             limits=limits,
             units=tuple(_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)),
             network=policy.network,

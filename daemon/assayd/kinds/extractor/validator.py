@@ -34,7 +34,7 @@ from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, U
 from assayd.model.submission import JsonValue, Sample
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -114,6 +114,7 @@ class Extractor:
     )
     default_policy: str = "extractor"
     image: str = "python"
+    any_image: bool = True
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox", "quality")
     samples: Sequence[Sample] = SAMPLES
@@ -145,7 +146,7 @@ class Extractor:
         cases = ((case.name, case.path) for case in payload.cases)
         units = (_unit(name, path, text, limits, names) for name, path in (*paths, *cases))
         return RunSpec(
-            image=self.image,
+            image=image_of(self, policy),
             limits=limits,
             units=tuple(units),
             network=policy.network,

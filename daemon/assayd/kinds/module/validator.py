@@ -40,7 +40,7 @@ from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import normal_form as python_normal
@@ -113,6 +113,7 @@ class Module:
     bounded: Mapping[str, Cap] = MappingProxyType({"files.*": Cap.SOURCE})
     default_policy: str = "module_validation"
     image: str = "adapter"
+    any_image: bool = True
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
@@ -161,7 +162,7 @@ class Module:
         }
         own = own_modules(payload.files) | {name for one in contract.modules for name in _upwards(one)}
         return RunSpec(
-            image=self.image,
+            image=image_of(self, policy),
             limits=limits,
             units=tuple(_units(payload, contract, modules, limits)),
             network=policy.network,

@@ -40,6 +40,7 @@ from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext
 from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
+from assayd.static.shell.parse.resolve import TOOLS
 from assayd.static.shell.parse.source import clean
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
@@ -48,7 +49,13 @@ FOLDERS = ("data", "tmp", "scripts", "logs")
 """What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
 COLLECTED = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
 DATABASE_UNIT = "database"
-_ENVIRONMENT = {"HOME": "/sandbox", "LANG": "C.UTF-8", "TMPDIR": "/sandbox/tmp", "TZ": "UTC"}
+_ENVIRONMENT = {
+    "HOME": "/sandbox",
+    "LANG": "C.UTF-8",
+    "PATH": TOOLS,
+    "TMPDIR": "/sandbox/tmp",
+    "TZ": "UTC",
+}
 _RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 
 _RULES = (
@@ -78,6 +85,10 @@ _ORDER = "Steps run in order in one directory that holds data/, tmp/, scripts/ a
 _TOOLS = (
     "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
     "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf."
+)
+_STRICT = (
+    "Begin bash steps with `set -euo pipefail`: a step is judged by its exit code, which is else its last "
+    "command's alone."
 )
 _SQL = 'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table'
 _SQL_NEEDS = {
@@ -248,7 +259,7 @@ def _reminders(policy: ExecutionPolicy | None) -> tuple[str, ...]:
         for words, rules in _SQL_NEEDS.items()
         if policy is None or not any(map(policy.sql.admits, rules))
     ]
-    return (_ORDER, tools, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
+    return (_ORDER, tools, _STRICT, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

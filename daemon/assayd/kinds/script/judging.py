@@ -16,12 +16,10 @@ from assayd.findings.runs import grouped, unfinished
 from assayd.kinds.script.payload import ScriptCase, ScriptPayload
 from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import RunResult, UnitResult
+from assayd.model.run import ContainerFacts, RunResult, UnitResult
 from assayd.model.text_limits import shorten
 
 UNIT = "script"
-
-_OFFER = "It has python3.11, and no shell."
 
 
 def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
@@ -35,7 +33,7 @@ def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | N
 def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
     """Judge how every run ended and what cases printed; and, where all is well, what the last one left."""
     tries = [
-        _judge_run(name, _unit_of(result, index, name), submitted, case)
+        _judge_run(name, _unit_of(result, index, name), submitted, case, result.container)
         for index, (name, _, case) in enumerate(runs_of(submitted))
     ]
     if all(one.case.status is CaseStatus.PASSED and not has_errors(one.findings) for one in tries):
@@ -55,9 +53,13 @@ def _with_outputs(tried: Tried, submitted: ScriptPayload, result: RunResult) -> 
 
 
 def _judge_run(
-    name: str, unit: UnitResult | None, submitted: ScriptPayload, wanted: ScriptCase | None
+    name: str,
+    unit: UnitResult | None,
+    submitted: ScriptPayload,
+    wanted: ScriptCase | None,
+    container: ContainerFacts,
 ) -> Tried:
-    tried = _judge_unit(name, unit, submitted)
+    tried = _judge_unit(name, unit, submitted, container)
     if wanted is None or unit is None:
         return tried
     before = tried.findings
@@ -79,10 +81,15 @@ def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
     return unit if unit is not None and unit.name == name else None
 
 
-def _judge_unit(name: str, unit: UnitResult | None, submitted: ScriptPayload) -> Tried:
+def _judge_unit(
+    name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
+) -> Tried:
     """Judge how the program ended; None when it was never started."""
     if submitted.code is None:
-        return judge_exec(name, unit, program=submitted.argv[0], offer=_OFFER)
+        offer = (
+            f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
+        )
+        return judge_exec(name, unit, program=submitted.argv[0], offer=offer)
     if unit is None:
         return never_started(name)
     tried = judge_end(unit, ExceptionContext(text=submitted.code), what="The script")

@@ -34,7 +34,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
+from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
@@ -45,6 +45,8 @@ from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
+_ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
+"""What programs look for, beside PATH and LANG of the image: /sandbox is all that can be written to."""
 
 _REMINDERS = (
     "Write one file of Python; it ends well when it ends by itself with exit code 0.",
@@ -82,6 +84,7 @@ class Script:
     )
     default_policy: str = "script"
     image: str = "python"
+    any_image: bool = True
     rules: Sequence[Rule] = _RULES
     runtime_stages: Sequence[str] = ("sandbox",)
     samples: Sequence[Sample] = SAMPLES
@@ -118,7 +121,7 @@ class Script:
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the one program, once for every case."""
         return RunSpec(
-            image=self.image,
+            image=image_of(self, policy),
             limits=limits,
             units=tuple(_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)),
             network=policy.network,
@@ -216,7 +219,7 @@ def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPoli
     """Plan the program. Where imports are judged it must report, since its report holds what was refused."""
     if submitted.code is None:
         program: Program = Program.EXEC
-        arguments: dict[str, object] = {"argv": list(submitted.argv), "env": {}}
+        arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}
     else:
         program = Program.PYTHON
         text = {"source": submitted.code, "filename": FILENAME, "builtins": "full", "as_script": True}

@@ -171,3 +171,31 @@ async def test_policy_that_judges_imports_holds_for_code_and_refuses_programs(at
     assert (tried.verdict, tried.rules) == (Verdict.FAILED, ["policy.import"])
     with pytest.raises(RequestError, match="send the script as code"):
         await attempts.submit("script", {"argv": [PYTHON, "-V"]}, policy="default")
+
+
+async def test_shell_script_runs_with_its_tools_and_cleans_up(attempts: Attempts) -> None:
+    text = """
+        set -euo pipefail
+        found=$(mktemp); trap 'rm -f "$found"' EXIT
+        sort -u >"$found"
+        ln -s "$found" link; wc -l <link; bash -c 'echo "$0"' inner; awk 'END { print NR }' "$found"
+        """
+
+    tried = await attempts.submit(
+        "script",
+        {"files": {"main.sh": textwrap.dedent(text)}, "argv": ["bash", "main.sh"], "stdin": "b\na\nb\n"},
+        policy="shell",
+    )
+
+    assert (tried.verdict, tried.case.stdout) == (Verdict.VALIDATED, "2\ninner\n2\n"), tried.findings
+
+
+async def test_shell_is_not_in_the_image_of_other_profiles_and_the_finding_says_where_it_is(
+    attempts: Attempts,
+) -> None:
+    tried = await attempts.submit("script", {"files": {"m.sh": "true"}, "argv": ["bash", "m.sh"]})
+
+    [finding] = tried.findings
+    assert finding.rule == "sandbox.not_executed"
+    assert finding.message == "'bash' is not in the image."
+    assert "Image python has python3.11, and no shell (policy shell has one)." in (finding.suggestion or "")

@@ -56,7 +56,7 @@ def test_image_has_the_listed_programs_and_no_others(client: APIClient) -> None:
 
 
 @pytest.mark.engine
-def test_path_shows_what_the_shipped_policy_allows(client: APIClient) -> None:
+def test_path_of_a_step_shows_what_the_shipped_policy_allows(client: APIClient) -> None:
     assert set(ask(client, None)["path"]) == POLICY.commands.allowed
 
 

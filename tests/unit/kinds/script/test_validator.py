@@ -93,7 +93,8 @@ def test_code_is_planned_as_a_script_that_its_status_decides(policies: PolicySet
 def test_argv_is_planned_as_a_program(policies: PolicySet) -> None:
     spec = validator.plan(payload(argv=["python3.11", "-V"]), policies.get("script"), LIMITS)
     [unit] = spec.units
-    assert (unit.program, unit.arguments) == (Program.EXEC, {"argv": ["python3.11", "-V"], "env": {}})
+    env = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
+    assert (unit.program, unit.arguments) == (Program.EXEC, {"argv": ["python3.11", "-V"], "env": env})
 
 
 def test_policy_that_judges_imports_lets_code_start_no_program_and_wants_its_report(

@@ -1,0 +1,125 @@
+"""Images that policies name: tried once, by isolation check and samples, before anything runs in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from assayd.attempts.image_trials import ImageTrials
+from assayd.attempts.selftest import SelfTest
+from assayd.errors import EngineError
+from assayd.kinds import registry
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.run import Limits
+from assayd.model.submission import Sample
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.ports.engine import ImageFacts
+from assayd.ports.validator import Validator
+from assayd.sandbox.sandbox import Sandbox
+
+POLICIES = load_policies([share("policies")])
+SCIENCE = replace(POLICIES.get("code"), name="data", image="science")
+CAPS = Limits(timeout_s=1, unit_timeout_s=1, memory_bytes=1, max_processes=1)
+
+
+class Images:
+    """Knows one image, whose digest a test may change."""
+
+    digest = "sha256:1"
+
+    async def get(self, name: str) -> ImageFacts:
+        return ImageFacts(name=name, digest=self.digest, size_bytes=1, labels={})
+
+
+class Machine:
+    """Stands for sandbox, isolation check and self-test; counts what is asked of it."""
+
+    def __init__(self, leaks: Sequence[str] = (), wrong: Sequence[str] = ()) -> None:
+        self.images = Images()
+        self.leaks, self.wrong = leaks, wrong
+        self.checked: list[str] = []
+        self.tried: list[tuple[str, str | None]] = []
+
+    async def check(self, sandbox: Sandbox, image: str) -> Sequence[str]:
+        self.checked.append(image)
+        await asyncio.sleep(0)
+        return self.leaks
+
+    async def complaints(
+        self, validator: Validator, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
+    ) -> Sequence[str]:
+        self.tried.append((validator.kind, policy.image))
+        return self.wrong
+
+    def trials(self) -> ImageTrials:
+        sandbox, selftest = cast("Sandbox", self), cast("SelfTest", self)
+        return ImageTrials(sandbox, selftest, self.check, policies=POLICIES, caps=CAPS)
+
+
+async def test_image_is_tried_once_for_all_who_come_at_the_same_time() -> None:
+    machine = Machine()
+    trials, code = machine.trials(), registry.find("code")
+
+    await asyncio.gather(*(trials.require(code, SCIENCE) for _ in range(5)))
+    first = len(machine.tried)
+    await trials.require(code, SCIENCE)
+
+    assert machine.checked == ["science"]
+    assert set(machine.tried) == {("code", "science")}
+    assert len(machine.tried) == first > 0
+
+
+async def test_second_kind_tries_its_samples_and_not_the_isolation_again() -> None:
+    machine = Machine()
+    trials = machine.trials()
+
+    await trials.require(registry.find("code"), SCIENCE)
+    await trials.require(registry.find("script"), SCIENCE)
+
+    assert machine.checked == ["science"]
+    assert {kind for kind, _ in machine.tried} == {"code", "script"}
+
+
+async def test_image_that_was_built_anew_is_tried_anew() -> None:
+    machine = Machine()
+    trials, code = machine.trials(), registry.find("code")
+    await trials.require(code, SCIENCE)
+
+    machine.images.digest = "sha256:2"
+    await trials.require(code, SCIENCE)
+
+    assert machine.checked == ["science", "science"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (Machine(leaks=["setuid: got through"]), "kind code: setuid: got through"),
+        (Machine(wrong=["failed instead of validated"]), "failed instead of validated"),
+    ],
+)
+async def test_image_that_does_not_hold_is_refused_each_time_and_says_why(
+    machine: Machine, said: str
+) -> None:
+    trials, code = machine.trials(), registry.find("code")
+
+    for _ in range(2):
+        with pytest.raises(EngineError) as raised:
+            await trials.require(code, SCIENCE)
+        assert raised.value.code == "image.unfit"
+        assert said in raised.value.message
+        assert not raised.value.retryable
+    assert machine.checked == ["science"]
+
+
+async def test_image_of_the_kind_is_not_tried_here() -> None:
+    machine = Machine()
+
+    await machine.trials().require(registry.find("code"), POLICIES.get("code"))
+
+    assert machine.checked == []

@@ -1,0 +1,71 @@
+"""The image that a profile names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd.model.policy import ExecutionPolicy
+from assayd.package_data import share
+from assayd.policies import PolicySet, describe, load_policies, tighten
+from assayd.policies.merge import merge
+from assayd.tomlfile import FileError
+
+Load = Callable[..., PolicySet]
+
+
+def test_image_is_inherited_shown_and_part_of_the_digest(load: Load) -> None:
+    policies = load(a='image = "science"\n', b='extends = "a"\n', c="")
+
+    assert describe(policies.get("b"))["image"] == "science"
+    assert policies.get("b").digest == policies.get("a").digest != policies.get("c").digest
+    assert policies.images() == {"science": ["a", "b"]}
+
+
+def test_own_image_replaces_an_inherited_one(load: Load) -> None:
+    policies = load(a='image = "science"\n', b='extends = "a"\nimage = "reports"\n')
+
+    assert policies.get("b").image == "reports"
+
+
+def test_two_inherited_images_are_refused_unless_the_profile_says_which(load: Load) -> None:
+    parents = {"a": 'image = "science"\n', "b": 'image = "reports"\n', "plain": ""}
+    with pytest.raises(FileError) as raised:
+        load(**parents, c='extends = ["a", "b"]\n')
+    [problem] = raised.value.problems
+    assert (problem.line, problem.message) == (
+        1, "what it extends names the images reports and science: say which with image",
+    )  # fmt: skip
+
+    chosen = load(**parents, c='extends = ["a", "b"]\nimage = "reports"\n', d='extends = ["a", "plain"]\n')
+    assert (chosen.get("c").image, chosen.get("d").image) == ("reports", "science")
+
+
+def test_merge_keeps_an_image_in_either_order() -> None:
+    plain, named = ExecutionPolicy(name="a"), ExecutionPolicy(name="b", image="science")
+
+    assert merge(plain, named).image == merge(named, plain).image == "science"
+
+
+@pytest.mark.parametrize("name", ["", "Science", "../x", "a/b", "docker.io/a"])
+def test_name_that_no_image_has_is_refused_with_its_line(load: Load, name: str) -> None:
+    with pytest.raises(FileError, match="is not the name of an image"):
+        load(a=f'description = "x"\nimage = "{name}"\n')
+
+
+def test_request_cannot_name_an_image() -> None:
+    with pytest.raises(RequestError) as raised:
+        tighten(load_policies([share("policies")]).get("code"), {"image": "science"})
+
+    assert raised.value.field == "overrides.image"
+
+
+def test_shipped_profile_shell_is_that_of_scripts_in_the_image_shell() -> None:
+    policies = load_policies([share("policies")])
+    shell, script = policies.get("shell"), policies.get("script")
+
+    assert (shell.image, script.image) == ("shell", None)
+    assert shell.imports == script.imports
+    assert (shell.resources.max_processes, shell.clamped) == (16, ())
