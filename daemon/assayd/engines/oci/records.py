@@ -27,7 +27,7 @@ _OLD_S = 600.0
 class Record:
     """A container: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
 
-    `daemon` is the mark of the process that it belongs to (see `owner`); empty where an earlier version wrote.
+    `daemon` is the mark of the process that it belongs to (see `owner`); earlier versions wrote none.
     """
 
     name: str
