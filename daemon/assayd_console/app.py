@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import COOKIE, Guard
-from assayd_console.pages import attempt, attempts, submit
+from assayd_console.pages import attempt, attempts, batches, chains, now, reference, submit, trends
+from assayd_console.pulse import Pulse
 from assayd_console.rendering import HERE, page
 from assayd_console.sessions import LASTS_S, Sessions
 
@@ -74,17 +75,23 @@ def build(
             *attempts.ROUTES,
             *attempt.ROUTES,
             *submit.ROUTES,
+            *batches.ROUTES,
+            *chains.ROUTES,
+            *now.ROUTES,
+            *reference.ROUTES,
+            *trends.ROUTES,
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
         exception_handlers={AssaydError: _refused, HTTPException: _no_page},
         lifespan=lifespan,
     )
     app.state.daemon = daemon
+    app.state.pulse = Pulse(daemon)
     return Guard(app, sessions=sessions, hosts=hosts, login=_login_page)
 
 
 async def _home(_: Request) -> Response:
-    return RedirectResponse("/attempts", status_code=303)
+    return RedirectResponse("/now", status_code=303)
 
 
 async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:

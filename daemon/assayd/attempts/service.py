@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
-from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.tomlfile import FileError, Problem
@@ -63,6 +63,7 @@ class ServiceDependencies:
     caps: Limits
     copied_from: str | None = None
     facts: DaemonFacts
+    examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]]
 
 
 SAMPLES_RUN = 1
@@ -174,6 +175,10 @@ class DaemonService:
         fresh = tuple(self._deps.scheduler.current(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)
 
+    async def summary(self, query: Query, bucket_s: int) -> Summary:
+        """Count what finished attempts came to, by spans of so many seconds."""
+        return await self._shared.jobs.summary(query, bucket_s)
+
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
         if not self._deps.scheduler.cancel(attempt_id):
@@ -265,7 +270,7 @@ class DaemonService:
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
         rows = list(await self._without_containers())
-        rows.extend((self._identity(), self._static_misses()))
+        rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
         if all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             isolation = self._timed("isolation", self._deps.readiness.examine_isolation())

@@ -47,6 +47,11 @@ def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[docum
     return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
 
 
+def summary(**filters: str | int | None) -> ClientRequest[documents.SummaryDocument]:
+    """Return what finished attempts came to, counted: kind, batch (its id), since, bucket_s."""
+    return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
+
+
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
     """ClientRequest an attempt to end. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
@@ -159,7 +164,7 @@ def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
 
 
 def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
-    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels."""
+    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels, webhook."""
     wanted = {name: value for name, value in request.items() if value is not None}
     return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
 
@@ -297,6 +302,7 @@ def send_batch(
     name: str | None = None,
     concurrency: int | None = None,
     dedupe: bool | None = None,
+    webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
     """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
     chosen = None if dedupe is None else str(dedupe).lower()
@@ -304,7 +310,7 @@ def send_batch(
         method="POST",
         path="/v1/batches",
         reads=lambda: documents.BatchDocument,
-        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen}),
+        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen, "webhook": webhook}),
         content=body,
         headers={"Content-Type": "application/x-ndjson"},
         wait_s=BATCH_S,

@@ -114,8 +114,8 @@ async def repair(request: Request) -> Response:
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     wanted = {name: form.get(name) or None for name in ("provider", "hint")}
-    await request.app.state.daemon.ask(requests.repair(attempt_id, **wanted))
-    return RedirectResponse(f"/attempts/{attempt_id}", status_code=303)
+    begun = await request.app.state.daemon.ask(requests.repair(attempt_id, **wanted))
+    return RedirectResponse(f"/repairs/{begun['id']}", status_code=303)
 
 
 async def approve(request: Request) -> Response:

@@ -35,6 +35,6 @@ def window(browser: Browser, console: Console) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     opened = context.new_page()
     opened.goto(console.link)
-    opened.wait_for_url("**/attempts")
+    opened.wait_for_url("**/now")
     yield opened
     context.close()

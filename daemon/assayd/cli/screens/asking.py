@@ -27,7 +27,7 @@ FIELDS = {
     "file": ("files", "Files and folders that are there: one a line"),
     "input": ("inputs", "Inputs: a JSON file"),
 }
-"""What may come with the words, by its option of the command line: its name in `context`, and the question."""
+"""What may come with the words, by its option of the command line: its name in `context`, the question."""
 DATABASE = "database"
 
 

@@ -25,6 +25,7 @@ class Asked:
     provider: str | None = None
     max_attempts: int | None = None
     labels: Mapping[str, str] | None = None
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class Session:
                 provider=asked.provider,
                 max_attempts=asked.max_attempts,
                 labels=dict(asked.labels) if asked.labels else None,
+                webhook=asked.webhook,
             )
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 
