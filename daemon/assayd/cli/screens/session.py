@@ -75,6 +75,12 @@ class Session:
         self._socket = socket
         self._provider = provider
 
+    def context_of(self, kind: str) -> frozenset[str]:
+        """Return what may come with the words, by a kind. Raises: ClientError."""
+        with PlainClient(self._socket) as client:
+            schema = client.kind(kind)["context_schema"] or {}
+        return frozenset(schema.get("properties", {}))
+
     def begin(self, asked: Asked) -> Chain:
         """Ask for code in words. Raises: ClientError."""
         self._provider = asked.provider
