@@ -13,7 +13,7 @@ images_app = typer.Typer(no_args_is_help=True)
 @images_app.command("build")
 def build(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="All, if none is named.")
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="All but those on demand, if none is named.")
     ] = None,
     cache: Annotated[
         Path | None,
@@ -28,6 +28,16 @@ def build(
     from assayd.cli.images import build_images
 
     build_images(names or (), cache, library)
+
+
+@images_app.command("lock")
+def lock(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of your own.")],
+) -> None:
+    """Choose the wheels of a recipe's python_packages, and write them with their hashes beside it."""
+    from assayd.cli.images import lock_image
+
+    lock_image(name)
 
 
 @images_app.command("list")
