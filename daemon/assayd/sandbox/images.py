@@ -13,6 +13,7 @@ PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
 LABEL_PYTHON = "org.assayd.python"
 LABEL_OFFER = "org.assayd.offer"
+LABEL_MODULES = "org.assayd.modules"
 LABEL_PRELOAD = "org.assayd.preload"
 DEFAULT_BASELINE_BYTES = 32 * 2**20
 """What the runner and the image's own libraries are given on top of the policy's memory."""
@@ -56,3 +57,8 @@ def baseline_bytes(facts: ImageFacts) -> int:
 def preload_of(facts: ImageFacts) -> tuple[str, ...]:
     """Return the modules that containers of this image load ahead of need."""
     return tuple(facts.labels.get(LABEL_PRELOAD, "").split())
+
+
+def modules_of(facts: ImageFacts) -> dict[str, str]:
+    """Return the modules that an image has beside its Python's own library, with their versions."""
+    return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
