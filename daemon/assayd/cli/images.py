@@ -51,8 +51,21 @@ def lock_image(name: str) -> None:
 
 
 def list_images() -> list[list[str]]:
-    """Return a row per image: name, digest, size; an image that is missing says so."""
-    return asyncio.run(_rows(_recipes().all()))
+    """Return a row per image: name, digest, size, who uses it; an image that is missing says so."""
+    return [[*row, *_users(row[0])] for row in asyncio.run(_rows(_recipes().all()))]
+
+
+def _users(image: str) -> Sequence[str]:
+    """Return the kinds and profiles that run in an image, as one cell."""
+    from assayd.kinds import registry
+    from assayd.settings import load_settings
+    from assayd.wiring.profiles import load_profiles
+
+    settings = load_settings()
+    kinds = registry.load(settings.validators).values()
+    named = load_profiles(settings).images().get(image, ())
+    parts = [f"kind {kind.kind}" for kind in kinds if kind.image == image]
+    return (", ".join([*parts, *(f"profile {name}" for name in named)]) or "nobody",)
 
 
 def _recipes(shipped: Path | None = None) -> Recipes:

@@ -42,9 +42,9 @@ def lock(
 
 @images_app.command("list")
 def list_engine_images() -> None:
-    """List the images that are needed, and whether the engine has them."""
+    """List all images, whether the engine has them, and who uses them."""
     from assayd.cli.images import list_images
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out
 
-    print_table(out(), ("image", "digest", "size"), list_images())
+    print_table(out(), ("image", "digest", "size", "used by"), list_images())

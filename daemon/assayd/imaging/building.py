@@ -193,7 +193,11 @@ def _labels(
     if facts.modules:
         named = (f"{name}={version}" for name, version in sorted(facts.modules.items()))
         labels["org.assayd.modules"] = " ".join(named)
-    stated = {"org.assayd.offer": recipe.offer, "org.assayd.preload": " ".join(recipe.preload)}
+    stated = {
+        "org.assayd.constants": " ".join(recipe.constants),
+        "org.assayd.offer": recipe.offer,
+        "org.assayd.preload": " ".join(recipe.preload),
+    }
     return labels | {name: text for name, text in stated.items() if text}
 
 

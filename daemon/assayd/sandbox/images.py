@@ -13,6 +13,7 @@ PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
 LABEL_PYTHON = "org.assayd.python"
 LABEL_OFFER = "org.assayd.offer"
+LABEL_CONSTANTS = "org.assayd.constants"
 LABEL_MODULES = "org.assayd.modules"
 LABEL_PRELOAD = "org.assayd.preload"
 DEFAULT_BASELINE_BYTES = 32 * 2**20
@@ -62,3 +63,8 @@ def preload_of(facts: ImageFacts) -> tuple[str, ...]:
 def modules_of(facts: ImageFacts) -> dict[str, str]:
     """Return the modules that an image has beside its Python's own library, with their versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
+
+
+def constants_of(facts: ImageFacts) -> tuple[str, ...]:
+    """Name the variables that an image sets for all code, submitted code included."""
+    return tuple(facts.labels.get(LABEL_CONSTANTS, "").split())
