@@ -33,7 +33,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces images images-oci run serve test test-system soak day check bench bench-repair bench-slips requirements client deb man samples stop clean
+.PHONY: help setup engine namespaces browser images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +44,10 @@ run: $(CHOSEN_IMAGES) ## start the daemon, validate the examples, show their rep
 serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
-test: $(TESTED_IMAGES) namespaces ## all tests that need a container engine at most
+test: $(TESTED_IMAGES) namespaces browser ## all tests that need a container engine at most
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system" -n 2 --dist loadgroup
 
-test-system: $(TESTED_IMAGES) namespaces ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: $(TESTED_IMAGES) namespaces browser ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 
@@ -76,6 +76,9 @@ bench-slips: images ## put slips of the hand into submissions that are right; wr
 bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
+bench-generate: $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
+
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
 $(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
@@ -87,6 +90,9 @@ engine: ## a container engine: the one that answers, else a private one below .r
 
 namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
 	@deploy/dev/namespaces.sh
+
+browser: ## what tests of the console look at it with: installed as root on Debian, else named
+	@deploy/dev/browser.sh
 
 images: setup engine ## build the images and load those that the engine does not have
 	@$(WITH_DOCKER) ASSAYD_ENGINE__KIND=docker $(BIN)/assay images build --cache .run/cache/images $(IMAGES)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "daemon").rglob("*.py"))
 TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
 SCRIPTS = sorted(path for folder in ("bench", "examples") for path in (ROOT / folder).rglob("*.py"))
-GUEST = [path for path in SOURCES if "guest" in path.relative_to(ROOT / "daemon/assayd").parts]
+GUEST = [path for path in SOURCES if "guest" in path.relative_to(ROOT / "daemon").parts]
 
 MAX_LINES = 400
 

@@ -21,6 +21,7 @@ from assayd.documents.generations import (
 )
 from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
 from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument, StepDocument
+from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
@@ -61,6 +62,7 @@ SUBMITTED: Responses = {
     503: _json(ErrorDocument, "Not ready; see Retry-After"),
 }
 ATTEMPT: Responses = {200: _json(AttemptDocument, "The attempt")}
+SUMMARY: Responses = {200: _json(SummaryDocument, "What attempts came to")}
 ATTEMPT_PAGE: Responses = {200: _json(AttemptPageDocument, "A page of attempts")}
 CANCELLED: Responses = {
     202: _json(AttemptDocument, "It will end"),
@@ -165,7 +167,7 @@ GENERATION_CANCELLED: Responses = {
     409: _json(ErrorDocument, "It has ended, or is under way"),
 }
 GENERATION_EVENTS = _events(
-    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, and `stage`"
+    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, `stage` and `answer`"
 )
 APPROVED: Responses = {
     200: _json(LibraryEntryDocument, "The entry"),

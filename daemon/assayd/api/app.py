@@ -14,6 +14,7 @@ from assayd.api import discovery, routes
 from assayd.api import generations as generation_routes
 from assayd.api import library as library_routes
 from assayd.api import repairs as repair_routes
+from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.large_answers import LargeAnswers
@@ -79,7 +80,15 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
     own = (
         module.router
-        for module in (routes, batch_routes, repair_routes, generation_routes, library_routes, discovery)
+        for module in (
+            routes,
+            batch_routes,
+            repair_routes,
+            generation_routes,
+            library_routes,
+            discovery,
+            summary_routes,
+        )
     )
     for router in (*own, *routers):
         app.router.routes.extend(router.routes)

@@ -146,12 +146,18 @@ async def _document(call: Call, view: GenerationView, *, listed: bool = False) -
 
 
 async def _told(call: Call, generation_id: str) -> Documents:
-    """Tell each change by what is new, and the stages of an attempt while it runs."""
+    """Tell each change by what is new: stages of an attempt while it runs, an answer while it comes."""
     number, known, staged = 0, (0, 0), set[str]()
+    heard, told = "", (-1, -1)
     async with aclosing(call.generations.follow(generation_id)) as views:
         async for view in views:
-            kind, known = _kind_of(view, known)
             number += 1
+            if view.heard not in {"", heard} and _counted(view) == told:
+                yield _event(number, "answer", _answer(heard, view.heard))
+                heard = view.heard
+                continue
+            heard, told = "", _counted(view)
+            kind, known = _kind_of(view, known)
             yield _event(number, kind, plain(await _document(call, view)))
             attempt_id = view.generation.attempt_id
             if view.generation.outcome is None and attempt_id is not None and attempt_id not in staged:
@@ -163,13 +169,23 @@ async def _told(call: Call, generation_id: str) -> Documents:
 
 def _kind_of(view: GenerationView, known: tuple[int, int]) -> tuple[str, tuple[int, int]]:
     """Return what an event is called by what is new: an attempt, a fix, or neither."""
-    fixes = sum(len(repair.fixes) for repair in view.repairs.values())
-    now = (len(view.generation.drafts), fixes)
+    now = _counted(view)
     if view.generation.outcome is not None:
         return "finished", now
     if now[0] > known[0]:
         return "attempt", now
     return ("fix" if now[1] > known[1] else "state"), now
+
+
+def _counted(view: GenerationView) -> tuple[int, int]:
+    """Return how many drafts and fixes there are."""
+    return len(view.generation.drafts), sum(len(repair.fixes) for repair in view.repairs.values())
+
+
+def _answer(before: str, now: str) -> dict[str, Any]:
+    """Return what came of an answer since it was told last; the beginning of one says that it is."""
+    anew = not before or not now.startswith(before)
+    return {"text": now if anew else now[len(before) :], "anew": anew}
 
 
 async def _stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:

@@ -27,7 +27,7 @@ from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
-from assayd.ports.validator import AnyImage, Narrowing, Validator
+from assayd.ports.validator import AnyImage, Narrowing, Validator, offers
 from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
@@ -121,7 +121,7 @@ class Admission:
     async def _complete(self, submission: Submission, uid: int) -> Submission:
         """Fill in what a submission means of its kind's records."""
         records = self._deps.records.get(submission.kind)
-        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
+        payload = await records.complete(submission, uid) if offers(records, Completing) else None
         return submission if payload is None else with_payload(submission, payload, self._deps.kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
@@ -189,7 +189,7 @@ class Admission:
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
         validator = self._deps.kinds[submission.kind]
-        if isinstance(validator, Narrowing):
+        if offers(validator, Narrowing):
             policy = validator.narrow(submission.payload, policy)
         _require_image(validator, policy)
         require_enforceable(policy, egress=self._deps.policies.egress)

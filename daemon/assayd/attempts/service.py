@@ -27,7 +27,7 @@ from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
-from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.ports.validator import Validator
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.tomlfile import FileError, Problem
@@ -173,6 +173,10 @@ class DaemonService:
         page = await self._shared.jobs.list(query)
         fresh = tuple(self._deps.scheduler.current(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)
+
+    async def summary(self, query: Query, bucket_s: int) -> Summary:
+        """Count what finished attempts came to, by spans of so many seconds."""
+        return await self._shared.jobs.summary(query, bucket_s)
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""

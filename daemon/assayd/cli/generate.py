@@ -206,7 +206,7 @@ def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
     told = 0
     try:
         for event in client.generation_events(generation["id"]):
-            if event.kind == "stage":
+            if event.kind in {"stage", "answer"}:
                 continue
             if tell and len(event.body["attempts"]) > told:
                 told = len(event.body["attempts"])

@@ -64,7 +64,7 @@ class Span:
 
         The last bucket has no upper end: its lower one is given.
         """
-        buckets = sorted(self._buckets(name, labels).items())
+        buckets = sorted(self.buckets(name, **labels).items())
         wanted = share * buckets[-1][1] if buckets else 0.0
         if not wanted:
             return None
@@ -75,7 +75,7 @@ class Span:
             low, below = high, count
         return low
 
-    def _buckets(self, name: str, labels: dict[str, str]) -> dict[float, float]:
+    def buckets(self, name: str, **labels: str) -> dict[float, float]:
         """Return what each bucket and those below it got, by upper end."""
         counts: dict[float, float] = defaultdict(float)
         old = self.before.values.get(f"{name}_bucket", {})

@@ -13,7 +13,7 @@ __all__ = ["err", "out", "plain", "print_json", "shorten"]
 # Control characters but tab and newline, the marks that reorder text, and those that nobody sees: a guest
 # could else rewrite the screen, show a source line as another, or hide words for a model in what a person
 # copies.
-_UNSAFE = re.compile(
+UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
@@ -21,7 +21,7 @@ _UNSAFE = re.compile(
 
 def plain(text: str) -> str:
     """Make foreign text harmless to show: what acts on a terminal is shown as its code."""
-    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def shorten(text: str, most: int) -> str:

@@ -334,6 +334,30 @@ VERBS = (
             ),
         ),
     ),
+    CommandVerb(
+        name="console",
+        help="Serve pages for a browser on a loopback port, and print the link that logs in.",
+        run="console:serve",
+        parameters=(
+            Parameter(
+                name="port",
+                option="--port",
+                metavar="N",
+                type="whole",
+                least=0,
+                most=65535,
+                default=0,
+                help="Which port of 127.0.0.1; 0 takes any that is free.",
+            ),
+            Parameter(
+                name="link_file",
+                option="--link-file",
+                metavar="F",
+                type="path",
+                help="Write the link to this file instead, anew after each use; for services.",
+            ),
+        ),
+    ),
     CommandVerb(name="version", help="Print the version.", run="commands:version"),
 )
 

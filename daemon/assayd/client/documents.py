@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
+    from assayd.documents.summary import SummaryDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
@@ -40,6 +41,7 @@ _HOMES = {
     ),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
+    "summary": ("SummaryDocument",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -65,6 +67,7 @@ __all__ = [
     "RepairDocument",
     "RepairPageDocument",
     "StepDocument",
+    "SummaryDocument",
 ]
 
 

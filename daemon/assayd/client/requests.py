@@ -47,6 +47,11 @@ def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[docum
     return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
 
 
+def summary(**filters: str | int | None) -> ClientRequest[documents.SummaryDocument]:
+    """Return what finished attempts came to, counted: kind, batch (its id), since, bucket_s."""
+    return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
+
+
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
     """ClientRequest an attempt to end. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")

@@ -107,6 +107,7 @@ class Verbs:
     submit = DocumentVerb(requests.submit)
     attempt = DocumentVerb(requests.attempt)
     attempts = DocumentVerb(requests.attempts)
+    summary = DocumentVerb(requests.summary)
     cancel = DocumentVerb(requests.cancel)
     replay = DocumentVerb(requests.replay)
     send_batch = DocumentVerb(requests.send_batch)

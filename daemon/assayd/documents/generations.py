@@ -107,10 +107,13 @@ class GenerationEventDocument(BaseDocument):
     """How a generation gets on."""
 
     id: str = Field(description="Its number, from 1.")
-    kind: str = Field(description="`state`, `attempt`, `stage`, `fix`, at last `finished`.")
+    kind: str = Field(description="`state`, `attempt`, `stage`, `answer`, `fix`, at last `finished`.")
     at: Timestamp = Field(description="When it was told.")
     body: dict[str, Any] = Field(
-        description="The generation as it is then; for `stage`, the attempt's stage."
+        description=(
+            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
+            "of the answer that is under way, and `anew`: whether it replaces what came before."
+        )
     )
 
 

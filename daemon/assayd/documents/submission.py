@@ -23,7 +23,7 @@ from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
-from assayd.ports.validator import Labelling, Validator
+from assayd.ports.validator import Labelling, Validator, offers
 from assayd.tomlfile import nearest
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
@@ -206,7 +206,7 @@ def _read_payload(validator: Validator, text: bytes) -> BaseModel:
 
 def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
     """Return the labels that a payload brings along, as far as they have the form of one."""
-    implied = validator.labels(payload) if isinstance(validator, Labelling) else {}
+    implied = validator.labels(payload) if offers(validator, Labelling) else {}
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 
 

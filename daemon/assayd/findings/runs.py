@@ -25,7 +25,10 @@ _CAUSES: Mapping[Cause, tuple[str, str]] = {
         "ran out of memory",
         "Hold less at once: go through rows one by one and keep sums. What is written to files counts too.",
     ),
-    Cause.PROCESS_LIMIT: ("started more processes or threads than it may", "Do the work in one thread."),
+    Cause.PROCESS_LIMIT: (
+        "started more processes or threads than it may",
+        "Do the work in one thread, or start fewer at once.",
+    ),
     Cause.OUTPUT_LIMIT: ("wrote more output than is read", "Print less; return less."),
     Cause.DISK_LIMIT: ("filled its work directory", "Write less."),
     Cause.SIGNALLED: ("was ended by a signal", "Look for unbounded recursion or a crash in native code."),
@@ -91,6 +94,8 @@ def details_of(unit: UnitResult) -> str:
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
         return f"it may have {limit / 2**20:.0f} MiB"
+    if isinstance(processes := evidence.get("limit_processes"), int):
+        return f"it may have {processes} at once"
     return str(evidence.get("signal", ""))
 
 

@@ -20,6 +20,7 @@ from assayd.model.submission import Peer
 from assayd.ports.generatable import Generatable
 from assayd.ports.generations import GenerationRequest, GenerationView
 from assayd.ports.llm import ProviderStep
+from assayd.repairs.hearing import HeardAnswer
 from assayd.repairs.providers import rules
 
 log = structlog.get_logger()
@@ -34,13 +35,17 @@ class _Running:
     task: asyncio.Task[None]
     changed: Signal = field(default_factory=Signal)
     cancelled: bool = False
+    heard: HeardAnswer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heard = HeardAnswer(self.changed.give)
 
 
 class DaemonGenerations:
     """Implements `ports.generations.Generations`."""
 
     def __init__(self, deps: GenerationDependencies, *, at_once: int = 4, max_attempts: int = 3) -> None:
-        self._deps = replace(deps, publish=self._publish)
+        self._deps = replace(deps, publish=self._publish, hear=self._hear)
         self._store = deps.store
         self._max_attempts = max_attempts
         self._slots = asyncio.Semaphore(at_once)
@@ -167,7 +172,13 @@ class DaemonGenerations:
         running = self._running.get(generation.id)
         if running is not None:
             running.generation = generation
+            running.heard.forget()
             running.changed.give()
+
+    def _hear(self, generation_id: str, piece: str) -> None:
+        running = self._running.get(generation_id)
+        if running is not None:
+            running.heard.hear(piece)
 
     async def get(self, generation_id: str) -> GenerationView | None:
         """Look a generation up."""
@@ -234,7 +245,12 @@ class DaemonGenerations:
             await changed.wait()
 
     async def _view(self, generation: Generation) -> GenerationView:
-        return GenerationView(generation=generation, repairs=await self._repairs_of(generation))
+        repairs = await self._repairs_of(generation)
+        running = self._running.get(generation.id)
+        heard = running.heard.text if running is not None else ""
+        for repair_id in repairs:
+            heard = self._deps.repairs.heard(repair_id) or heard
+        return GenerationView(generation=generation, repairs=repairs, heard=heard)
 
     async def _repairs_of(self, generation: Generation) -> Mapping[str, Repair]:
         ids = [draft.repair_id for draft in generation.drafts if draft.repair_id is not None]

@@ -15,6 +15,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -44,7 +45,10 @@ _OUTCOMES = {"repaired": GenerationOutcome.VALIDATED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDependencies:
-    """What a generation is carried out with. `publish` is called with each state of it and of its repair."""
+    """What a generation is carried out with.
+
+    `publish` is called with each state of it and of its repair; `hear` with its id and what comes of answers.
+    """
 
     attempts: Attempts
     repairs: DaemonRepairs
@@ -58,6 +62,7 @@ class GenerationDependencies:
     timeout: timedelta = timedelta(minutes=5)
     source_bytes: int = 2**20
     publish: Callable[[Generation], None] = lambda _: None
+    hear: Callable[[str, str], None] = lambda _, __: None
 
 
 async def run_generation(generation: Generation, deps: GenerationDependencies) -> Generation:
@@ -170,6 +175,7 @@ class GenerationCourse:
             kind=generation.kind,
             attempt=number,
             intent=generation.intent,
+            heard=partial(deps.hear, generation.id),
         )
         left_s = (generation.ends_at - began).total_seconds()
         provider = deps.providers[generation.provider]

@@ -30,10 +30,14 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationView:
-    """A generation with the repairs that its drafts went into, by id."""
+    """A generation with the repairs that its drafts went into, by id.
+
+    `heard` is what was heard of the answer that is under way, where its provider streams.
+    """
 
     generation: Generation
     repairs: Mapping[str, Repair] = field(default_factory=dict)
+    heard: str = ""
 
 
 class GenerationStore(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -12,13 +12,17 @@ from assayd.model.repair import ReplyCost
 from assayd.ports.generatable import Document, Proposal
 from assayd.ports.repairable import EditedPassage, Passage
 
+Heard = Callable[[str], None]
+"""Is told the text of an answer as it comes, piece by piece; an empty one says that it begins anew."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRequest:
     """A request for one answer. `edits` are safe fixes: replacements in the passage.
 
     `attempt` counts the answers that were asked for, from 1; `findings` are those of the last report, as it
-    has them. A passage without a name stands for a submission that is still to be written.
+    has them. A passage without a name stands for a submission that is still to be written. `heard` is called
+    by providers that stream; what counts is the whole reply.
     """
 
     system: str
@@ -30,6 +34,7 @@ class FixRequest:
     attempt: int = 1
     intent: str | None = None
     findings: tuple[Document, ...] = ()
+    heard: Heard = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

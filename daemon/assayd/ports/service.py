@@ -9,7 +9,7 @@ from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
-from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.ports.validator import Validator
 
 
@@ -125,6 +125,10 @@ class Service(Protocol):
 
     async def list(self, query: Query) -> Page:
         """List attempts, newest first. Raises: RequestError ``invalid`` for a cursor that is not one."""
+        ...
+
+    async def summary(self, query: Query, bucket_s: int) -> Summary:
+        """Count what finished attempts came to, by spans of so many seconds."""
         ...
 
     async def cancel(self, attempt_id: str) -> None:

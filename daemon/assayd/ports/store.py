@@ -78,6 +78,36 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeCount:
+    """How many attempts of a kind that were created in a span of time came to a verdict and a cause."""
+
+    at: datetime
+    kind: str
+    verdict: str
+    cause: str | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowest:
+    """An attempt that took long, from its start to its verdict."""
+
+    attempt_id: str
+    kind: str
+    verdict: str
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What finished attempts came to. `rules` are those of the most attempts, with how many each has."""
+
+    counts: tuple[TimeCount, ...]
+    rules: tuple[tuple[str, int], ...]
+    slowest: tuple[Slowest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
     """What an accept came to. `existing` is True when the same request was accepted before."""
 
@@ -170,6 +200,10 @@ class JobStore(Protocol):
         States between queued and finished are not on record: a query for any of them gives all that
         are unfinished.
         """
+        ...
+
+    async def summary(self, query: Query, bucket_s: int) -> Summary:
+        """Count what finished attempts came to, by spans of so many seconds, whatever the page."""
         ...
 
     async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:

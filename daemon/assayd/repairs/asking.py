@@ -49,6 +49,7 @@ async def ask(
             reraise=True,
         ):
             with attempt:
+                request.heard("")
                 return await provider.fix(request, timeout_s=max(ends_at - clock.monotonic(), 0.001))
     raise AssertionError("a retry loop without an end")
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -45,7 +46,11 @@ _NAMES_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairDependencies:
-    """What a repair is carried out with. `publish` is called with each state that was recorded."""
+    """What a repair is carried out with.
+
+    `publish` is called with each state that was recorded; `hear` with the id of a repair and what comes of an
+    answer.
+    """
 
     attempts: Attempts
     repairs: RepairStore
@@ -57,6 +62,7 @@ class RepairDependencies:
     timeout: timedelta = timedelta(minutes=5)
     source_bytes: int = 2**20
     publish: Callable[[Repair], None] = lambda _: None
+    hear: Callable[[str, str], None] = lambda _, __: None
 
 
 async def run_repair(repair: Repair, deps: RepairDependencies) -> Repair | None:
@@ -219,6 +225,7 @@ class Course:
             attempt=number,
             intent=intent,
             findings=tuple(_findings(subject.report)),
+            heard=partial(self._deps.hear, self.repair.id),
         )
 
     async def _add(

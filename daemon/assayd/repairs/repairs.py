@@ -21,6 +21,7 @@ from assayd.model.submission import RepairWish
 from assayd.ports.llm import ProviderStep
 from assayd.ports.repairs import RepairTerms
 from assayd.repairs.chain import diffs_of
+from assayd.repairs.hearing import HeardAnswer
 from assayd.repairs.loop import Course, FixUnusable, RepairDependencies, run_repair
 from assayd.repairs.providers import rules
 from assayd.repairs.providers.command import run
@@ -61,6 +62,10 @@ class _Running:
     task: asyncio.Task[None]
     changed: Signal = field(default_factory=Signal)
     cancelled: bool = False
+    heard: HeardAnswer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heard = HeardAnswer(self.changed.give)
 
 
 class DaemonRepairs:
@@ -69,7 +74,7 @@ class DaemonRepairs:
     def __init__(
         self, deps: RepairDependencies, requests: RecordedRequests, limits: RepairLimits, metrics: Metrics
     ) -> None:
-        self._deps = replace(deps, publish=self._publish)
+        self._deps = replace(deps, publish=self._publish, hear=self._hear)
         self._requests = requests
         self._store = deps.repairs
         self._limits = limits
@@ -235,7 +240,18 @@ class DaemonRepairs:
         running = self._running.get(repair.id)
         if running is not None:
             running.repair = repair
+            running.heard.forget()
             running.changed.give()
+
+    def _hear(self, repair_id: str, piece: str) -> None:
+        running = self._running.get(repair_id)
+        if running is not None:
+            running.heard.hear(piece)
+
+    def heard(self, repair_id: str) -> str:
+        """Return what was heard of the answer that a repair waits for."""
+        running = self._running.get(repair_id)
+        return running.heard.text if running is not None else ""
 
     def _count(self, repair: Repair) -> None:
         outcome = repair.outcome.value if repair.outcome else "none"

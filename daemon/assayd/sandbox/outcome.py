@@ -165,6 +165,8 @@ def _traces(unit: UnitResult) -> dict[str, object]:
 
 def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
     """Add to the evidence how much there was of what ran out."""
+    if outcome.cause is Cause.PROCESS_LIMIT:
+        return replace(outcome, evidence={**outcome.evidence, "limit_processes": limits.max_processes})
     most = {Cause.OUT_OF_MEMORY: limits.memory_bytes, Cause.DISK_LIMIT: limits.work_bytes}
     if outcome.cause not in most:
         return outcome

@@ -18,11 +18,12 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.report import Case
-from assayd.ports.store import Accepted, Event, Page, Query, Removable, Run, StoredUsage
+from assayd.ports.store import Accepted, Event, Page, Query, Removable, Run, StoredUsage, Summary
 from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.recorder import Recorder, keep
+from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
 BUNDLES = "artifacts"
@@ -205,6 +206,10 @@ class DatabaseJobStore:
         statement = listing(_ATTEMPT, query)
         found = await self.access.read(lambda connection: _attempts(connection, statement))
         return page(found, query)
+
+    async def summary(self, query: Query, bucket_s: int) -> Summary:
+        """Count what finished attempts came to, by spans of so many seconds."""
+        return await self.access.read(lambda connection: summary(connection, query, bucket_s))
 
     async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
         """Return the recorded events of an attempt after the one with that sequence number."""

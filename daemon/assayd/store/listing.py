@@ -31,7 +31,7 @@ def listing(attempt: Statement, query: Query) -> Statement:
         RequestError: ``invalid``, for a cursor that no page gave.
     """
     return (
-        attempt.where(*_conditions(query))
+        attempt.where(*conditions(query))
         .order_by(attempts.c.created_at.desc(), attempts.c.id.desc())
         .limit(_limit(query) + 1)
     )
@@ -48,7 +48,11 @@ def _limit(query: Query) -> int:
     return min(max(query.limit, 1), MOST_LISTED)
 
 
-def _conditions(query: Query) -> list[Condition]:
+def conditions(query: Query) -> list[Condition]:
+    """Return what a query wants of attempts that are joined with their verdicts.
+
+    Raises: RequestError ``invalid``, for a cursor that no page gave.
+    """
     conditions = [_has_label(name, value) for name, value in query.labels]
     if query.id_prefix is not None:
         # A range, which the primary key finds; "a" is beyond every letter of a ULID.

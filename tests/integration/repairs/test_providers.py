@@ -9,6 +9,7 @@ import logging
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -96,6 +97,28 @@ async def test_answer_becomes_a_fix_with_its_tokens_and_its_time(talk: Talk) -> 
     assert (reply.code, reply.reason) == ("x = 1\n", "was x")
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 7)
     assert reply.usage.took_s > 0
+
+
+async def test_streamed_answer_is_heard_while_it_comes_and_counts_whole(talk: Talk) -> None:
+    stream = talk.vendor.streamed(FIXED)
+    if not stream:
+        talk.will(talk.says(FIXED))
+    else:
+        talk.will(Canned(body=stream, headers={"content-type": "text/event-stream"}))
+    heard: list[str] = []
+    reply = await talk.provider.fix(replace(REQUEST, heard=heard.append), timeout_s=60)
+    assert (reply.code, reply.usage.input_tokens) == ("x = 1\n", 11)
+    assert "".join(heard) == (FIXED if stream else "")
+    assert ("stream" in talk.api.asked[0].body) is bool(stream)
+
+
+async def test_stream_that_breaks_off_is_asked_for_again(talk: Talk) -> None:
+    stream = talk.vendor.streamed(FIXED) or json.dumps(talk.vendor.answer(FIXED)).encode()
+    with_type = {"content-type": "text/event-stream"} if talk.vendor.streamed(FIXED) else {}
+    talk.will(Canned(body=stream, cut=len(stream) // 2, headers=with_type), talk.says(FIXED))
+    with capture_logs() as told:
+        assert (await talk.ask()).code == "x = 1\n"
+    assert [each["code"] for each in told if each["event"] == "provider.call_failed"] == ["provider.garbled"]
 
 
 async def test_request_says_model_limit_and_both_texts(talk: Talk) -> None:

@@ -21,7 +21,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer, Submission
 from assayd.policies import describe
 from assayd.ports.service import DaemonFacts, Health, HealthRow
-from assayd.ports.store import Accepted, Event, Page, Query
+from assayd.ports.store import Accepted, Event, Page, Query, Slowest, Summary, TimeCount
 from assayd.ports.validator import FileOptions, Validator
 from assayd.settings import load_settings
 from assayd.tomlfile import FileError, Problem
@@ -192,6 +192,12 @@ class FakeService:
         begin = int(query.cursor or 0)
         end = begin + query.limit
         return Page(attempts=newest[begin:end], next_cursor=str(end) if end < len(newest) else None)
+
+    async def summary(self, query: Query, bucket_s: int) -> Summary:
+        self.queries.append(query)
+        count = TimeCount(at=START, kind="extractor", verdict="failed", cause="timeout", number=3)
+        slowest = Slowest(attempt_id="01", kind="extractor", verdict="failed", took_s=1.5)
+        return Summary(counts=(count,), rules=(("import.not_allowed", 2),), slowest=(slowest,))
 
     async def cancel(self, attempt_id: str) -> None:
         self.finish(attempt_id, Verdict.CANCELLED)

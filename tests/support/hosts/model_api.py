@@ -53,6 +53,8 @@ class Vendor:
     failure: Callable[[int, str], Json]
     said_to: Callable[[Json], tuple[str, str]]
     """Gives system and user text of a request."""
+    streamed: Callable[[str], bytes] = lambda _: b""
+    """Gives an answer as server-sent events, for those that stream."""
 
 
 class ModelApi:
@@ -170,6 +172,50 @@ def _message(text: str, stop_reason: str) -> Json:
     }
 
 
+def _events(*events: Json | str) -> bytes:
+    """Return server-sent events, each named where its body has a type."""
+    told = [
+        (f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else "", event)
+        for event in events
+    ]
+    return "".join(
+        f"{name}data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for name, event in told
+    ).encode()
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + 5] for at in range(0, len(text), 5)]
+
+
+def _streamed_message(text: str) -> bytes:
+    block = {"type": "content_block_delta", "index": 0}
+    return _events(
+        {"type": "message_start", "message": {**_message("", ""), "usage": {"input_tokens": 11}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        *({**block, "delta": {"type": "text_delta", "text": piece}} for piece in _pieces(text)),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}},
+        {"type": "message_stop"},
+    )
+
+
+def _streamed_completion(text: str) -> bytes:
+    chunk: Json = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
+
+    def said(delta: Json, finish_reason: str | None = None) -> Json:
+        return {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    return _events(
+        said({"role": "assistant", "content": ""}),
+        *(said({"content": piece}) for piece in _pieces(text)),
+        said({}, "stop"),
+        {**chunk, "choices": [], "usage": usage},
+        "[DONE]",
+    )
+
+
 ANTHROPIC = Vendor(
     type="anthropic",
     path="/v1/messages",
@@ -185,6 +231,7 @@ ANTHROPIC = Vendor(
                   "message": text},
     },
     said_to=lambda body: (body["system"], body["messages"][0]["content"]),
+    streamed=_streamed_message,
 )  # fmt: skip
 
 
@@ -216,6 +263,7 @@ OPENAI = Vendor(
                   "code": {401: "invalid_api_key", 429: "rate_limit_exceeded"}.get(status)},
     },
     said_to=lambda body: tuple(message["content"] for message in body["messages"]),
+    streamed=_streamed_completion,
 )  # fmt: skip
 
 

@@ -50,6 +50,8 @@ LINES = [
     "lsp",
     "mcp",
     "mcp --http 8765 --token-file=t",
+    "console",
+    "console --port 8737 --link-file=f",
 ]
 NOT_SURE = [
     "validate",

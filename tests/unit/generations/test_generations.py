@@ -347,3 +347,37 @@ async def test_request_that_cannot_be_met_is_refused(
         with pytest.raises(RequestError) as refused:
             await generations.start(replace(ASKED, **change), PEER)
     assert (refused.value.code, refused.value.field) == (code, field)
+
+
+class Streaming(Scripted):
+    """Is heard while it answers, and ends its answers when it may."""
+
+    def __init__(self, answers: Iterable[str | Reply | Exception]) -> None:
+        super().__init__(answers)
+        self.may_end = asyncio.Semaphore(0)
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        for piece in ('{"code": ', '"\x1b[31mx"'):
+            request.heard(piece)
+        await self.may_end.acquire()
+        return await super().fix(request, timeout_s=timeout_s)
+
+
+async def test_answer_is_heard_while_it_comes_of_a_draft_and_of_a_fix(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    provider = Streaming(["a", "good"])
+    bench = Bench(analyst, access, provider)
+    heard: list[str] = []
+    async with bench.running() as generations:
+        started = (await generations.start(ASKED, PEER)).generation.id
+        for _ in range(2):
+            while not (view := await generations.get(started)) or not view.heard:
+                await asyncio.sleep(0)
+            heard.append(view.heard)
+            provider.may_end.release()
+            while (view := await generations.get(started)) and view.heard:
+                await asyncio.sleep(0)
+        ended = [view async for view in generations.follow(started)][-1]
+    assert heard == ['{"code": "\N{REPLACEMENT CHARACTER}[31mx"'] * 2
+    assert (ended.heard, ended.generation.outcome) == ("", "validated")

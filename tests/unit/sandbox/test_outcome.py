@@ -186,3 +186,8 @@ def test_the_limit_that_was_met_first_is_the_cause_and_the_deadline_its_conseque
     assert outcome.cause is cause
     assert outcome.evidence["killed_by"] == "unit deadline"
     assert ("limit_s" in outcome.evidence) == (cause is Cause.TIMEOUT)
+
+
+def test_processes_that_were_refused_say_how_many_there_may_be():
+    outcome = run(unit(wait_status=EXIT_1, usage=Usage(pids_refused=1))).units[0].outcome
+    assert outcome.evidence["limit_processes"] == LIMITS.max_processes

@@ -17,11 +17,15 @@ from assayd.cli.progress import ProgressView
 from assayd.cli.screen import StyledLine, line
 from assayd.cli.screens.session import Chain, Outcome, Session
 from assayd.cli.screens.shown import styled
-from assayd.cli.terminal import shorten
+from assayd.cli.terminal import plain, shorten
 from assayd.client import Document, StreamEvent
 from assayd.errors import AssaydError
 
 TICK_S = 0.5
+STREAMED_CHARS = 4000
+STREAMED_LINES = 14
+STREAMED_COLUMNS = 74
+"""Of an answer that is under way: its end."""
 Begin = Callable[[], Chain]
 """Asks the daemon for what is then watched."""
 
@@ -39,6 +43,7 @@ class Watching(Screen[Outcome | AssaydError]):
         self._answers: list[Document] = []
         self._attempt: str | None = None
         self._progress = ProgressView(kind)
+        self._heard = ""
         self._began = monotonic()
 
     def compose(self) -> ComposeResult:
@@ -88,7 +93,10 @@ class Watching(Screen[Outcome | AssaydError]):
         """Take in an event of the chain."""
         if self._chain is not None and self._chain.form == "attempt":
             self._progress.apply(event)
+        elif event.kind == "answer":
+            self._heard = event.body["text"] if event.body["anew"] else self._heard + event.body["text"]
         elif event.kind != "stage":
+            self._heard = ""
             self._answers = event.body.get("attempts", self._answers)
             ran = [one["attempt_id"] for one in self._answers if one["attempt_id"]]
             if ran and ran[-1] != self._attempt:
@@ -123,4 +131,12 @@ class Watching(Screen[Outcome | AssaydError]):
         if under_way:
             yield from self._progress.lines()
         else:
-            yield line(("▸ ", "cyan"), "waiting for an answer")
+            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "an answer comes")
+            yield from (line(f"  {each}") for each in streamed(self._heard))
+
+
+def streamed(heard: str) -> list[str]:
+    """Return the end of an answer that is under way: the lines of its texts as they will be."""
+    shown = plain(heard[-STREAMED_CHARS:]).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+    lines = shown.split("\n")[-STREAMED_LINES:]
+    return [each if len(each) <= STREAMED_COLUMNS else each[: STREAMED_COLUMNS - 1] + "…" for each in lines]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.exception_hints import exception_hint, misspelling_edit
-from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events
+from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, details_of, file_events
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
@@ -100,9 +100,9 @@ def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[F
 def _ended_badly(file: str, unit: UnitResult) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
-    return replace(
-        timeout_finding(unit, what) if cause is Cause.TIMEOUT else cause_finding(cause, what), file=file
-    )
+    if cause is Cause.TIMEOUT:
+        return replace(timeout_finding(unit, what), file=file)
+    return replace(cause_finding(cause, what, details_of(unit)), file=file)
 
 
 def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:

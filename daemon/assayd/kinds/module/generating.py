@@ -7,6 +7,7 @@ import json
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings.briefing import answer_schema, example_answer
+from assayd.kinds.module.files import is_test
 from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
 from assayd.model.policy import AdapterContract
 from assayd.ports.generatable import Briefing, Document, Proposal
@@ -52,13 +53,17 @@ def base_of(context: ModuleContext) -> Document:
 def answered(base: Document, proposal: Proposal) -> Document:
     """Put files into a module; manifest.json becomes its manifest, where that is not fixed.
 
+    Tests that are there stay as they are: an answer could make them agree with whatever it does.
+
     Raises: ValueError, when manifest.json is no JSON object.
     """
-    given, before = dict(proposal.files), base.get("files")
+    before = base.get("files")
+    there = before if isinstance(before, dict) else {}
+    given = {name: text for name, text in proposal.files.items() if name not in there or not is_test(name)}
     manifest = base.get("manifest") or {}
     text = given.pop(MANIFEST_FILE, None)
     if text is not None and not manifest:
         manifest = json.loads(text)
         if not isinstance(manifest, dict):
             raise ValueError(f"{MANIFEST_FILE} is not a JSON object")
-    return {**base, "manifest": manifest, "files": {**(before if isinstance(before, dict) else {}), **given}}
+    return {**base, "manifest": manifest, "files": {**there, **given}}

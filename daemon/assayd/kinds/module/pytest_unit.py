@@ -17,6 +17,7 @@ from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
+    details_of,
     file_events,
     grouped,
 )
@@ -302,7 +303,7 @@ def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
     if unit.outcome.cause is Cause.TIMEOUT:
         message = f"{what} did not end in time{time_words(unit)}."
         return replace(_finding("tests.hung", file, message, time_hint(unit)), context=told.running)
-    return replace(cause_finding(unit.outcome.cause, what), file=file)
+    return replace(cause_finding(unit.outcome.cause, what, details_of(unit)), file=file)
 
 
 def _is_exit(raised: Raised) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
 from assayd.findings.last_lines import quoted_end
-from assayd.findings.runs import cause_finding
+from assayd.findings.runs import cause_finding, details_of
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
@@ -130,7 +130,7 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
     if unit.outcome.completed and isinstance(record, SqlRan):
         return JudgedStep(case=replace(case, status=CaseStatus.PASSED, result=_counts(record)))
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return _ended_badly(step, unit, case, cause_finding(cause, "It"))
+    return _ended_badly(step, unit, case, cause_finding(cause, "It", details_of(unit)))
 
 
 def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
@@ -202,7 +202,11 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
         return
     if not isinstance(record, SqlFailed) or unit.outcome.cause is not Cause.EXITED_NONZERO:
         what, cause = "Making the database ready", unit.outcome.cause
-        yield timeout_finding(unit, what) if cause is Cause.TIMEOUT else cause_finding(cause, what)
+        yield (
+            timeout_finding(unit, what)
+            if cause is Cause.TIMEOUT
+            else cause_finding(cause, what, details_of(unit))
+        )
         return
     made = database.schema_sql is not None
     shown = snippet(database.schema_sql or "", record.line) if made else None

@@ -86,6 +86,10 @@ _TOOLS = (
     "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
     "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf."
 )
+_STRICT = (
+    "Begin bash steps with `set -euo pipefail`: a step is judged by its exit code, which is else its last "
+    "command's alone."
+)
 _SQL = 'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table'
 _SQL_NEEDS = {
     "CREATE needs IF NOT EXISTS": {"sql.if_not_exists"},
@@ -255,7 +259,7 @@ def _reminders(policy: ExecutionPolicy | None) -> tuple[str, ...]:
         for words, rules in _SQL_NEEDS.items()
         if policy is None or not any(map(policy.sql.admits, rules))
     ]
-    return (_ORDER, tools, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
+    return (_ORDER, tools, _STRICT, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

@@ -10,6 +10,7 @@ from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
 from assayd.repairs.providers.answer import Ending, ProviderAnswer, tokens
 from assayd.repairs.providers.http import bounded_client
+from assayd.repairs.providers.streaming import Event, events_in, hear, is_streamed, part, text_at
 
 TYPE = "anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -56,15 +57,18 @@ class AnthropicApi:
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
         import anthropic
+        import httpx2
 
         try:
-            raw = await self._client.messages.with_raw_response.create(
+            async with self._client.messages.with_streaming_response.create(
                 model=self._account.model,
                 max_tokens=self._account.max_tokens or MAX_TOKENS,
                 system=request.system,
                 messages=[{"role": "user", "content": request.user}],
                 timeout=timeout_s,
-            )
+                stream=True,
+            ) as raw:
+                return await hear(raw.http_response, text_of, request.heard)
         except anthropic.APIStatusError as problem:
             raise failures.refused(
                 self._account,
@@ -73,11 +77,10 @@ class AnthropicApi:
                 reason=_type_of(problem.body),
                 again_in_s=failures.retry_after_s(problem.response.headers),
             ) from None  # its text may repeat what was sent
-        except anthropic.APITimeoutError as problem:
+        except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
             raise failures.late(self._account, timeout_s) from problem
-        except anthropic.APIConnectionError as problem:
+        except (anthropic.APIConnectionError, httpx2.HTTPError) as problem:
             raise failures.unreachable(self._account, problem) from problem
-        return raw.http_response.content
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -86,7 +89,7 @@ class AnthropicApi:
 
 def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
-    message = _Message.model_validate_json(content)
+    message = _streamed(content) if is_streamed(content) else _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
         ending = Ending.REFUSED
@@ -97,6 +100,30 @@ def read_answer(content: bytes) -> ProviderAnswer:
     spent = message.usage
     usage = ReplyCost(input_tokens=tokens(spent.input_tokens), output_tokens=tokens(spent.output_tokens))
     return ProviderAnswer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
+
+
+def text_of(event: Event) -> str:
+    """Return the text that an event adds."""
+    return text_at(event, "delta", "text") if part(event, "delta", "type") == "text_delta" else ""
+
+
+def _streamed(content: bytes) -> _Message:
+    """Put a streamed answer together. Raises: ValueError, for one that does not come to its end."""
+    events = events_in(content)
+    if not events or events[-1].get("type") != "message_stop":
+        raise ValueError("the stream is cut short")
+    ends = [event for event in events if event.get("type") == "message_delta"]
+    usage = [part(event, *at, "usage") for event in events for at in ((), ("message",))]
+    counted: dict[str, object] = {}
+    for one in usage:
+        counted |= one if isinstance(one, dict) else {}
+    return _Message.model_validate(
+        {
+            "content": [{"type": "text", "text": "".join(map(text_of, events))}],
+            "stop_reason": part(ends[-1], "delta", "stop_reason") if ends else None,
+            "usage": counted,
+        }
+    )
 
 
 def _type_of(body: object) -> str | None:

@@ -10,6 +10,7 @@ from assayd.repairs.providers import failures
 from assayd.repairs.providers.account import Account, load
 from assayd.repairs.providers.answer import Ending, ProviderAnswer, tokens
 from assayd.repairs.providers.http import bounded_client
+from assayd.repairs.providers.streaming import Event, events_in, hear, is_streamed, part, text_at
 
 TYPE = "openai"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -55,12 +56,13 @@ class OpenAIApi:
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call, without trying again. Raises: ProviderError."""
+        import httpx2
         import openai
 
         most = self._account.max_tokens if self._account.max_tokens is not None else openai.omit
         own = self._account.base_url is None
         try:
-            raw = await self._client.chat.completions.with_raw_response.create(
+            async with self._client.chat.completions.with_streaming_response.create(
                 model=self._account.model,
                 messages=[
                     {"role": "system", "content": request.system},
@@ -69,8 +71,12 @@ class OpenAIApi:
                 # Newer models of the vendor know the first alone, many other servers the second alone.
                 max_completion_tokens=most if own else openai.omit,
                 max_tokens=openai.omit if own else most,
+                # Not every server that resembles it takes this; some tell tokens all the same.
+                stream_options={"include_usage": True} if own else openai.omit,
+                stream=True,
                 timeout=timeout_s,
-            )
+            ) as raw:
+                return await hear(raw.http_response, text_of, request.heard)
         except openai.APIStatusError as problem:
             raise failures.refused(
                 self._account,
@@ -79,11 +85,10 @@ class OpenAIApi:
                 reason=problem.code or problem.type,
                 again_in_s=failures.retry_after_s(problem.response.headers),
             ) from None  # its text may repeat what was sent
-        except openai.APITimeoutError as problem:
+        except (openai.APITimeoutError, httpx2.TimeoutException) as problem:
             raise failures.late(self._account, timeout_s) from problem
-        except openai.APIConnectionError as problem:
+        except (openai.APIConnectionError, httpx2.HTTPError) as problem:
             raise failures.unreachable(self._account, problem) from problem
-        return raw.http_response.content
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -92,7 +97,7 @@ class OpenAIApi:
 
 def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
-    completion = _Completion.model_validate_json(content)
+    completion = _streamed(content) if is_streamed(content) else _Completion.model_validate_json(content)
     spent = completion.usage or _Usage()
     usage = ReplyCost(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
     if not completion.choices:
@@ -106,3 +111,25 @@ def read_answer(content: bytes) -> ProviderAnswer:
     else:
         ending = Ending.COMPLETE if text else Ending.EMPTY
     return ProviderAnswer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)
+
+
+def text_of(event: Event) -> str:
+    """Return the text that an event adds."""
+    return text_at(event, "choices", 0, "delta", "content")
+
+
+def _streamed(content: bytes) -> _Completion:
+    """Put a streamed answer together. Raises: ValueError, for one that does not come to its end."""
+    events = events_in(content)
+    ended = [text for event in events if (text := text_at(event, "choices", 0, "finish_reason"))]
+    if not events or (any(part(event, "choices", 0) for event in events) and not ended):
+        raise ValueError("the stream is cut short")
+    refusal = "".join(text_at(event, "choices", 0, "delta", "refusal") for event in events)
+    said = {"content": "".join(map(text_of, events)), "refusal": refusal or None}
+    usage = [event["usage"] for event in events if isinstance(event.get("usage"), dict)]
+    return _Completion.model_validate(
+        {
+            "choices": [{"message": said, "finish_reason": ended[-1]}] if ended else [],
+            "usage": usage[-1] if usage else None,
+        }
+    )

@@ -186,6 +186,27 @@ async def test_answers_stages_and_units_are_seen_as_they_come() -> None:
     assert session.done[-1] == ("cancel", "01G")
 
 
+async def test_an_answer_is_seen_while_it_comes() -> None:
+    session = Played(PASSED)
+    session.may_end.clear()
+    code = r'{"code": "def extract(path: str) -> dict:\n    return {}'
+    session.told = [
+        event("answer", {"text": "an earlier call", "anew": True}),
+        event("answer", {"text": code[:20], "anew": True}),
+        event("answer", {"text": code[20:] + "\x1b[31m" + "x" * 200, "anew": False}),
+    ]
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "return {}" in picture(pilot))
+        lines = picture(pilot).splitlines()
+        assert lines[1:3] == [" ▸ an answer comes", '   {"code": "def extract(path: str) -> dict:']
+        assert lines[3].startswith("       return {}\\x1b[31mxxx")
+        assert lines[3].endswith("x…")
+        await pilot.press("escape")
+        await shown(pilot, "Result")
+
+
 async def test_a_validated_result_shows_code_and_previews_and_is_approved_under_a_name() -> None:
     session = Played(PASSED)
     app = wizard(session)

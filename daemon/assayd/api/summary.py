@@ -1,0 +1,32 @@
+"""What can be asked about many attempts at once: what they came to, counted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.call import CallDep, json_response
+from assayd.documents.summary import summary_document
+from assayd.ports.store import Query as AttemptQuery
+
+router = APIRouter(prefix="/v1", tags=["attempts"], responses=answers.ERRORS)
+
+
+@router.get("/summary", responses=answers.SUMMARY)
+async def summarise_attempts(
+    call: CallDep,
+    *,
+    kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
+    batch: Annotated[str | None, Query(description="Only attempts of this batch, by its id.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
+    bucket_s: Annotated[
+        int, Query(ge=1, le=10**9, description="How long the spans of time are that are counted apart.")
+    ] = 3600,
+) -> Response:
+    """Count finished attempts by verdict, cause, kind, rule and time, and name the slowest."""
+    query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.shown_uid)
+    return json_response(summary_document(await call.service.summary(query, bucket_s), bucket_s))

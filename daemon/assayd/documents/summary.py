@@ -1,0 +1,70 @@
+"""What many attempts came to, counted, as the contract names it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
+from assayd.ports.store import Summary
+
+
+class SummaryBucketDocument(BaseDocument):
+    """The attempts that were created in one span of time."""
+
+    at: Timestamp = Field(description="When the span begins.")
+    verdicts: dict[str, int] = Field(description="How many came to each verdict.")
+
+
+class SlowestDocument(BaseDocument):
+    """One of the attempts that took the longest."""
+
+    attempt_id: str = Field(description="The attempt.")
+    kind: str = Field(description="Its kind.")
+    verdict: str = Field(description="What it came to.")
+    duration_ms: float = Field(description="From its start to its verdict; without the time in the queue.")
+
+
+class SummaryDocument(BaseDocument):
+    """What the finished attempts that fit came to."""
+
+    total: int = Field(description="How many there are.")
+    verdicts: dict[str, int] = Field(description="By verdict.")
+    causes: dict[str, int] = Field(description="By cause; those that were not run have none.")
+    kinds: dict[str, int] = Field(description="By kind.")
+    rules: dict[str, int] = Field(
+        description="Attempts with an error of each rule: the 100 of the most attempts, most first."
+    )
+    bucket_s: int = Field(description="How long each span is.")
+    buckets: list[SummaryBucketDocument] = Field(
+        description="By time, oldest first; empty spans are left out."
+    )
+    slowest: list[SlowestDocument] = Field(description="The ten that took the longest.")
+
+
+def summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:
+    """Return the document of a summary."""
+    totals: dict[str, Counter[str]] = {name: Counter() for name in ("verdict", "cause", "kind")}
+    spans: dict[str, Counter[str]] = defaultdict(Counter)
+    for count in summary.counts:
+        spans[written_time(count.at)][count.verdict] += count.number
+        for name, counter in totals.items():
+            if (value := getattr(count, name)) is not None:
+                counter[value] += count.number
+    return SummaryDocument.model_construct(
+        total=sum(count.number for count in summary.counts),
+        verdicts=dict(totals["verdict"].most_common()),
+        causes=dict(totals["cause"].most_common()),
+        kinds=dict(totals["kind"].most_common()),
+        rules=dict(summary.rules),
+        bucket_s=bucket_s,
+        buckets=[
+            SummaryBucketDocument.model_construct(at=at, verdicts=dict(counts))
+            for at, counts in sorted(spans.items())
+        ],
+        slowest=[
+            SlowestDocument.from_value(each, duration_ms=milliseconds(each.took_s))
+            for each in summary.slowest
+        ],
+    )

@@ -1,0 +1,117 @@
+"""Put the console together: pages behind the guard, the login, and what is shown of an error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assayd.errors import AssaydError
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.guard import COOKIE, Guard
+from assayd_console.pages import attempt, attempts, batches, chains, now, reference, submit, trends
+from assayd_console.pulse import Pulse
+from assayd_console.rendering import HERE, page
+from assayd_console.sessions import LASTS_S, Sessions
+
+TOKEN_CHARS = 256
+STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
+"""Of errors that are found before the daemon is asked."""
+
+
+def build(
+    daemon: ConsoleDaemon,
+    sessions: Sessions,
+    hosts: frozenset[str],
+    *,
+    after_login: Callable[[], None] | None = None,
+) -> ASGIApp:
+    """Return the console as an application.
+
+    Args:
+        daemon: whom it asks.
+        sessions: who is logged in.
+        hosts: what `Host` may say, e.g. ``127.0.0.1:8737``.
+        after_login: is called at each login.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await daemon.close()
+
+    async def log_in(request: Request) -> Response:
+        token = b""
+        async for piece in request.stream():
+            token = (token + piece)[: TOKEN_CHARS + 1]
+        session = sessions.redeem(token.decode("ascii", "replace"))
+        if session is None:
+            return PlainTextResponse("this link was used, or is not one of this console\n", 403)
+        if after_login is not None:
+            after_login()
+        answer = Response(status_code=204)
+        answer.set_cookie(COOKIE, session, max_age=LASTS_S, httponly=True, samesite="strict")
+        return answer
+
+    async def log_out(request: Request) -> Response:
+        sessions.end(request.cookies.get(COOKIE, ""))
+        answer = RedirectResponse("/", status_code=303)
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
+
+    app = Starlette(
+        routes=[
+            Route("/", _home),
+            Route("/login", log_in, methods=["POST"]),
+            Route("/logout", log_out, methods=["POST"]),
+            *attempts.ROUTES,
+            *attempt.ROUTES,
+            *submit.ROUTES,
+            *batches.ROUTES,
+            *chains.ROUTES,
+            *now.ROUTES,
+            *reference.ROUTES,
+            *trends.ROUTES,
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ],
+        exception_handlers={AssaydError: _refused, HTTPException: _no_page},
+        lifespan=lifespan,
+    )
+    app.state.daemon = daemon
+    app.state.pulse = Pulse(daemon)
+    return Guard(app, sessions=sessions, hosts=hosts, login=_login_page)
+
+
+async def _home(_: Request) -> Response:
+    return RedirectResponse("/now", status_code=303)
+
+
+async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:
+    await page("login.html", status=401)(scope, receive, send)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Show an error of ours or of the daemon's."""
+    error = cast("AssaydError", error)
+    status = getattr(error, "status", 0) or STATUS.get(error.code, 502)
+    if "hx-request" in request.headers:
+        return PlainTextResponse(error.message, status_code=status)
+    return page("error.html", status=status, title="Refused", error=error)
+
+
+async def _no_page(_: Request, error: Exception) -> Response:
+    error = cast("HTTPException", error)
+    return page(
+        "error.html",
+        status=error.status_code,
+        title="No such page",
+        error={"code": str(error.status_code), "message": error.detail, "field": None},
+    )

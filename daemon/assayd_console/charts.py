@@ -1,0 +1,159 @@
+"""Pictures as SVG, made here: a few rectangles and lines need no script in the browser, and no library.
+
+Colours come from the page's style sheet by class; `standalone` puts them into a picture that is a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from assayd.cli.terminal import plain
+
+VERDICTS = ("validated", "failed", "error", "cancelled")
+STYLE = """
+text{font:12px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
+.axis{stroke:#d3d8de}.bar{fill:#2f6fd0}.line{fill:none;stroke:#845400;stroke-width:2}
+.validated{fill:#2c9c56}.failed{fill:#d3423c}.error{fill:#7a1f8f}.cancelled{fill:#b58a1c}.waiting{fill:#c3cad2}
+"""
+ROW = 26
+NAME_WIDTH = 230
+CELL = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar of a chart: a name, a number, and where it leads."""
+
+    name: str
+    number: float
+    shown: str
+    href: str = ""
+
+
+def bars(rows: Sequence[Bar], *, title: str, cumulative: bool = False, width: int = 720) -> Markup:
+    """Return horizontal bars, longest first; `cumulative` adds the share of all so far (Pareto)."""
+    most = max((row.number for row in rows), default=0) or 1
+    total = sum(row.number for row in rows) or 1
+    room = width - NAME_WIDTH - 110
+    parts, so_far = [], 0.0
+    for place, row in enumerate(rows):
+        top, long = place * ROW, room * row.number / most
+        so_far += row.number
+        share = f" · {so_far / total:.0%}" if cumulative else ""
+        name = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
+            NAME_WIDTH - 8, top + 17, _short(row.name, 34)
+        )
+        if row.href:
+            name = Markup('<a href="{}">{}</a>').format(row.href, name)
+        parts += [
+            name,
+            Markup('<rect class="bar" x="{}" y="{}" width="{:.1f}" height="18"/>').format(
+                NAME_WIDTH, top + 4, long
+            ),
+            Markup('<text class="dim" x="{:.1f}" y="{}">{}{}</text>').format(
+                NAME_WIDTH + long + 6, top + 17, row.shown, share
+            ),
+        ]
+    return _svg(parts, title, width, max(len(rows), 1) * ROW + 4)
+
+
+def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = 720) -> Markup:
+    """Return verdicts over time: a column per span, and the share that was validated as a line."""
+    height, base = 190, 150
+    most = max((sum(counts.values()) for _, counts in spans), default=0) or 1
+    step = (width - 60) / max(len(spans), 1)
+    parts = [
+        Markup('<line class="axis" x1="40" x2="{}" y1="{}" y2="{}"/>').format(width - 20, base, base),
+        Markup('<text class="dim" x="36" y="20" text-anchor="end">{:,}</text>').format(most),
+        Markup('<text class="dim" x="{}" y="20">100 %</text>').format(width - 52),
+    ]
+    line = []
+    for place, (name, counts) in enumerate(spans):
+        left, top, total = 40 + place * step, float(base), sum(counts.values())
+        for verdict in VERDICTS:
+            tall = (base - 20) * counts.get(verdict, 0) / most
+            top -= tall
+            if tall:
+                parts.append(
+                    _column(
+                        verdict, left, top, max(step - 1, 0.5), tall, f"{name}: {counts[verdict]} {verdict}"
+                    )
+                )
+        if total:
+            line.append(
+                f"{left + step / 2:.1f},{base - (base - 20) * counts.get('validated', 0) / total:.1f}"
+            )
+    parts.append(Markup('<polyline class="line" points="{}"/>').format(" ".join(line)))
+    if spans:
+        parts.append(Markup('<text class="dim" x="40" y="{}">{}</text>').format(base + 18, spans[0][0]))
+        parts.append(
+            Markup('<text class="dim" x="{}" y="{}" text-anchor="end">{}</text>').format(
+                width - 20, base + 18, spans[-1][0]
+            )
+        )
+    return _svg([*parts, *_legend(VERDICTS, base + 36)], title, width, height)
+
+
+def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = 720) -> Markup:
+    """Return one cell per item: its verdict, what the pointer is told, and where it leads."""
+    columns = width // CELL
+    parts, count = [], 0
+    for count, (verdict, said, href) in enumerate(cells, 1):
+        left, top = (count - 1) % columns * CELL, (count - 1) // columns * CELL
+        cell = _column(verdict, left, top, CELL - 2, CELL - 2, said)
+        parts.append(Markup('<a href="{}">{}</a>').format(href, cell) if href else cell)
+    rows = (count + columns - 1) // columns
+    return _svg([*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 16)], title, width, rows * CELL + 26)
+
+
+def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
+    """Return columns, one per bucket of a histogram."""
+    base, most = 96, max((number for _, number in buckets), default=0) or 1
+    step = (width - 10) / max(len(buckets), 1)
+    parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
+    for place, (name, number) in enumerate(buckets):
+        tall, left = (base - 10) * number / most, 5 + place * step
+        parts.append(_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
+        if place % 3 == 0:
+            parts.append(
+                Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
+            )
+    return _svg(parts, title, width, 118)
+
+
+def standalone(picture: Markup) -> bytes:
+    """Return a picture as a file of its own: with its colours, without links."""
+    head, _, rest = str(picture).partition(">")
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{rest}'.encode()
+
+
+def _column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:
+    return Markup(
+        '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>'
+    ).format(name, left, top, wide, tall, plain(said))
+
+
+def _legend(names: Sequence[str], top: float) -> list[Markup]:
+    parts = []
+    for place, name in enumerate(names):
+        left = 40 + place * 100
+        parts.append(
+            Markup('<rect class="{}" x="{}" y="{}" width="10" height="10"/>').format(name, left, top - 9)
+        )
+        parts.append(Markup('<text class="dim" x="{}" y="{}">{}</text>').format(left + 15, top, name))
+    return parts
+
+
+def _short(text: str, most: int) -> str:
+    shown = plain(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def _svg(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
+    inner = Markup("").join(parts)
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">{}</svg>'
+    ).format(width, height, width, height, escape(title), inner)

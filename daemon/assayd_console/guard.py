@@ -1,0 +1,90 @@
+"""Who is answered, and what every answer carries. Nothing of the console is reached past it.
+
+In this order: the address in `Host` is ours (a name that was rebound to loopback is not), a change comes from
+one of our own pages, and there is a session, except for the login and the files that it needs.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assayd_console.sessions import Sessions
+
+COOKIE = "assay_console"
+LOGIN = "/login"
+STATIC = "/static/"
+READING = frozenset({"GET", "HEAD"})
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms would come from the origin "null"
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Refuses what is not the one user's own browser on one of our pages.
+
+    Args:
+        app: what is guarded.
+        sessions: who is logged in.
+        hosts: what `Host` may say.
+        login: the page for those who are not.
+    """
+
+    def __init__(self, app: ASGIApp, *, sessions: Sessions, hosts: frozenset[str], login: ASGIApp) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._hosts = hosts
+        self._login = login
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = self._refusal(Request(scope)) or self._app
+        await answer(scope, receive, _with_headers(send))
+
+    def _refusal(self, request: Request) -> ASGIApp | None:
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
+            shown = ", ".join(sorted(self._hosts))
+            return PlainTextResponse(f"the console is at {shown}; this request is for another\n", 421)
+        if request.method not in READING:
+            if request.method != "POST":
+                return PlainTextResponse("only GET and POST\n", 405, headers={"Allow": "GET, HEAD, POST"})
+            if request.headers.getlist("origin") != [f"http://{hosts[0]}"]:
+                return PlainTextResponse("a change has to come from a page of the console\n", 403)
+        if self._sessions.knows(request.cookies.get(COOKIE, "")) or _is_open(request):
+            return None
+        if "text/html" in request.headers.get("accept", "") and "hx-request" not in request.headers:
+            return self._login
+        return PlainTextResponse("no session: open a new link of `assay console`\n", 401)
+
+
+def _is_open(request: Request) -> bool:
+    """Return whether a request needs no session."""
+    path = request.url.path
+    if request.method == "POST":
+        return path == LOGIN
+    return path.startswith(STATIC)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending

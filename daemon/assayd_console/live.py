@@ -1,0 +1,107 @@
+"""Pages that change while they are open: server-sent events, each a piece of a page.
+
+What is shown follows what happens, but no faster than a person reads: news that comes together is one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import NoReturn, cast
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from assayd.client import ClientError, StreamEvent
+
+HEARTBEAT_S = 20.0
+PAUSE_S = 0.4
+"""Between two pieces of one page."""
+
+Tell = Callable[[str, str], Awaitable[None]]
+"""Sends a piece of a page under a name."""
+
+
+class LivePage(Response):
+    """An answer that lasts until `produce` ends or the browser has gone."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, produce: Callable[[Tell], Awaitable[None]]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._produce = produce
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send pieces and heartbeats side by side."""
+
+        async def tell(name: str, text: str) -> None:
+            await send(_chunk(message(name, text)))
+
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with asyncio.TaskGroup() as group:
+            producing = group.create_task(self._run(tell))
+            beating = group.create_task(_beat(send))
+            leaving = group.create_task(_wait_for_disconnect(receive))
+            await asyncio.wait({producing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (producing, beating, leaving):
+                task.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _run(self, tell: Tell) -> None:
+        try:
+            await self._produce(tell)
+        except ClientError as error:  # the browser asks again by itself, and is told then
+            await tell("lost", error.code)
+
+
+def message(name: str, text: str) -> bytes:
+    """Return one event; a browser takes a carriage return for the end of a line."""
+    lines = text.replace("\r", "&#13;").split("\n")
+    return f"event: {name}\n{''.join(f'data: {line}' + chr(10) for line in lines)}\n".encode()
+
+
+async def follow(
+    events: AsyncIterator[StreamEvent],
+    note: Callable[[StreamEvent], None],
+    show: Callable[[], Awaitable[None]],
+    *,
+    pause_s: float = PAUSE_S,
+) -> None:
+    """Take every event as it comes, and show what they came to now and then, and at the end."""
+    news = asyncio.Event()
+
+    async def read() -> None:
+        try:
+            async with aclosing(cast("AsyncGenerator[StreamEvent, None]", events)) as stream:
+                async for event in stream:
+                    note(event)
+                    news.set()
+        finally:
+            news.set()
+
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(read())
+        while not reading.done():
+            await news.wait()
+            news.clear()
+            if not reading.done():
+                await show()
+                await asyncio.sleep(pause_s)
+    await show()
+
+
+async def _beat(send: Send) -> NoReturn:
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        await send(_chunk(b": still here\n\n"))
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _chunk(body: bytes) -> dict[str, object]:
+    return {"type": "http.response.body", "body": body, "more_body": True}

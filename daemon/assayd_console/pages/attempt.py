@@ -1,0 +1,169 @@
+"""One attempt: followed while it runs, with all that is known of it afterwards, and what can be done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from assayd.client import ClientError, Document, StreamEvent, requests
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.evidence import used
+from assayd_console.forms import read_form
+from assayd_console.live import LivePage, Tell, follow
+from assayd_console.rendering import fragment, page
+from assayd_console.sources import sources
+
+TAIL_CHARS = 16_000
+"""Of the output of an attempt that runs."""
+SOURCE_BYTES = 4 * 2**20
+"""A larger submission is only offered as a file."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """How far an attempt is, by its events."""
+
+    state: str
+    stages: dict[str, Document] = field(default_factory=dict)
+    unit: Document | None = None
+    output: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
+
+    def note(self, event: StreamEvent) -> None:
+        """Take in what has happened."""
+        match event.kind:
+            case "state":
+                self.state = event.body["state"]
+            case "stage":
+                self.stages[event.body["name"]] = event.body
+            case "unit":
+                self.unit = event.body
+            case "stdout" | "stderr":
+                self.output[event.kind] = (self.output[event.kind] + event.body["text"])[-TAIL_CHARS:]
+
+
+async def show_attempt(request: Request) -> Response:
+    """Show an attempt, whether or not it is finished."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
+    course = None if attempt["state"] == "finished" else Course(state=attempt["state"])
+    details = await _details(daemon, attempt) if course is None else {}
+    return page("attempt.html", title=f"Attempt {attempt['id']}", attempt=attempt, course=course, **details)
+
+
+async def follow_attempt(request: Request) -> Response:
+    """Send what happens to an attempt, and at its end all that came of it."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    attempt_id = request.path_params["id"]
+
+    async def produce(tell: Tell) -> None:
+        course = Course(state="queued")
+
+        async def show() -> None:
+            await tell("progress", fragment("_progress.html", course=course))
+
+        await follow(daemon.events(requests.events(attempt_id)), course.note, show)
+        attempt = await daemon.ask(requests.attempt(attempt_id))
+        details = await _details(daemon, attempt)
+        await tell("finished", fragment("_attempt.html", attempt=attempt, **details))
+        await tell("end", "")
+
+    return LivePage(produce)
+
+
+async def download(request: Request) -> Response:
+    """Hand out one file of a bundle, or all as a tar archive, never to be shown by the browser."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    attempt_id, name = request.path_params["id"], request.path_params.get("name")
+    asked = requests.bundle(attempt_id) if name is None else requests.artifact(attempt_id, name)
+    return attachment(await daemon.fetch(asked), f"{attempt_id}.tar" if name is None else name)
+
+
+def attachment(content: bytes, name: str) -> Response:
+    """Return bytes as a file to be kept; its name is made of harmless characters."""
+    plain = "".join(
+        c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.rpartition("/")[2]
+    )
+    return Response(
+        content,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{plain or "file"}"'},
+    )
+
+
+async def cancel(request: Request) -> Response:
+    """End an attempt."""
+    attempt_id = request.path_params["id"]
+    await request.app.state.daemon.ask(requests.cancel(attempt_id))
+    return RedirectResponse(f"/attempts/{attempt_id}", status_code=303)
+
+
+async def replay(request: Request) -> Response:
+    """Submit the same again, and go there."""
+    again = await request.app.state.daemon.ask(requests.replay(request.path_params["id"]))
+    return RedirectResponse(f"/attempts/{again['id']}", status_code=303)
+
+
+async def repair(request: Request) -> Response:
+    """Begin a repair, by safe fixes or a provider that is named."""
+    form = await read_form(request)
+    attempt_id = request.path_params["id"]
+    wanted = {name: form.get(name) or None for name in ("provider", "hint")}
+    begun = await request.app.state.daemon.ask(requests.repair(attempt_id, **wanted))
+    return RedirectResponse(f"/repairs/{begun['id']}", status_code=303)
+
+
+async def approve(request: Request) -> Response:
+    """Put an attempt into the library under a name."""
+    form = await read_form(request)
+    attempt_id = request.path_params["id"]
+    entry = await request.app.state.daemon.ask(requests.approve(attempt_id, form.get("name", "")))
+    attempt = await request.app.state.daemon.ask(requests.attempt(attempt_id))
+    details = await _details(request.app.state.daemon, attempt)
+    said = f"approved as {entry['name']}, version {entry['version']}"
+    return page(
+        "attempt.html", title=f"Attempt {attempt_id}", attempt=attempt, course=None, said=said, **details
+    )
+
+
+async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
+    """Return what the page of a finished attempt shows beside its document."""
+    submission = await _submission(daemon, attempt)
+    findings = (attempt["report"] or {}).get("findings") or []
+    texts, elsewhere = sources(submission.get("payload") or {}, findings)
+    return {
+        "texts": texts,
+        "elsewhere": elsewhere,
+        "used": list(used(attempt)),
+        "repairs": (await daemon.ask(requests.repairs_of(attempt["id"])))["repairs"],
+    }
+
+
+async def _submission(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
+    """Return what was submitted, as the bundle has it; empty where that is gone or too large for a page."""
+    files = [each for each in attempt["artifacts"] if each["name"].startswith("submission_")]
+    if not files or files[0]["bytes"] > SOURCE_BYTES:
+        return {}
+    try:
+        content = await daemon.fetch(requests.artifact(attempt["id"], files[0]["name"]))
+    except ClientError:  # the bundle was removed: the page shows what the record has
+        return {}
+    found: Document = json.loads(content)
+    return found
+
+
+ROUTES = [
+    Route("/attempts/{id}", show_attempt),
+    Route("/attempts/{id}/live", follow_attempt),
+    Route("/attempts/{id}/cancel", cancel, methods=["POST"]),
+    Route("/attempts/{id}/replay", replay, methods=["POST"]),
+    Route("/attempts/{id}/repair", repair, methods=["POST"]),
+    Route("/attempts/{id}/approve", approve, methods=["POST"]),
+    Route("/attempts/{id}/bundle", download),
+    Route("/attempts/{id}/files/{name:path}", download),
+]

@@ -1,0 +1,216 @@
+"""Batches: how far each is, why its items fail, and what they came to in files of others' forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol, Self
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from assayd.cli.reports import JunitWriter, SarifWriter
+from assayd.client import Document, StreamEvent, requests
+from assayd_console import charts
+from assayd_console.charts import Bar
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.live import LivePage, Tell, follow
+from assayd_console.rendering import fragment, page
+
+PAGE = 20
+CELLS = 1000
+"""Items of one grid."""
+MOST_BARS = 12
+
+
+async def list_batches(request: Request) -> Response:
+    """Show a page of batches."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    found = await daemon.ask(requests.batches(cursor=request.query_params.get("cursor"), limit=PAGE))
+    return page("batches.html", title="Batches", batches=found["batches"], next_cursor=found["next_cursor"])
+
+
+async def show_batch(request: Request) -> Response:
+    """Show one batch; what takes the database a while comes after it."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    batch = await daemon.ask(requests.batch(request.path_params["name"]))
+    after = request.query_params.get("after", "0")
+    return page("batch.html", title=f"Batch {batch['name']}", batch=batch, after=after)
+
+
+async def show_details(request: Request) -> Response:
+    """Show what a batch came to: why items fail, the slowest, a cell per item."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    batch = await daemon.ask(requests.batch(request.path_params["name"]))
+    after = request.query_params.get("after", "0")
+    summary = await daemon.ask(requests.summary(batch=batch["id"]))
+    first = int(after) if after.isascii() and after.isdigit() else 0
+    items = await daemon.ask(requests.batch_items(batch["id"], after=first, limit=CELLS))
+    address = f"/attempts?batch={batch['id']}"
+    return page(
+        "_batch_details.html",
+        batch=batch,
+        summary=summary,
+        rules=charts.bars(_bars(summary["rules"]), title="Attempts by rule", cumulative=True),
+        causes=charts.bars(_bars(summary["causes"]), title="Attempts by cause"),
+        grid=charts.grid(map(_cell, items["items"]), title="A cell per item"),
+        malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
+        failures=_failures(items["items"]),
+        next_after=items["next_after"],
+        first=first,
+        address=address,
+    )
+
+
+def _bars(counts: Document) -> list[Bar]:
+    return [
+        Bar(name=name, number=number, shown=f"{number:,}")
+        for name, number in list(counts.items())[:MOST_BARS]
+    ]
+
+
+def _cell(item: Document) -> tuple[str, str, str]:
+    verdict = item["verdict"] or "waiting"
+    said = f"line {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
+    return verdict, said, f"/attempts/{item['attempt_id']}" if item["attempt_id"] and item["verdict"] else ""
+
+
+def _failures(items: list[Document]) -> list[tuple[str, str, list[Document]]]:
+    """Return the failed items by what they have in common: rules and cause, the most frequent first."""
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for item in items:
+        if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
+            key = (", ".join(item["rules"]) or "no rule", item["cause"] or "was not run")
+            groups.setdefault(key, []).append(item)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(rules, cause, each) for (rules, cause), each in ordered[:MOST_BARS]]
+
+
+async def follow_batch(request: Request) -> Response:
+    """Send how far a batch is, up to its end."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    name = request.path_params["name"]
+
+    async def produce(tell: Tell) -> None:
+        last: list[Document] = []
+
+        def note(event: StreamEvent) -> None:
+            last[:] = [event.body]
+
+        async def show() -> None:
+            if last:
+                counts = {key: number for key, number in last[0].items() if key != "state"}
+                shown = {"state": last[0]["state"], "counts": counts, "name": name}
+                await tell("progress", fragment("_batch_progress.html", batch=shown))
+
+        await follow(daemon.events(requests.batch_events(name)), note, show)
+        await tell("end", "")
+
+    return LivePage(produce)
+
+
+async def cancel(request: Request) -> Response:
+    """Start nothing more of a batch."""
+    name = request.path_params["name"]
+    await request.app.state.daemon.ask(requests.cancel_batch(name))
+    return RedirectResponse(f"/batches/{name}", status_code=303)
+
+
+class Writer(Protocol):
+    """What writes items in a form, between a beginning and an end."""
+
+    def __enter__(self) -> Self:
+        """Write the beginning."""
+        ...
+
+    def add(self, result: Document) -> None:
+        """Write one item."""
+        ...
+
+
+class CsvWriter:
+    """One row per item, for spreadsheets; what one would take for a formula begins with an apostrophe."""
+
+    HEADS = ("line", "attempt_id", "verdict", "cause", "rules", "took_ms", "labels", "error")
+
+    def __init__(self, file: io.StringIO) -> None:
+        self._rows = csv.writer(file)
+
+    def __enter__(self) -> Self:
+        self._rows.writerow(self.HEADS)
+        return self
+
+    def add(self, result: Document) -> None:
+        """Write one item."""
+        attempt = result["attempt"] or {"timings_ms": {"total": None}, "labels": {}}
+        cells = (
+            result["line"],
+            result["attempt_id"],
+            result["verdict"],
+            result["cause"],
+            " ".join(result["rules"]),
+            attempt["timings_ms"]["total"],
+            " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items())),
+            (result["error"] or {}).get("message"),
+        )
+        self._rows.writerow([_cell_text(cell) for cell in cells])
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing: there is no end to write."""
+
+
+def _cell_text(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+
+
+async def download(request: Request) -> Response:
+    """Hand out what a batch came to, item by item as the daemon gives them."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    name, form = request.path_params["name"], request.path_params["form"]
+    batch = await daemon.ask(requests.batch(name))
+    rules = [rule for kind in await daemon.kinds() for rule in kind["rules"]]
+    makers: dict[str, Callable[[io.StringIO], AbstractContextManager[Writer]]] = {
+        "xml": lambda file: JunitWriter(file, batch),
+        "sarif": lambda file: SarifWriter(file, Path(f"{batch['name']}.jsonl"), rules),
+        "csv": CsvWriter,
+    }
+    if form not in makers:
+        raise HTTPException(404, "results are had as xml, sarif and csv")
+    headers = {"Content-Disposition": f'attachment; filename="{batch["name"]}.{form}"'}
+    items = daemon.lines(requests.batch_results(name))
+    return StreamingResponse(
+        _written(items, makers[form]), media_type="application/octet-stream", headers=headers
+    )
+
+
+async def _written(
+    items: AsyncIterator[Document], make: Callable[[io.StringIO], AbstractContextManager[Writer]]
+) -> AsyncIterator[str]:
+    file = io.StringIO()
+    with make(file) as writer:
+        async for item in items:
+            writer.add(item)
+            yield _taken(file)
+    yield _taken(file)
+
+
+def _taken(file: io.StringIO) -> str:
+    text = file.getvalue()
+    file.seek(0)
+    file.truncate()
+    return text
+
+
+ROUTES = [
+    Route("/batches", list_batches),
+    Route("/batches/{name}", show_batch),
+    Route("/batches/{name}/details", show_details),
+    Route("/batches/{name}/live", follow_batch),
+    Route("/batches/{name}/cancel", cancel, methods=["POST"]),
+    Route("/batches/{name}/results.{form}", download),
+]

@@ -1,0 +1,185 @@
+"""Repairs and generations: each a chain of answers, shown as a timeline with what each changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from assayd.client import Document, StreamEvent, requests
+from assayd.client.client_request import ClientRequest
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.forms import read_form
+from assayd_console.live import LivePage, Tell, follow
+from assayd_console.rendering import fragment, page
+
+PAGE = 20
+MOST_DIFF_LINES = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffLine:
+    """A line of a diff. `sign` is `added`, `removed`, `place` or empty."""
+
+    sign: str
+    text: str
+
+
+def diff_lines(diff: str) -> list[DiffLine]:
+    """Return the lines of a unified diff by what they are; those beyond the first ones are counted."""
+    signs = {"+": "added", "-": "removed", "@": "place"}
+    lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "+++ "))]
+    shown = [DiffLine(sign=signs.get(line[:1], ""), text=line) for line in lines[:MOST_DIFF_LINES]]
+    if len(lines) > MOST_DIFF_LINES:
+        shown.append(DiffLine(sign="place", text=f"… {len(lines) - MOST_DIFF_LINES:,} more lines"))
+    return shown
+
+
+def steps_of(chain: Document) -> Iterator[dict[str, object]]:
+    """Return the answers of a chain, each with what it changed in the one before."""
+    before = None
+    for answer in chain["attempts"]:
+        diff = answer["diff"]
+        if diff is None and before is not None and not answer["duplicate"]:
+            diff = "\n".join(
+                difflib.unified_diff(before.splitlines(), answer["patched_code"].splitlines(), lineterm="")
+            )
+        before = answer["patched_code"]
+        yield {"answer": answer, "diff": diff_lines(diff) if diff else ()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """A chain that an address names, and what asks the daemon about it."""
+
+    sort: str
+    id: str
+
+    @property
+    def name(self) -> str:
+        """Return what it is called on its page."""
+        return f"{'Repair' if self.sort == 'repairs' else 'Generation'} {self.id}"
+
+    def state(self) -> ClientRequest[Any]:
+        """Return what asks for all of it."""
+        return requests.repair_state(self.id) if self.sort == "repairs" else requests.generation(self.id)
+
+    def events(self) -> ClientRequest[StreamEvent]:
+        """Return what follows it."""
+        return (
+            requests.repair_events(self.id) if self.sort == "repairs" else requests.generation_events(self.id)
+        )
+
+    def step(self, number: int) -> ClientRequest[Any]:
+        """Return what asks for one prompt and its answer."""
+        if self.sort == "repairs":
+            return requests.repair_step(self.id, number)
+        return requests.generation_step(self.id, number)
+
+    def cancel(self) -> ClientRequest[Any]:
+        """Return what ends it."""
+        return (
+            requests.cancel_repair(self.id) if self.sort == "repairs" else requests.cancel_generation(self.id)
+        )
+
+
+async def list_chains(request: Request) -> Response:
+    """Show a page of repairs and one of generations."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    query = request.query_params
+    repairs = await daemon.ask(requests.repairs(cursor=query.get("repairs"), limit=PAGE))
+    generations = await daemon.ask(requests.generations(cursor=query.get("generations"), limit=PAGE))
+    return page("chains.html", title="Repairs and generations", repairs=repairs, generations=generations)
+
+
+def _chain(request: Request) -> Chain:
+    return Chain(sort=request.url.path.split("/")[1], id=request.path_params["id"])
+
+
+async def show_chain(request: Request) -> Response:
+    """Show one chain, whether or not it goes on."""
+    named = _chain(request)
+    chain = await request.app.state.daemon.ask(named.state())
+    return page("chain.html", title=named.name, named=named, chain=chain, steps=list(steps_of(chain)))
+
+
+async def follow_chain(request: Request) -> Response:
+    """Send a chain anew at each step, up to its end."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    named = _chain(request)
+
+    async def produce(tell: Tell) -> None:
+        async def show() -> None:
+            chain = await daemon.ask(named.state())
+            values = {"named": named, "chain": chain, "steps": list(steps_of(chain))}
+            await tell("progress", fragment("_chain.html", **values))
+
+        await follow(daemon.events(named.events()), lambda _: None, show)
+        await tell("end", "")
+
+    return LivePage(produce)
+
+
+async def show_step(request: Request) -> Response:
+    """Show the prompt of one answer, and the answer, whole."""
+    named, number = _chain(request), request.path_params["number"]
+    step = await request.app.state.daemon.ask(named.step(number))
+    return page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)
+
+
+async def cancel(request: Request) -> Response:
+    """End a chain."""
+    named = _chain(request)
+    await request.app.state.daemon.ask(named.cancel())
+    return RedirectResponse(f"/{named.sort}/{named.id}", status_code=303)
+
+
+async def hint(request: Request) -> Response:
+    """Have another try with a person's hint: of a generation it goes on, of a repair a new one begins."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    named, form = _chain(request), await read_form(request)
+    said = form.get("hint", "")
+    if named.sort == "generations":
+        await daemon.ask(requests.hint_generation(named.id, said))
+        return RedirectResponse(f"/generations/{named.id}", status_code=303)
+    before = await daemon.ask(named.state())
+    wanted = {"provider": before["provider"], "hint": said or None, "fresh": "fresh" in form or None}
+    again = await daemon.ask(requests.repair(before["attempt_id"], **wanted))
+    return RedirectResponse(f"/repairs/{again['id']}", status_code=303)
+
+
+async def approve(request: Request) -> Response:
+    """Put what a generation came to into the library."""
+    named, form = _chain(request), await read_form(request)
+    entry = await request.app.state.daemon.ask(requests.approve_generation(named.id, form.get("name", "")))
+    return RedirectResponse(f"/library/{entry['name']}", status_code=303)
+
+
+async def accept_fallback(request: Request) -> Response:
+    """Take the rules that a repair offers."""
+    named = _chain(request)
+    await request.app.state.daemon.ask(requests.accept_fallback(named.id))
+    return RedirectResponse(f"/repairs/{named.id}", status_code=303)
+
+
+ROUTES = [
+    Route("/repairs", list_chains),
+    *(
+        Route(f"/{sort}/{{id}}{path}", endpoint, methods=[method])
+        for sort in ("repairs", "generations")
+        for path, endpoint, method in (
+            ("", show_chain, "GET"),
+            ("/live", follow_chain, "GET"),
+            ("/steps/{number:int}", show_step, "GET"),
+            ("/cancel", cancel, "POST"),
+            ("/hint", hint, "POST"),
+        )
+    ),
+    Route("/generations/{id}/approve", approve, methods=["POST"]),
+    Route("/repairs/{id}/accept-fallback", accept_fallback, methods=["POST"]),
+]

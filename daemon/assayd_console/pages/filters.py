@@ -1,0 +1,62 @@
+"""The filters of lists, as an address has them: what the API filters by, and times in short."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+NAMES = ("state", "verdict", "kind", "batch", "label", "since", "id_prefix")
+STATES = ("queued", "checking", "leasing", "running", "judging", "finished")
+VERDICTS = ("validated", "failed", "error", "cancelled")
+_AGO = re.compile(r"([1-9][0-9]{0,3})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+Asked = Mapping[str, str | int | list[str] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What is wanted, as it was typed; an empty text filters nothing."""
+
+    typed: Mapping[str, str]
+    cursor: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Return whether anything is filtered."""
+        return any(self.typed.values())
+
+    def asked(self, now: datetime | None = None) -> Asked:
+        """Return what the API is asked with."""
+        given: dict[str, str | int | list[str] | None] = {
+            name: text for name, text in self.typed.items() if text and name != "label"
+        }
+        given["label"] = self.typed["label"].split()
+        given["id_prefix"] = self.typed["id_prefix"].upper() or None
+        given["since"] = since(self.typed["since"], now or datetime.now(UTC))
+        given["cursor"] = self.cursor
+        return given
+
+    def address(self, **changes: str | None) -> str:
+        """Return the part of an address that says the same, with some filters changed."""
+        wanted = {**self.typed, **changes}
+        return urlencode([(name, text) for name, text in wanted.items() if text])
+
+
+def read_filters(query: QueryParams) -> Filters:
+    """Return the filters of an address; several labels are joined by blanks, as the field has them."""
+    typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
+    return Filters(typed=typed, cursor=query.get("cursor"))
+
+
+def since(text: str, now: datetime) -> str | None:
+    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count from now, all else is left to it."""
+    ago = _AGO.fullmatch(text)
+    if ago is None:
+        return text or None
+    return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat(timespec="seconds")

@@ -1,0 +1,125 @@
+"""What the daemon does now: rates, queue, containers, engine, the last hour; live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd.cli.sample import Span
+from assayd.client import Document, requests
+from assayd_console import charts
+from assayd_console.charts import Bar
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.live import LivePage, Tell
+from assayd_console.pulse import Look, Pulse
+from assayd_console.rendering import fragment, page
+from assayd_console.shown import took
+
+STEPS = ("queued", "static", "lease", "run", "report", "total")
+UNDER_WAY = ("running", "leasing", "checking", "judging")
+MOST_SHOWN = 20
+MOST_BARS = 8
+
+
+async def show_now(request: Request) -> Response:
+    """Show the daemon as it is."""
+    return page("now.html", title="Now", **await _values(request, await request.app.state.pulse.look()))
+
+
+async def follow_now(request: Request) -> Response:
+    """Send the page anew every few seconds."""
+    pulse: Pulse = request.app.state.pulse
+
+    async def produce(tell: Tell) -> None:
+        async for look in pulse.looks():
+            await tell("now", fragment("_now.html", **await _values(request, look)))
+
+    return LivePage(produce)
+
+
+async def _values(request: Request, look: Look) -> dict[str, Any]:
+    seen, now = look.span, look.span.now
+    rates = seen.per_s_by("assayd_attempts_total", "verdict")
+    leases = now.by("assayd_leases_total", "start")
+    errors = seen.per_s("assayd_engine_errors_total")
+    busy = sum(now.by("assayd_attempts_under_way", "state").values())
+    engine = next((dict(key) for key in now.values.get("assayd_engine_info", {})), {})
+    return {
+        "at": look.at,
+        "ready": now.total("assayd_ready") > 0,
+        "rate": sum(rates.values()),
+        "rates": rates,
+        "seconds": seen.seconds,
+        "queue": now.total("assayd_queue_depth"),
+        "queue_bytes": now.total("assayd_queue_bytes"),
+        "under_way": now.by("assayd_attempts_under_way", "state"),
+        "containers": now.by("assayd_containers", "state"),
+        "pools": sorted(now.by("assayd_idle_containers", "pool_key").items()),
+        "refills": now.by("assayd_refill_seconds", "pool_key"),
+        "warm": leases.get("warm", 0.0) / sum(leases.values()) if sum(leases.values()) else None,
+        "engine": engine,
+        "engine_calls": seen.per_s("assayd_engine_call_duration_seconds_count"),
+        "engine_errors": errors,
+        "memory": now.total("assayd_process_resident_memory_bytes"),
+        "processor": seen.per_s("assayd_process_cpu_seconds_total"),
+        "disk_free": now.total("assayd_disk_free_bytes"),
+        "disk_size": now.total("assayd_disk_size_bytes"),
+        "latencies": list(_latencies(seen)),
+        "hour": look.hour,
+        "hour_picture": charts.stacked(
+            spans_until(look.hour, look.at, 3600), title="Verdicts of the last hour"
+        ),
+        "causes": charts.bars(count_bars(look.hour["causes"], MOST_BARS), title="Causes of the last hour"),
+        "attempts": await _under_way(request.app.state.daemon) if busy else [],
+    }
+
+
+async def _under_way(daemon: ConsoleDaemon) -> list[Document]:
+    pages = [await daemon.ask(requests.attempts(state=state, limit=MOST_SHOWN)) for state in UNDER_WAY]
+    return [attempt for found in pages for attempt in found["attempts"]][:MOST_SHOWN]
+
+
+def _latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
+    """Return p50 and p95 of each step: since the look before, or where nothing came, since the start."""
+    start = Span(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
+    for step in STEPS:
+        of = next(
+            (
+                each
+                for each in (seen, start)
+                if each.quantile_s(0.5, "assayd_attempt_duration_seconds", stage=step) is not None
+            ),
+            None,
+        )
+        if of is not None:
+            half, most = (
+                of.quantile_s(share, "assayd_attempt_duration_seconds", stage=step) or 0.0
+                for share in (0.5, 0.95)
+            )
+            yield step, took(half * 1000), took(most * 1000)
+
+
+def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
+    """Return the spans of time up to a moment in order, those without attempts included."""
+    step_s = summary["bucket_s"]
+    known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
+    last = int(until.timestamp()) // step_s * step_s
+    begins = [datetime.fromtimestamp(at, tz=UTC) for at in range(last - long_s, last + 1, step_s)]
+    form = "%H:%M" if long_s <= 86_400 else "%m-%d %H:%M"
+    return [(f"{begin:{form}}", known.get(f"{begin:%Y-%m-%dT%H:%M:%S}", {})) for begin in begins]
+
+
+def count_bars(counts: Document, most: int, address: str = "") -> list[Bar]:
+    """Return counts as bars, the first of them."""
+    return [
+        Bar(name=name, number=number, shown=f"{number:,}", href=f"{address}{name}" if address else "")
+        for name, number in list(counts.items())[:most]
+    ]
+
+
+ROUTES = [Route("/now", show_now), Route("/now/live", follow_now)]

@@ -1,0 +1,120 @@
+"""What is allowed, approved and examined: policies, the library, the daemon's health."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd.cli.listing import flatten
+from assayd.cli.policies import explain
+from assayd.client import Document, requests
+from assayd.errors import RequestError
+from assayd.model.policy import ImportPolicy, SubmoduleRule
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.forms import read_form
+from assayd_console.rendering import page
+from assayd_console.sources import sources
+
+PAGE = 100
+TIGHTENED = ("resources.", "imports.", "network.")
+"""What a request may tighten, by how its names begin."""
+
+
+async def list_policies(request: Request) -> Response:
+    """Show all profiles."""
+    found = (await request.app.state.daemon.ask(requests.policies()))["policies"]
+    return page("policies.html", title="Policies", policies=sorted(found, key=lambda each: str(each["name"])))
+
+
+async def show_policy(request: Request) -> Response:
+    """Show one profile, and whether it allows a URL or an import that is asked for."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    policy = await daemon.ask(requests.policy(request.path_params["name"]))
+    url, module = (request.query_params.get(name, "").strip() for name in ("url", "module"))
+    return page(
+        "policy.html",
+        title=f"Policy {policy['name']}",
+        policy=policy,
+        rows=[(name, value, name.startswith(TIGHTENED)) for name, value in flatten(policy)],
+        url=url,
+        module=module,
+        said=_explained(policy, url) if url else None,
+        said_of_import=explain_import(policy, module) if module else None,
+    )
+
+
+def _explained(policy: Document, url: str) -> tuple[bool, str]:
+    try:
+        return explain(policy, url, "GET")
+    except RequestError as error:
+        return False, error.message
+
+
+def explain_import(policy: Document, module: str) -> tuple[bool, str]:
+    """Return whether a profile, as the daemon shows it, allows an import, and say by what."""
+    shown = policy["imports"]
+    rules = ImportPolicy(
+        allowed=frozenset(shown["allowed"]),
+        denied=frozenset(shown["denied"]),
+        submodules=SubmoduleRule(shown["submodules"]),
+        enforce_forbidden=shown["enforce_forbidden"],
+    )
+    if not rules.allows(module):
+        denied = replace(rules, enforce_forbidden=False).allows(module)
+        why = "imports.denied has it" if denied else "imports.allowed does not have it"
+        return False, f"{policy['name']} does not allow {module}: {why} (imports.mode is {shown['mode']})."
+    names = shown["names"].get(module)
+    only = f", of it only {', '.join(names)}" if names else ""
+    return True, f"{policy['name']} allows {module}{only}."
+
+
+async def list_library(request: Request) -> Response:
+    """Show what was approved: the newest version of each name."""
+    cursor = request.query_params.get("cursor")
+    found = await request.app.state.daemon.ask(requests.library(cursor=cursor, limit=PAGE))
+    return page("library.html", title="Library", entries=found["entries"], next_cursor=found["next_cursor"])
+
+
+async def show_entry(request: Request) -> Response:
+    """Show one version of a name with its source, and the others."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    name = request.path_params["name"]
+    history = (await daemon.ask(requests.library_history(name)))["entries"]
+    version = request.path_params.get("version") or history[0]["version"]
+    entry = await daemon.ask(requests.library_entry(name, version))
+    texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())
+    return page(
+        "entry.html",
+        title=f"{name}, version {version}",
+        entry=entry,
+        history=history,
+        texts=texts,
+        submission=json.dumps(entry["submission"], indent=1)[:20_000],
+    )
+
+
+async def show_doctor(request: Request) -> Response:
+    """Show what there is to examine; examining takes containers, and so a press of a button."""
+    return page("doctor.html", title="Doctor", checks=None)
+
+
+async def examine(request: Request) -> Response:
+    """Have the daemon examine itself, and show what it found."""
+    await read_form(request)
+    found = await request.app.state.daemon.ask(requests.doctor())
+    return page("doctor.html", title="Doctor", checks=found["checks"], age_ms=found["age_ms"])
+
+
+ROUTES = [
+    Route("/policies", list_policies),
+    Route("/policies/{name}", show_policy),
+    Route("/library", list_library),
+    Route("/library/{name}", show_entry),
+    Route("/library/{name}/{version:int}", show_entry),
+    Route("/doctor", show_doctor),
+    Route("/doctor", examine, methods=["POST"]),
+]

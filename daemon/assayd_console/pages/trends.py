@@ -1,0 +1,111 @@
+"""Pictures of what came of many attempts: the pass rate over time, failures by rule, latency by step."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd.cli.sample import MetricsSample, read_sample, span
+from assayd.client import Document, requests
+from assayd_console import charts
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.pages.now import STEPS, count_bars, spans_until
+from assayd_console.rendering import page
+from assayd_console.shown import took
+
+SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
+"""How far back, and how much one column stands for, in seconds."""
+USUAL = "24h"
+MOST_BARS = 15
+
+
+async def show_trends(request: Request) -> Response:
+    """Show the frame; the pictures take the database a while, and come after it."""
+    return page("trends.html", title="Trends", **await _asked(request), spans=list(SPANS))
+
+
+async def show_pictures(request: Request) -> Response:
+    """Show the pictures."""
+    asked = await _asked(request)
+    pictures, summary = await _pictures(request.app.state.daemon, asked)
+    return page("_trends.html", pictures=pictures, summary=summary, **asked)
+
+
+async def download(request: Request) -> Response:
+    """Hand out one picture as a file."""
+    asked = await _asked(request)
+    pictures, _ = await _pictures(request.app.state.daemon, asked)
+    name = request.path_params["name"]
+    found = next((picture for key, _, picture in pictures if key == name), Markup("<svg></svg>"))
+    return Response(
+        charts.standalone(found),
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="assayd-{asked["back"]}.svg"'},
+    )
+
+
+async def _asked(request: Request) -> dict[str, Any]:
+    back = request.query_params.get("back", USUAL)
+    kinds = [kind["kind"] for kind in await request.app.state.daemon.kinds()]
+    kind = request.query_params.get("kind", "")
+    return {"back": back if back in SPANS else USUAL, "kind": kind if kind in kinds else "", "kinds": kinds}
+
+
+async def _pictures(
+    daemon: ConsoleDaemon, asked: dict[str, Any]
+) -> tuple[list[tuple[str, str, Markup]], Document]:
+    long_s, bucket_s = SPANS[asked["back"]]
+    now = datetime.now(UTC)
+    since = (now - timedelta(seconds=long_s)).isoformat(timespec="seconds")
+    wanted = {"since": since, "bucket_s": bucket_s, "kind": asked["kind"] or None}
+    summary = await daemon.ask(requests.summary(**wanted))
+    sample = read_sample((await daemon.fetch(requests.metrics())).decode(), 0.0)
+    pictures = [
+        (
+            "verdicts",
+            "Verdicts and the share that is validated",
+            charts.stacked(spans_until(summary, now, long_s), title="Verdicts over time"),
+        ),
+        (
+            "rules",
+            "Failures by rule",
+            charts.bars(count_bars(summary["rules"], MOST_BARS), title="Attempts by rule", cumulative=True),
+        ),
+        (
+            "causes",
+            "Causes",
+            charts.bars(count_bars(summary["causes"], MOST_BARS), title="Attempts by cause"),
+        ),
+    ]
+    pictures += [
+        (
+            f"latency-{step}",
+            f"Time: {step} (since the daemon's start)",
+            charts.histogram(found, title=f"Time of {step}"),
+        )
+        for step in STEPS
+        if (found := _histogram(sample, step))
+    ]
+    return pictures, summary
+
+
+def _histogram(sample: MetricsSample, step: str) -> list[tuple[str, float]]:
+    """Return how many attempts took up to each time, each counted once."""
+    counts = span(sample, None, 1.0).buckets("assayd_attempt_duration_seconds", stage=step)
+    found, below = [], 0.0
+    for end, number in sorted(counts.items()):
+        found.append(("more" if end == float("inf") else took(end * 1000), number - below))
+        below = number
+    return found if below else []
+
+
+ROUTES = [
+    Route("/trends", show_trends),
+    Route("/trends/pictures", show_pictures),
+    Route("/trends/{name}.svg", download),
+]

@@ -1,0 +1,65 @@
+"""The daemon's figures, looked at every few seconds while a page shows them, once for all open pages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from assayd.cli.sample import MetricsSample, Span, read_sample, span
+from assayd.client import Document, requests
+from assayd_console.daemon import ConsoleDaemon
+
+EVERY_S = 5.0
+HOUR_EVERY_S = 30.0
+"""How old the counts of the last hour may be: the database counts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The daemon at one moment, and since the look before; `hour` is what attempts of an hour came to."""
+
+    at: datetime
+    span: Span
+    hour: Document
+
+
+class Pulse:
+    """Looks at the daemon for whoever asks; who asks within a moment of another gets the same look."""
+
+    def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
+        self._daemon = daemon
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._before: MetricsSample | None = None
+        self._look: Look | None = None
+        self._hour: tuple[float, Document] | None = None
+
+    async def look(self) -> Look:
+        """Return a look that is not old. Raises: ClientError."""
+        async with self._turn:
+            if self._look is None or self._clock() - self._look.span.now.taken_s >= EVERY_S * 0.9:
+                self._look = await self._fresh()
+            return self._look
+
+    async def looks(self) -> AsyncIterator[Look]:
+        """Return look after look, without end."""
+        while True:
+            yield await self.look()
+            await asyncio.sleep(EVERY_S)
+
+    async def _fresh(self) -> Look:
+        text = (await self._daemon.fetch(requests.metrics())).decode()
+        sample, at = read_sample(text, self._clock()), datetime.now(UTC)
+        started = sample.total("assayd_process_start_time_seconds")
+        seen = span(sample, self._before, at.timestamp() - started if started else 0.0)
+        self._before = sample
+        return Look(at=at, span=seen, hour=await self._last_hour(at))
+
+    async def _last_hour(self, at: datetime) -> Document:
+        if self._hour is None or self._clock() - self._hour[0] > HOUR_EVERY_S:
+            since = (at - timedelta(hours=1)).isoformat(timespec="seconds")
+            self._hour = (self._clock(), await self._daemon.ask(requests.summary(since=since, bucket_s=120)))
+        return self._hour[1]

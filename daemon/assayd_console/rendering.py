@@ -1,0 +1,50 @@
+"""Templates: where they are, what they may call, and how a page is made of one."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from assayd_console import shown
+
+HERE = Path(__file__).parent
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates' environment: all text is escaped, an unknown name is an error."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown.finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "cut_lines": shown.cut_lines,
+        "json": shown.as_json,
+        "labels": shown.labels_text,
+        "marked": shown.marked,
+        "moment": shown.moment,
+        "path": lambda text: quote(str(text), safe=""),
+        "short_moment": shown.short_moment,
+        "size": shown.size,
+        "took": shown.took,
+    }
+    return made
+
+
+def fragment(template: str, **values: object) -> str:
+    """Return a template with these values."""
+    return environment().get_template(template).render(values)
+
+
+def page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page."""
+    return HTMLResponse(fragment(template, **values), status_code=status)

@@ -1,0 +1,96 @@
+"""Starts the console on a loopback port, and says where: by a link that logs one browser in."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import uvicorn
+
+from assayd.client import AsyncClient
+from assayd.errors import RequestError
+from assayd_console.app import build
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.sessions import Sessions
+
+ADDRESS = "127.0.0.1"
+CONNECTIONS = 64
+GRACE_S = 1
+"""How long open pages are waited for at the end."""
+
+
+def serve(path: str | None, *, port: int, link_file: Path | None) -> None:
+    """Serve until the program is ended. Raises: RequestError ``usage``, for a port that is taken."""
+    sessions = Sessions()
+    with _listen(port) as listener:
+        taken = listener.getsockname()[1]
+        links = Links(sessions, taken, link_file)
+        hosts = frozenset({f"{ADDRESS}:{taken}", f"localhost:{taken}"})
+        app = build(ConsoleDaemon(AsyncClient(path)), sessions, hosts, after_login=links.renew)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            lifespan="on",
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        links.renew()
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            links.forget()
+
+
+class Links:
+    """The link that logs in: printed once, or kept in a file of its owner, anew after each use."""
+
+    def __init__(self, sessions: Sessions, port: int, file: Path | None) -> None:
+        self._sessions = sessions
+        self._port = port
+        self._file = file
+        self._printed = False
+
+    def renew(self) -> None:
+        """Make a link, where one is wanted."""
+        if self._file is None and self._printed:
+            return
+        link = f"http://{ADDRESS}:{self._port}/#{self._sessions.offer()}"
+        if self._file is not None:
+            _write(self._file, link)
+        else:
+            self._printed = True
+            print(f"{link}\nThis link works once. Ctrl+C ends the console.", flush=True)
+
+    def forget(self) -> None:
+        """Remove the file: its link leads nowhere."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((ADDRESS, port))
+    except OSError as error:
+        listener.close()
+        message = f"port {port} of {ADDRESS}: {error.strerror}; name another with --port, or 0 for any"
+        raise RequestError("usage", message) from error
+    return listener
+
+
+def _write(file: Path, link: str) -> None:
+    """Write the link for its owner alone; whoever reads the file sees a whole one. Raises: RequestError."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+            opened.write(link + "\n")
+        fresh.replace(file)
+    except OSError as error:
+        raise RequestError("usage", f"--link-file {file}: {error.strerror}") from error

@@ -1,0 +1,100 @@
+"""What was submitted, text by text, with the findings at their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assayd.cli.origin import Origin
+from assayd.client import Document
+
+AROUND = 6
+"""Lines that are shown around a finding, where a text is too long to be shown whole."""
+MOST_LINES = 400
+"""Of a text that is shown whole."""
+RANK = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """A line of a source; `number` 0 stands for lines that are left out, and `text` says how many."""
+
+    number: int
+    text: str
+    severity: str = ""
+    findings: Sequence[Document] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One text of a submission. `findings` are those that no line of it shows."""
+
+    name: str
+    lines: Sequence[SourceLine]
+    findings: Sequence[Document] = ()
+
+
+def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
+    """Return the texts of a payload, by the name that findings call them."""
+    texts: dict[str, str] = {}
+    if isinstance(code := payload.get("code"), str):
+        texts["code"] = code
+    for table in (payload.get("files"),):
+        if isinstance(table, dict):
+            texts |= {str(name): text for name, text in table.items() if isinstance(text, str)}
+    steps = payload.get("steps")
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, dict) and isinstance(step.get("content"), str):
+            texts[str(step.get("name"))] = step["content"]
+    return texts
+
+
+def sources(
+    payload: Mapping[str, object], findings: Sequence[Document]
+) -> tuple[list[Source], list[Document]]:
+    """Return the texts with their findings, and the findings that belong to none of them."""
+    texts = texts_of(payload)
+    origin = Origin(
+        paths={name: name for name in texts}, texts={name: text.encode() for name, text in texts.items()}
+    )
+    placed: dict[str, dict[int, list[Document]]] = {name: {} for name in texts}
+    elsewhere: list[Document] = []
+    for finding in findings:
+        name, number = origin.found(finding)
+        if name in placed:
+            placed[name].setdefault(number or 0, []).append(finding)
+        else:
+            elsewhere.append(finding)
+    return [_source(name, text, placed[name]) for name, text in texts.items()], elsewhere
+
+
+def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> Source:
+    lines = text.removesuffix("\n").split("\n")
+    beyond = [found for number, each in placed.items() if not 0 < number <= len(lines) for found in each]
+    return Source(name=name, lines=list(_lines(lines, placed)), findings=beyond)
+
+
+def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:
+    shown = _shown(len(lines), placed)
+    left_out = 0
+    for number, text in enumerate(lines, 1):
+        if number not in shown:
+            left_out += 1
+            continue
+        if left_out:
+            yield SourceLine(number=0, text=f"{left_out:,} lines without findings")
+            left_out = 0
+        found = sorted(placed.get(number, ()), key=lambda finding: RANK[finding["severity"]])
+        yield SourceLine(
+            number=number, text=text, findings=found, severity=found[0]["severity"] if found else ""
+        )
+    if left_out:
+        yield SourceLine(number=0, text=f"{left_out:,} lines without findings")
+
+
+def _shown(count: int, placed: Mapping[int, list[Document]]) -> frozenset[int]:
+    """Return which lines are shown: all, or the first ones and those around findings."""
+    if count <= MOST_LINES:
+        return frozenset(range(1, count + 1))
+    near = {line for number in placed for line in range(number - AROUND, number + AROUND + 1)}
+    return frozenset(near | set(range(1, AROUND * 4)))

@@ -1,0 +1,70 @@
+// Keys, copying, files that are dropped, questions before what cannot be undone. Everything works without it
+// but for these; pages that change by themselves are htmx's.
+"use strict";
+(() => {
+  const typing = (element) => element.closest("input, textarea, select, [contenteditable]") !== null;
+  let goes = false;
+
+  function step(by) {
+    const rows = [...document.querySelectorAll("tr[data-row]")];
+    const links = rows.map((row) => row.querySelector("a")).filter(Boolean);
+    const now = links.indexOf(document.activeElement);
+    const next = links[Math.min(Math.max(now + by, 0), links.length - 1)];
+    if (next) next.focus();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey || typing(event.target)) return;
+    if (goes) {
+      goes = false;
+      const link = document.querySelector(`header a[data-key="${CSS.escape(event.key)}"]`);
+      if (link) link.click();
+      return;
+    }
+    const acts = {
+      j: () => step(1),
+      k: () => step(-1),
+      g: () => { goes = true; },
+      "/": () => { const field = document.querySelector("[data-filter]"); if (field) field.focus(); },
+    };
+    if (acts[event.key]) { event.preventDefault(); acts[event.key](); }
+  });
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  });
+
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset.confirm;
+    if (question && !confirm(question)) event.preventDefault();
+  });
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-submits]")) event.target.form.submit();
+  });
+
+  document.addEventListener("dragover", (event) => {
+    if (event.target.closest("[data-drop]")) event.preventDefault();
+  });
+
+  document.addEventListener("drop", async (event) => {
+    const form = event.target.closest("[data-drop]");
+    if (!form || !event.dataTransfer.files.length) return;
+    event.preventDefault();
+    const files = [...event.dataTransfer.files];
+    const aimed = event.target.closest("textarea[data-form=text]");
+    const code = aimed || form.querySelector("[name='payload.code']");
+    const table = form.querySelector("[name='payload.files']");
+    if (code && (files.length === 1 || !table)) {
+      code.value = await files[0].text();
+      return;
+    }
+    if (!table) return;
+    const texts = {};
+    for (const file of files) texts[file.name] = await file.text();
+    table.value = JSON.stringify(texts, null, 2);
+  });
+})();

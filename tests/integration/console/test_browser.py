@@ -1,0 +1,140 @@
+"""The console as a real browser shows it: log in, submit, follow, and a submission that tries to do harm."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from assayd.client import PlainClient
+from support.daemons.console import Console, needs_browser
+from support.daemons.server import Served
+from support.daemons.small_daemon import submission
+
+pytestmark = needs_browser
+
+HOSTILE = (
+    "bad = '</textarea></code></pre><script>window.harmed = 1</script>'\n"
+    "#<img src=x onerror=window.harmed=2>\n"
+    "# \x1b[2J\u202egnp.exe\u200b \x00\x9b \"'><svg onload=alert(1)>\n" + "x" * 300_000 + "\n"
+)
+PAGES = (
+    "/now",
+    "/attempts",
+    "/attempts?verdict=failed",
+    "/batches",
+    "/repairs",
+    "/submit",
+    "/trends",
+    "/policies",
+    "/policies/extractor?url=https://example.org&module=json",
+    "/library",
+    "/doctor",
+    "/nowhere",
+)
+
+
+def submit(window: Page, console: Console, code: str, intent: str = "") -> None:
+    window.goto(f"{console.url}/submit?kind=small")
+    window.fill("[name='payload.code']", code)
+    window.evaluate("document.querySelector('details').open = true")
+    window.fill("[name=intent]", intent)
+    window.click("button.main")
+    window.wait_for_url("**/attempts/01*")
+
+
+def test_link_logs_in_once_and_leaves_no_token_in_the_address(
+    window: Page, browser: Browser, console: Console
+) -> None:
+    assert "#" not in window.url
+    link = console.link
+    with browser.new_context() as first, browser.new_context() as second:
+        one, other = first.new_page(), second.new_page()
+        one.goto(link)
+        expect(one.get_by_role("heading", name="Now")).to_be_visible()
+        other.goto(link)
+        expect(other.get_by_role("status")).to_contain_text("was used")
+
+
+def test_attempt_is_followed_from_the_form_to_its_verdict(
+    window: Page, console: Console, daemon: Served
+) -> None:
+    daemon.call(daemon.daemon.runs.open.clear)
+    submit(window, console, "run = 1")
+    expect(window.get_by_role("heading", name="Under way")).to_be_visible()
+
+    daemon.call(daemon.daemon.runs.open.set)
+
+    expect(window.locator(".verdict .badge")).to_have_text("validated")
+    expect(window.get_by_role("heading", name="Files of the bundle")).to_be_visible()
+
+
+def test_hostile_submission_is_shown_and_does_nothing(window: Page, console: Console) -> None:
+    said: list[str] = []
+    window.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    window.on("console", lambda message: said.append(message.text))
+    submit(window, console, HOSTILE, intent="<b>\u202etxt</b><script>window.harmed = 3</script>")
+
+    expect(window.locator(".verdict .badge")).to_have_text("failed")
+    assert window.evaluate("window.harmed") is None
+    assert said == []
+    shown = window.locator(".source").inner_text()
+    assert "<script>window.harmed = 1</script>" in shown
+    assert "\\x1b[2J\\x202egnp.exe\\x200b" in shown
+    assert "more characters" in shown
+    assert not set(shown) & set("\x1b\u202e\u200b\x00\x9b")
+    assert window.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_list_filters_by_the_address_and_moves_by_keys(window: Page, console: Console) -> None:
+    submit(window, console, "bad = 1")
+    window.goto(f"{console.url}/attempts")
+    window.select_option("[name=verdict]", "failed")
+    window.click(".filters button")
+    window.wait_for_url("**verdict=failed*")
+    assert set(window.locator("tbody .badge").all_inner_texts()) == {"failed"}
+
+    window.keyboard.press("j")
+    window.keyboard.press("Enter")
+
+    expect(window.get_by_role("heading", name="Attempt 01")).to_be_visible()
+
+
+def test_batch_says_why_its_items_fail_and_leads_to_them(
+    window: Page, console: Console, daemon: Served
+) -> None:
+    codes = ["x = 1", "bad = 1", "x = 2", "x = bad"]
+    lines = [json.dumps(submission(code)).encode() + b"\n" for code in codes] + [b"{}\n"]
+    with PlainClient(daemon.path) as client:
+        client.send_batch(lines, name="planted")
+    window.goto(f"{console.url}/batches")
+    window.get_by_role("link", name="planted").click()
+
+    expect(window.locator(".badge.finished")).to_be_visible()
+    why = window.locator("section", has=window.get_by_role("heading", name="Why items fail"))
+    expect(why.locator("tbody tr")).to_have_count(1)
+    expect(why.locator("tbody tr")).to_contain_text("small.bad")
+    with window.expect_download() as download:
+        window.get_by_role("link", name="CSV").click()
+    rows = list(csv.DictReader(download.value.path().open()))
+    assert [row["verdict"] for row in rows] == ["validated", "failed", "validated", "failed", "error"]
+    window.locator("svg a").nth(1).click()
+    expect(window.locator(".verdict .badge")).to_have_text("failed")
+
+
+def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(window: Page, console: Console) -> None:
+    found = {}
+    places = [*PAGES]
+    for path in ("/attempts?verdict=failed", "/batches"):
+        window.goto(console.url + path)
+        places.append(window.locator("tbody a").first.get_attribute("href") or "")
+    for path in places:
+        window.goto(console.url + path)
+        window.wait_for_load_state("load")
+        violations = Axe().run(window).response["violations"]
+        found[path] = [each["id"] for each in violations if each["impact"] in {"serious", "critical"}]
+        assert window.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+    assert {path: ids for path, ids in found.items() if ids} == {}

@@ -1,0 +1,54 @@
+"""The console before a daemon of a test, on a port of its own, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from assayd.client import AsyncClient
+from assayd_console.app import build
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.sessions import Sessions
+
+CHROMIUM = shutil.which("chromium")
+needs_browser = pytest.mark.system if CHROMIUM is None else pytest.mark.filterwarnings("error")
+"""For those without Chromium these are among the tests of `make test-system`, which installs it."""
+
+
+@dataclass(frozen=True)
+class Console:
+    """A console that runs."""
+
+    url: str
+    sessions: Sessions
+
+    @property
+    def link(self) -> str:
+        """Return a fresh link."""
+        return f"{self.url}/#{self.sessions.offer()}"
+
+
+@contextmanager
+def console_on(path: Path | str) -> Iterator[Console]:
+    """Serve a console for the daemon on a socket until the body ends."""
+    sessions = Sessions()
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        host = "{}:{}".format(*listener.getsockname())
+        app = build(ConsoleDaemon(AsyncClient(path)), sessions, frozenset({host}))
+        config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+        thread.start()
+        try:
+            yield Console(url=f"http://{host}", sessions=sessions)
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,57 @@
+"""Pictures: what they show of counts, and that names in them are text."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from assayd_console import charts
+from assayd_console.charts import Bar
+
+HOSTILE = '"><script>\u202e'
+
+
+def shapes(picture: str, tag: str) -> list[ET.Element]:
+    return ET.fromstring(picture).findall(f".//{tag}")
+
+
+def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
+    rows = [Bar(name="a", number=4, shown="4", href="/a"), Bar(name="b", number=1, shown="1")]
+    picture = charts.bars(rows, title="t", cumulative=True)
+
+    wide = [float(each.attrib["width"]) for each in shapes(picture, "rect")]
+    assert wide[0] == 4 * wide[1]
+    assert [each.attrib["href"] for each in shapes(picture, "a")] == ["/a"]
+    assert [each.text for each in shapes(picture, "text")] == ["a", "4 · 80%", "b", "1 · 100%"]
+
+
+def test_columns_of_a_span_stand_on_each_other() -> None:
+    picture = charts.stacked([("10:00", {"validated": 3, "failed": 1}), ("10:01", {})], title="t")
+    columns = [each for each in shapes(picture, "rect") if each.find("title") is not None]
+
+    first, second = columns
+    assert float(second.attrib["y"]) + float(second.attrib["height"]) == float(first.attrib["y"])
+    assert [each.findtext("title") for each in columns] == ["10:00: 3 validated", "10:00: 1 failed"]
+
+
+def test_cell_of_each_item_leads_to_its_attempt() -> None:
+    picture = charts.grid([("failed", "line 1", "/attempts/01"), ("waiting", "line 2", "")], title="t")
+
+    assert [each.attrib["href"] for each in shapes(picture, "a")] == ["/attempts/01"]
+
+
+def test_names_of_guests_are_text_in_every_picture() -> None:
+    pictures = [
+        charts.bars([Bar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
+        charts.stacked([(HOSTILE, {"failed": 1})], title=HOSTILE),
+        charts.grid([("failed", HOSTILE, "")], title=HOSTILE),
+        charts.histogram([(HOSTILE, 1.0)], title=HOSTILE),
+    ]
+    assert [len(shapes(picture, "script")) for picture in pictures] == [0] * 4
+    assert all("\\x202e" in picture for picture in pictures)
+
+
+def test_picture_that_is_kept_stands_alone() -> None:
+    kept = charts.standalone(charts.bars([Bar(name="a", number=1, shown="1")], title="t")).decode()
+
+    assert ET.fromstring(kept).tag == "{http://www.w3.org/2000/svg}svg"
+    assert ".bar{fill:" in kept

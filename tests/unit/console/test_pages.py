@@ -1,0 +1,264 @@
+"""Pages before a daemon that answers what a test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from assayd.client import NotFound
+from assayd_console.app import build
+from assayd_console.pages.chains import MOST_DIFF_LINES, diff_lines, steps_of
+from assayd_console.pages.reference import explain_import
+from assayd_console.pages.submit import submission_of
+from assayd_console.sessions import Sessions
+
+HOST = "127.0.0.1:8737"
+HOSTILE = "</pre><script>alert(1)</script>\u202e\x1b[2J"
+GOLDEN = Path(__file__).parents[2] / "golden"
+KIND = {
+    "kind": "code",
+    "default_policy": "code",
+    "stages": ["syntax"],
+    "rules": [],
+    "example": {"code": "x = 1", "inputs": {"a": 1}},
+    "payload_schema": {
+        "properties": {
+            "code": {"type": "string", "description": "The code."},
+            "inputs": {"type": "object"},
+            "paths": {"type": "array", "items": {"type": "string"}},
+            "strict": {"type": "boolean"},
+        },
+        "required": ["code"],
+    },
+}
+
+
+class Told:
+    """Answers by path, and remembers what was sent."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = answers
+        self.sent: list[tuple[str, object]] = []
+
+    async def ask(self, request: Any) -> Any:
+        if request.method == "POST":
+            self.sent.append((request.path, request.document))
+        if request.path not in self._answers:
+            raise NotFound("not_found", f"there is no {request.path}", status=404)
+        return self._answers[request.path]
+
+    async def fetch(self, request: Any) -> bytes:
+        return json.dumps(await self.ask(request)).encode()
+
+    async def kinds(self) -> list[Any]:
+        return [KIND]
+
+    async def close(self) -> None:
+        """Leave nothing."""
+
+
+@asynccontextmanager
+async def logged_in(answers: dict[str, Any]) -> AsyncIterator[tuple[httpx.AsyncClient, Told]]:
+    told, sessions = Told(answers), Sessions()
+    app = build(told, sessions, frozenset({HOST}))  # type: ignore[arg-type]
+    headers = {"Accept": "text/html", "Origin": f"http://{HOST}"}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers) as client:
+        await client.post("/login", content=sessions.offer())
+        yield client, told
+
+
+def fix(number: int, code: str, **changes: object) -> dict[str, object]:
+    return {
+        "number": number,
+        "attempt_id": f"01{number}",
+        "strategy": "fix",
+        "original_error": HOSTILE,
+        "fix_reason": HOSTILE,
+        "patched_code": code,
+        "diff": None,
+        "duplicate": False,
+        "verdict": "failed",
+        "duration_ms": 5.0,
+        "input_tokens": 10,
+        "output_tokens": 20,
+        **changes,
+    }
+
+
+def chain(**changes: object) -> dict[str, object]:
+    return {
+        "id": "01R",
+        "attempt_id": "01A",
+        "kind": "code",
+        "provider": "rules",
+        "state": "finished",
+        "outcome": "exhausted",
+        "detail": HOSTILE,
+        "max_attempts": 3,
+        "started_at": "2026-05-04T10:20:30.000000Z",
+        "finished_at": None,
+        "hint": HOSTILE,
+        "hints": [],
+        "intent": HOSTILE,
+        "approved": None,
+        "generation_id": None,
+        "fallback": None,
+        "attempts": [fix(1, "a\nb"), fix(2, f"a\n{HOSTILE}")],
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "answers"),
+    [
+        ("/repairs/01R", {"/v1/repairs/01R": chain()}),
+        ("/generations/01R", {"/v1/generations/01R": chain(outcome="validated")}),
+        (
+            "/repairs/01R/steps/1",
+            {
+                "/v1/repairs/01R/steps/1": {
+                    "provider": "p",
+                    "asked_at": "2026-05-04T10:20:30Z",
+                    "system": HOSTILE,
+                    "user": HOSTILE,
+                    "answer": HOSTILE,
+                    "reason": HOSTILE,
+                }
+            },
+        ),
+    ],
+)
+async def test_what_models_and_guests_wrote_is_text_on_the_pages_of_chains(path, answers) -> None:
+    async with logged_in(answers) as (client, _):
+        page = (await client.get(path)).text
+
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+    assert not set(page) & set("\u202e\x1b")
+
+
+def hostile(value: Any) -> Any:
+    """Return a document whose free texts are hostile."""
+    free = {
+        "message",
+        "suggestion",
+        "snippet",
+        "stdout",
+        "stderr",
+        "traceback",
+        "name",
+        "retry_context",
+        "host",
+    }
+    if isinstance(value, dict):
+        return {
+            key: HOSTILE if key in free and isinstance(part, str) else hostile(part)
+            for key, part in value.items()
+        }
+    return [hostile(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("golden", ["failed_at_run", "refused", "broken", "validated"])
+async def test_hostile_report_is_text_wherever_it_is_shown(golden: str) -> None:
+    attempt = hostile(json.loads((GOLDEN / f"{golden}.json").read_text()))
+    attempt |= {"id": "01A", "artifacts": [], "labels": {"k": HOSTILE}, "intent": HOSTILE}
+    answers = {"/v1/attempts/01A": attempt, "/v1/attempts/01A/repairs": {"repairs": []}}
+    async with logged_in(answers) as (client, _):
+        page = (await client.get("/attempts/01A")).text
+
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+    assert not set(page) & set("\u202e\x1b")
+
+
+async def test_what_there_is_not_is_told_with_its_status() -> None:
+    async with logged_in({}) as (client, _):
+        page = await client.get("/attempts/01A")
+
+    assert (page.status_code, "there is no /v1/attempts/01A" in page.text) == (404, True)
+
+
+async def test_file_of_a_bundle_is_handed_out_and_never_shown() -> None:
+    answers = {"/v1/attempts/01A/artifacts/files/x.html": HOSTILE}
+    async with logged_in(answers) as (client, _):
+        answer = await client.get("/attempts/01A/files/files/x.html")
+
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == 'attachment; filename="x.html"'
+
+
+async def test_hint_begins_a_new_repair_of_the_same_attempt() -> None:
+    answers = {"/v1/repairs/01R": chain(), "/v1/attempts/01A/repair": {"id": "01S"}}
+    async with logged_in(answers) as (client, told):
+        answer = await client.post("/repairs/01R/hint", data={"hint": "use b", "fresh": "on"})
+
+    assert answer.headers["location"] == "/repairs/01S"
+    assert told.sent == [("/v1/attempts/01A/repair", {"provider": "rules", "hint": "use b", "fresh": True})]
+
+
+async def test_form_that_is_refused_is_shown_again_with_what_was_typed() -> None:
+    async with logged_in({"/v1/policies": {"policies": []}}) as (client, _):
+        page = await client.post(
+            "/submit", data={"kind": "code", "payload.code": "y = 2", "payload.inputs": "{"}
+        )
+
+    assert page.status_code == 422
+    assert "inputs is not JSON" in page.text
+    assert "y = 2" in page.text
+
+
+def test_form_becomes_the_submission_that_its_schema_means() -> None:
+    typed = {
+        "payload.code": "x = 1\n",
+        "payload.inputs": '{"a": 1}',
+        "payload.paths": "/a\n\n/b\n",
+        "payload.strict": "false",
+        "labels": "category=weather",
+        "overrides": "resources.timeout_s=5",
+        "policy": "code",
+    }
+    assert submission_of(KIND, typed) == {
+        "kind": "code",
+        "payload": {"code": "x = 1\n", "inputs": {"a": 1}, "paths": ["/a", "/b"], "strict": False},
+        "labels": {"category": "weather"},
+        "overrides": {"resources": {"timeout_s": 5}},
+        "policy": "code",
+    }
+
+
+def test_answers_without_a_diff_are_compared_with_the_one_before() -> None:
+    first, second = steps_of({"attempts": [fix(1, "a\nb"), fix(2, "a\nc")]})
+
+    assert not first["diff"]
+    assert [(line.sign, line.text) for line in second["diff"]][1:] == [
+        ("", " a"),
+        ("removed", "-b"),
+        ("added", "+c"),
+    ]
+
+
+def test_long_diff_is_cut_and_counted() -> None:
+    lines = diff_lines("\n".join(["+x"] * (MOST_DIFF_LINES + 7)))
+
+    assert (len(lines), lines[-1].text) == (MOST_DIFF_LINES + 1, "… 7 more lines")
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed", "said"),
+    [("json.decoder", True, "allows"), ("os", False, "imports.denied"), ("numpy", False, "imports.allowed")],
+)
+def test_import_is_explained(module: str, allowed: bool, said: str) -> None:
+    imports = {"allowed": ["json", "os"], "denied": ["os"], "names": {}, "mode": "enforce"}
+    policy = {"name": "p", "imports": {**imports, "submodules": "inherit", "enforce_forbidden": True}}
+
+    answer = explain_import(policy, module)
+
+    assert answer[0] is allowed
+    assert said in answer[1]

@@ -1,0 +1,32 @@
+"""Foreign text on a page: visible and harmless, whatever template prints it."""
+
+from __future__ import annotations
+
+from assayd_console.live import message
+from assayd_console.rendering import environment
+from assayd_console.shown import LINE_CHARS, cut_lines, marked
+
+
+def test_whatever_a_template_prints_is_escaped_and_visible() -> None:
+    template = environment().from_string('<a title="{{ text }}">{{ text }}</a>')
+
+    shown = template.render(text='"><script>\u202e\x1b\r')
+
+    assert (
+        shown
+        == '<a title="&#34;&gt;&lt;script&gt;\\x202e\\x1b\\x0d">&#34;&gt;&lt;script&gt;\\x202e\\x1b\\x0d</a>'
+    )
+
+
+def test_codes_are_set_apart_from_text_that_looks_like_them() -> None:
+    assert marked("\\x1b \x1b<") == '\\x1b <span class="code">\\x1b</span>&lt;'
+
+
+def test_long_line_is_cut_and_counted() -> None:
+    assert (
+        cut_lines("a\n" + "b" * (LINE_CHARS + 1500)) == "a\n" + "b" * LINE_CHARS + "… (1,500 more characters)"
+    )
+
+
+def test_carriage_return_begins_no_line_of_an_event() -> None:
+    assert message("rows", "a\rdata: b\nc") == b"event: rows\ndata: a&#13;data: b\ndata: c\n\n"

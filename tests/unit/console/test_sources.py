@@ -1,0 +1,63 @@
+"""Where findings stand beside the source."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd_console.sources import MOST_LINES, sources
+
+
+def finding(
+    line: int | None, *, file: str | None = None, severity: str = "error", snippet: str = ""
+) -> dict[str, object]:
+    return {"line": line, "file": file, "severity": severity, "snippet": snippet, "rule": "r", "message": "m"}
+
+
+def test_finding_stands_at_its_line_with_the_worst_severity_of_that_line() -> None:
+    found = [finding(2, severity="info"), finding(2)]
+    [source], elsewhere = sources({"code": "a\nb\nc\n"}, found)
+
+    assert [(line.number, line.severity, len(line.findings)) for line in source.lines] == [
+        (1, "", 0),
+        (2, "error", 2),
+        (3, "", 0),
+    ]
+    assert elsewhere == []
+
+
+def test_line_of_cleaned_code_is_found_in_the_answer_around_it() -> None:
+    [source], _ = sources({"code": "Here it is:\n```\nimport os\n```"}, [finding(1, snippet="import os")])
+
+    assert [line.number for line in source.lines if line.findings] == [3]
+
+
+@pytest.mark.parametrize("line", [None, 0, 9])
+def test_finding_without_a_line_of_the_text_is_not_lost(line: int | None) -> None:
+    [source], _ = sources({"code": "a"}, [finding(line)])
+
+    assert len(source.findings) == 1
+
+
+def test_finding_of_no_text_is_told_apart() -> None:
+    files = {"a.py": "x", "b.py": "y"}
+    texts, elsewhere = sources({"files": files}, [finding(1, file="b.py"), finding(None)])
+
+    assert [len(text.lines[0].findings) for text in texts] == [0, 1]
+    assert len(elsewhere) == 1
+
+
+def test_long_text_is_shown_around_its_findings_alone() -> None:
+    code = "\n".join(map(str, range(1, 3 * MOST_LINES)))
+    [source], _ = sources({"code": code}, [finding(900)])
+
+    numbers = [line.number for line in source.lines]
+    assert 900 in numbers
+    assert len(numbers) < 60
+    assert sum(number == 0 for number in numbers) == 2
+
+
+def test_steps_are_texts_by_their_names() -> None:
+    payload = {"steps": [{"name": "load", "content": "ls"}, {"name": "sum", "content": "SELECT 1"}]}
+    texts, _ = sources(payload, [finding(1, file="sum")])
+
+    assert [(text.name, len(text.lines[0].findings)) for text in texts] == [("load", 0), ("sum", 1)]

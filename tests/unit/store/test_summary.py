@@ -1,0 +1,65 @@
+"""What attempts came to, as the database counts it."""
+
+from __future__ import annotations
+
+from assayd.model.report import Verdict
+from assayd.ports.store import Query
+from support.stores.stored_attempts import START, Make
+
+MINUTE = START.replace(second=0, microsecond=0)
+
+
+async def _laid(jobs, make: Make) -> None:
+    """Record three failures of two kinds, one that is validated, and one that waits."""
+    failed = {"verdict": Verdict.FAILED, "cause": "timeout", "rules": ("a.b", "c.d")}
+    attempts = [
+        make.finished(1, **failed),
+        make.finished(2, **{**failed, "rules": ("a.b",)}),
+        make.finished(3, kind="script", **failed),
+        make.finished(70, batch_id="B"),
+    ]
+    for attempt in (*attempts, make.attempt(71)):
+        await jobs.accept(attempt, b"{}")
+    for attempt in attempts:
+        await jobs.finish(attempt)
+
+
+async def test_attempts_are_counted_by_time_kind_verdict_and_cause(jobs, make) -> None:
+    await _laid(jobs, make)
+    found = await jobs.summary(Query(), 60)
+
+    counted = {(each.at, each.kind, each.verdict, each.cause): each.number for each in found.counts}
+    later = MINUTE.replace(minute=MINUTE.minute + 1)
+    assert counted == {
+        (MINUTE, "code", "failed", "timeout"): 2,
+        (MINUTE, "script", "failed", "timeout"): 1,
+        (later, "code", "validated", "completed"): 1,
+    }
+
+
+async def test_rules_are_counted_by_attempt_most_first(jobs, make) -> None:
+    await _laid(jobs, make)
+
+    assert (await jobs.summary(Query(), 60)).rules == (("a.b", 3), ("c.d", 2))
+
+
+async def test_only_what_the_query_wants_is_counted(jobs, make) -> None:
+    await _laid(jobs, make)
+    queries = (
+        Query(kind="script"),
+        Query(batch_id="B"),
+        Query(uid=1),
+        Query(since=make.attempt(70).created_at),
+    )
+    counted = [sum(each.number for each in (await jobs.summary(query, 60)).counts) for query in queries]
+
+    assert counted == [1, 1, 0, 1]
+
+
+async def test_slowest_are_named_from_their_start(jobs, make) -> None:
+    slow = make.finished(1)
+    await jobs.accept(slow, b"{}")
+    await jobs.finish(slow)
+    [found] = (await jobs.summary(Query(), 60)).slowest
+
+    assert (found.attempt_id, found.verdict, found.took_s) == (slow.id, "validated", 0.001)
