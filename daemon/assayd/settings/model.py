@@ -22,6 +22,7 @@ from assayd.model.policy import Bounds, Range
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
 from assayd.settings.values import known_group, loopback, no_bool, octal, parted
+from assayd.settings.webhooks import WebhookSettings
 
 KIB, MIB = 2**10, 2**20
 
@@ -368,6 +369,7 @@ class Settings(_Section):
     retention: RetentionSettings = RetentionSettings()
     metrics: MetricsSettings = MetricsSettings()
     repair: RepairSettings = RepairSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
