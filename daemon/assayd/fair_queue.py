@@ -54,6 +54,8 @@ class FairQueue(Generic[T]):
 
     def in_turn(self) -> list[T]:
         """Return everything in the order in which `pop` would; it goes on waiting."""
+        if not self._flows:
+            return []
         copy: FairQueue[T] = FairQueue()
         copy._flows = dict(self._flows)
         copy._users = OrderedDict(

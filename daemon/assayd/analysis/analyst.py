@@ -49,7 +49,7 @@ from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport, StageStatus
 from assayd.ports.repairable import Document, Taken
-from assayd.ports.validator import Preparing, Validator
+from assayd.ports.validator import Preparing, Validator, offers
 
 log = structlog.get_logger()
 
@@ -307,7 +307,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
 def _prepared(validator: Validator, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
-    model = validator.prepared if isinstance(validator, Preparing) else validator.payload
+    model = validator.prepared if offers(validator, Preparing) else validator.payload
     try:
         return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from assayd.documents.strict_json import canonical
 from assayd.errors import RequestError
-from assayd.ports.validator import Bounded, Cap, Validator
+from assayd.ports.validator import Bounded, Cap, Validator, offers
 
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
@@ -35,7 +35,7 @@ def refuse_large_parts(validator: Validator, payload: Mapping[str, object], caps
 
     Raises: RequestError ``too_large``, with the part's path.
     """
-    if isinstance(validator, Bounded):
+    if offers(validator, Bounded):
         bounded = validator.bounded.items()
         parts = [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
     else:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeGuard, runtime_checkable
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -46,6 +46,7 @@ __all__ = [
     "STDIN",
     "Stage",
     "Validator",
+    "offers",
 ]
 
 P = TypeVar("P", bound=BaseModel, default=Any)
@@ -53,6 +54,7 @@ P = TypeVar("P", bound=BaseModel, default=Any)
 Q = TypeVar("Q", bound=BaseModel, default=P)
 """Its payload as `prepare` returns it; the same model, unless it has more fields (see `Preparing`)."""
 P_contra = TypeVar("P_contra", bound=BaseModel, contravariant=True, default=Any)
+T = TypeVar("T")
 
 
 class OnFail(StrEnum):
@@ -151,6 +153,21 @@ class Validator(Protocol[P, Q]):
         allowed is what the effective policy says; without one, nothing is said of it.
         """
         ...
+
+
+def offers(value: object, protocol: type[T]) -> TypeGuard[T]:
+    """Return whether a value is what one of the protocols that may be left out asks for.
+
+    As ``isinstance``, which looks for each member anew every time; for what lives as long as the process.
+    """
+    asked = id(value), protocol
+    if asked not in _OFFERED:
+        _OFFERED[asked] = value, isinstance(value, protocol)
+    return _OFFERED[asked][1]
+
+
+_OFFERED: dict[tuple[int, object], tuple[object, bool]] = {}
+"""The answers, with what they are about: while that is held here, nothing else has its id."""
 
 
 @runtime_checkable

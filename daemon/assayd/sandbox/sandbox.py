@@ -19,10 +19,10 @@ from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
-from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes
+from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes, preload_of
 from assayd.sandbox.kills import kernel_oom_kills
 from assayd.sandbox.outcome import classify
-from assayd.sandbox.pool.decide import PoolKey
+from assayd.sandbox.pool.decide import PoolKey, known
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.session.conversation import Conversation, Observer
 
@@ -71,7 +71,7 @@ class Sandbox:
         image = await self.images.get(spec.image)
         limits = spec.limits
         memory = limits.memory_bytes + baseline_bytes(image)
-        return PoolKey(
+        key = PoolKey(
             image=image.name,
             image_digest=image.digest,
             memory_bytes=memory,
@@ -82,8 +82,9 @@ class Sandbox:
             open_files=limits.open_files,
             network=spec.network.mode.value,
             seccomp=self.seccomp,
-            preload=spec.preload,
+            preload=tuple(dict.fromkeys((*spec.preload, *preload_of(image)))),
         )
+        return known(key)
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:

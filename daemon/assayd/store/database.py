@@ -20,13 +20,14 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
 from assayd.errors import ConfigError
+from assayd.store import tables
 from assayd.store.faults import translated, unusable
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision in `migrations`; a test holds the two together."""
 
 BACKENDS = ("sqlite", "postgresql")
@@ -113,19 +114,46 @@ def _open_sqlite(path: Path) -> OpenDatabase:
     return OpenDatabase(writing=writing, reading=reading)
 
 
-@contextmanager
-def flushing(engine: Engine, *, durable: bool) -> Iterator[Connection]:
-    """Open a transaction whose commit waits for the disk, or does not."""
-    with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
-            raw = connection.connection.dbapi_connection
-            if raw is not None:
-                # Between transactions only; a later commit that waits flushes what came before it, too.
-                _execute(raw, (f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}",))
-        with connection.begin():
-            if not durable and engine.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
-            yield connection
+class WritingConnection:
+    """The connection of the one writer, kept between transactions.
+
+    To fetch it each time costs as much as a statement. After a failure it is given back, and fetched anew.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        self._open: Connection | None = None
+        self._waits: bool | None = None
+
+    @contextmanager
+    def transaction(self, *, durable: bool) -> Iterator[Connection]:
+        """Open a transaction whose commit waits for the disk, or does not."""
+        try:
+            connection = self._open = self._open or self._engine.connect()
+            self._wait(connection, durable=durable)
+            with connection.begin():
+                if not durable and not self._is_sqlite:
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+                yield connection
+        except BaseException:
+            self.close()
+            raise
+        if not self._is_sqlite:  # a server's connection is tried each time that it is fetched
+            self.close()
+
+    def _wait(self, connection: Connection, *, durable: bool) -> None:
+        """Set whether commits wait: between transactions only. One that does flushes those before it, too."""
+        raw = connection.connection.dbapi_connection
+        if self._is_sqlite and raw is not None and self._waits is not durable:
+            _execute(raw, (f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}",))
+            self._waits = durable
+
+    def close(self) -> None:
+        """Give the connection back. Safe to call twice."""
+        if self._open is not None:
+            self._open.close()
+        self._open = self._waits = None
 
 
 def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
@@ -167,11 +195,13 @@ def _open_server(url: URL) -> OpenDatabase:
 
 
 def _migrated(database: OpenDatabase) -> OpenDatabase:
-    """Upgrade the schema when it is not current; the database is closed again when that fails."""
+    """Bring the schema up to date; the database is closed again when that fails."""
     try:
         with translated("opening the database"), database.writing.connect() as connection:
-            revision = _revision(connection)
-            if revision != HEAD:
+            revision, is_empty = _revision(connection)
+            if is_empty:
+                _make_anew(connection)
+            elif revision != HEAD:
                 # Only then: Alembic takes half a second to import.
                 from assayd.store.migrations import upgrade
 
@@ -182,8 +212,20 @@ def _migrated(database: OpenDatabase) -> OpenDatabase:
     return database
 
 
-def _revision(connection: Connection) -> str | None:
+def _make_anew(connection: Connection) -> None:
+    """Make the tables as all revisions together would; those of kinds are made by whoever keeps records."""
     with connection.begin():
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        tables.metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+        )
+        connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
+def _revision(connection: Connection) -> tuple[str | None, bool]:
+    """Return the revision of the schema, None where it has none, and whether there are no tables at all."""
+    with connection.begin():
+        there = inspect(connection).get_table_names()
+        if "alembic_version" not in there:
+            return None, not there
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar(), False

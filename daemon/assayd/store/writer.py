@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from assayd.errors import StoreError
-from assayd.store.database import flushing
+from assayd.store.database import WritingConnection
 from assayd.store.faults import database_error
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Writer:
     """The writing thread of one database."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._connection = WritingConnection(engine)
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="store-writer")
         self._closed = False
@@ -83,6 +83,7 @@ class Writer:
                 self._commit(wanted)
             # The next may be long in coming, and what was written may be large.
             del group, wanted
+        self._connection.close()
 
     def _next_group(self) -> list[_Write]:
         """Wait for a write, and take what waits with it; empty at the end."""
@@ -101,7 +102,7 @@ class Writer:
     def _commit(self, group: Sequence[_Write]) -> None:
         try:
             durable = any(write.durable for write in group)
-            with flushing(self._engine, durable=durable) as connection:
+            with self._connection.transaction(durable=durable) as connection:
                 results = [write.apply(connection) for write in group]
         except Exception as problem:  # noqa: BLE001 - the caller gets it; the thread goes on
             if len(group) == 1:

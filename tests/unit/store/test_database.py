@@ -12,7 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
@@ -20,7 +20,7 @@ from assayd.errors import StoreError
 from assayd.kinds.pipeline.tables import metadata  # those of pipelines included
 from assayd.store.database import FILE, HEAD, open_database
 from assayd.store.jobs import open_jobs
-from assayd.store.migrations import configuration
+from assayd.store.migrations import configuration, upgrade
 
 Make = Any  # the fixture's class; test folders are not a package
 
@@ -35,11 +35,42 @@ def test_head_is_the_newest_revision() -> None:
     assert ScriptDirectory.from_config(configuration()).get_current_head() == HEAD
 
 
-def test_migrations_come_to_the_tables(tmp_path: Path) -> None:
-    database = open_database(tmp_path)
-    with database.writing.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-    database.close()
+def test_migrations_come_to_the_tables_and_indexes_that_a_new_database_gets(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/migrated.db"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        upgrade(connection, None, HEAD)
+    assert open_database(tmp_path, url).close() is None  # current: nothing is made anew
+    new = open_database(tmp_path)
+    found = []
+    for database in (engine, new.writing):
+        with database.connect() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+            found.append(forms(connection))
+    assert found[0] == found[1]
+    new.close()
+    engine.dispose()
+
+
+def forms(connection: Connection) -> dict[str, object]:
+    """Return what a database has of each table, whatever the order in which its columns were made."""
+    looked = inspect(connection)
+    version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    tables = {
+        name: (
+            sorted(
+                (c["name"], str(c["type"]), c["nullable"], c["default"]) for c in looked.get_columns(name)
+            ),
+            looked.get_pk_constraint(name)["constrained_columns"],
+            sorted(map(str, looked.get_indexes(name))),
+            sorted(map(str, looked.get_unique_constraints(name))),
+            sorted(map(str, looked.get_foreign_keys(name))),
+            sorted(map(str, looked.get_check_constraints(name))),
+        )
+        for name in looked.get_table_names()
+        if name != "unsynced_bundles"
+    }
+    return {**tables, "": version}
 
 
 async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_it(
@@ -67,7 +98,7 @@ async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_
 
 def test_tables_have_types_that_postgresql_has() -> None:
     statements = [str(CreateTable(t).compile(dialect=postgresql.dialect())) for t in metadata.sorted_tables]
-    assert len(statements) == 18
+    assert len(statements) == 19
     assert all("CREATE TABLE" in statement for statement in statements)
 
 
@@ -95,8 +126,10 @@ def test_database_is_for_its_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "state" / FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_current_database_opens_without_loading_alembic(tmp_path: Path) -> None:
-    open_database(tmp_path).close()
+@pytest.mark.parametrize("is_new", [True, False])
+def test_database_that_needs_no_migration_opens_without_loading_alembic(tmp_path: Path, is_new: bool) -> None:
+    if not is_new:
+        open_database(tmp_path).close()
     program = (
         "import sys; from pathlib import Path; from assayd.store.database import open_database;"
         f"open_database(Path({str(tmp_path)!r})).close(); print('alembic' in sys.modules)"

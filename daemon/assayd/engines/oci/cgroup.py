@@ -90,6 +90,11 @@ class ControlGroup:
         """Return the files into which a process writes ``0`` to join."""
         return [f"{folder}/cgroup.procs" for folder in self.folders.values()]
 
+    @property
+    def visible(self) -> bool:
+        """Whether the places are there in which it would be: else nothing is known of its processes."""
+        return all(Path(folder).parent.is_dir() for folder in self.folders.values())
+
     def pids(self) -> list[int]:
         """Return the processes that are in the group; none where it is gone."""
         found: set[int] = set()

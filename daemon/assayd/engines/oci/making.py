@@ -11,6 +11,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.mounts import read_only_tree
+from assayd.engines.oci.owner import has_gone, own_mark
 from assayd.engines.oci.process import Launch, LauncherProcess
 from assayd.engines.oci.ranges import Ranges
 from assayd.engines.oci.records import Record, Records
@@ -73,7 +75,21 @@ class ContainerMaker:
             self._host = await self._threads.run(find_host, self._runtimes)
             await self._threads.run(self._images.prepare)
             await self._threads.run(self.records.sweep, time.time())
+            await self._threads.run(self._sweep_vanished)
         return self._host
+
+    def _sweep_vanished(self) -> None:
+        """Remove what is left of dead containers whose daemon has gone, and may never come again.
+
+        One that lives is its own daemon's to end, and so is one whose control groups cannot be seen here.
+        """
+        for record in self.records.all():
+            group = group_of(record)
+            if has_gone(record.daemon) and group.visible and not group.pids():
+                with suppress(EngineError):
+                    group.remove()
+                    self.records.remove(record.name)
+                    log.info("container.swept", container=record.name)
 
     def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> OciContainer:
         """Return a container of which nothing is there yet."""
@@ -89,6 +105,7 @@ class ContainerMaker:
             other_cgroups=group.others,
             image=image.digest,
             first_uid=ids.first_uid,
+            daemon=own_mark(),
         )
         place = HostShare(
             root=str(self._run / "images" / image.folder.name / image.root.name),

@@ -25,7 +25,10 @@ _OLD_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A container: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest."""
+    """A container: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
+
+    `daemon` is the mark of the process that it belongs to (see `owner`); earlier versions wrote none.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -34,6 +37,7 @@ class Record:
     image: str
     first_uid: int
     other_cgroups: Sequence[str] = ()
+    daemon: str = ""
 
 
 class Records:

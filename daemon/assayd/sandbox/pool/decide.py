@@ -10,8 +10,9 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,10 @@ class PoolKey:
     seccomp: str = field(repr=False)
     preload: tuple[str, ...] = field(default=(), repr=False)
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether all is equal. Keys are compared often, and mostly with themselves."""
+        return self is other or (isinstance(other, PoolKey) and _parts_of(self) == _parts_of(other))
+
     def __hash__(self) -> int:
         """Return a hash of what usually differs: keys are looked up many times for each attempt."""
         return hash((self.image_digest, self.memory_bytes, self.pids))
@@ -38,6 +43,15 @@ class PoolKey:
     def digest(self) -> str:
         """Return a short name of this key for labels and metrics."""
         return _digest(self)
+
+
+_parts_of = attrgetter(*(each.name for each in fields(PoolKey)))
+
+
+@lru_cache(maxsize=1024)
+def known(key: PoolKey) -> PoolKey:
+    """Return the key itself, or the one equal to it that was met before: comparing that takes no time."""
+    return key
 
 
 @lru_cache(maxsize=1024)
@@ -215,6 +229,8 @@ def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
 
 def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
     """Return the state once these are handed out."""
+    if not assigned:
+        return state
     taken = {assign.ulid for assign in assigned}
     served = {assign.waiter for assign in assigned}
     return replace(
@@ -261,6 +277,8 @@ def _short(state: PoolState, key: PoolKey) -> int:
 
 def _startable(state: PoolState) -> list[PoolKey]:
     """Name the keys of the waiters for whom a start would be made now, if there were room."""
+    if not state.waiting:
+        return []
     starts = state.limits.start_concurrency - state.coming - len(_reserve_due(state))
     return _unserved(state)[: max(starts, 0)]
 
@@ -280,6 +298,8 @@ def _reserve_due(state: PoolState) -> list[PoolKey]:
 
 def _evict(state: PoolState) -> Iterator[Remove]:
     """Make room for waiters when idle containers of other keys take it all."""
+    if not state.waiting:
+        return
     missing = len(_startable(state)) - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
         yield Remove(ulid=idle.ulid, reason="room")
@@ -321,7 +341,7 @@ def _missing(state: PoolState) -> list[PoolKey]:
     """Name a key once per container that it lacks, the emptiest key first."""
     have = Counter(i.key for i in state.idle) + Counter(state.starting) + Counter(state.refilling)
     lacks = {key: target - have[key] for key, target in state.targets.items() if target > have[key]}
-    order = sorted(lacks, key=lambda key: (have[key] / state.targets[key], repr(key)))
+    order = sorted(lacks, key=lambda key: (have[key] / state.targets[key], key.digest))
     return [key for key in order for _ in range(lacks[key])]
 
 

@@ -233,6 +233,8 @@ class Pool:
 
     def _forget_the_gone(self) -> list[_Waiter]:
         """Drop those who were cancelled and could not say so yet; return the others, in turn."""
+        if not self._waiting:
+            return []
         waiting = self._waiting.in_turn()
         for waiter in waiting:
             if waiter.future.done():

@@ -1,0 +1,80 @@
+"""What is left of containers by daemons that never come again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assayd.engines.oci.images import ImageStore
+from assayd.engines.oci.making import ContainerMaker
+from assayd.engines.oci.owner import own_mark
+from assayd.engines.oci.records import Record
+from assayd.engines.oci.threads import Threads
+
+GONE = "00000000-0000-0000-0000-000000000000:1:1:1"
+NAME = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> ContainerMaker:
+    return ContainerMaker(
+        images=ImageStore(tmp_path / "images"),
+        run=tmp_path / "run",
+        threads=Threads(1, 5.0),
+        runtimes=(),
+    )
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """Return the record of a container whose daemon has gone, with its control group."""
+    group = tmp_path / "memory" / "assayd-1"
+    group.mkdir(parents=True)
+    return Record(
+        name=NAME,
+        labels={},
+        cgroup_version=1,
+        cgroups={"memory": str(group)},
+        image="sha256:0",
+        first_uid=7,
+        daemon=GONE,
+    )
+
+
+def left(record: Record, maker: ContainerMaker) -> tuple[bool, bool]:
+    return maker.records.read(record.name) is not None, Path(record.cgroups["memory"]).exists()
+
+
+def test_dead_container_of_a_daemon_that_has_gone_is_swept_with_its_group(
+    maker: ContainerMaker, record: Record
+) -> None:
+    maker.records.write(record)
+    maker._sweep_vanished()
+    assert left(record, maker) == (False, False)
+
+
+@pytest.mark.parametrize("daemon", [own_mark(), ""])
+def test_container_of_a_daemon_that_may_live_is_left_alone(
+    maker: ContainerMaker, record: Record, daemon: str
+) -> None:
+    maker.records.write(replace(record, daemon=daemon))
+    maker._sweep_vanished()
+    assert left(record, maker) == (True, True)
+
+
+def test_container_that_lives_is_left_to_its_daemons_reaper(maker: ContainerMaker, record: Record) -> None:
+    maker.records.write(record)
+    (Path(record.cgroups["memory"]) / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    maker._sweep_vanished()
+    assert left(record, maker) == (True, True)
+
+
+def test_container_whose_groups_cannot_be_seen_here_is_left_alone(
+    maker: ContainerMaker, record: Record, tmp_path: Path
+) -> None:
+    maker.records.write(replace(record, cgroups={"memory": str(tmp_path / "elsewhere/memory/assayd-1")}))
+    maker._sweep_vanished()
+    assert maker.records.read(NAME) is not None
