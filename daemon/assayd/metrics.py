@@ -51,6 +51,9 @@ class Metrics:
         )
         self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
         self.denied_connections = self._counter("denied_connections", "Connections refused.", "kind")
+        self.webhook_tries = self._counter(
+            "webhook_tries", "Tries to deliver a message to a webhook, by what came of it.", "outcome"
+        )
         self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
         self.repair_fixes = self._counter(
             "repair_fixes", "Fixes given, by place and verdict.", "kind", "provider", "number", "verdict"

@@ -15,6 +15,7 @@ from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
 from assayd.documents.batches import BatchPageDocument, ItemPageDocument
 from assayd.errors import RequestError
+from assayd.model.webhook import MOST_CHARS
 from assayd.ports.batches import BatchRequest
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -38,11 +39,18 @@ async def submit_batch(
     dedupe: Annotated[
         bool | None, Query(description="Run lines with the same input, policy and image once.")
     ] = None,
+    webhook: Annotated[
+        str | None,
+        Query(
+            max_length=MOST_CHARS,
+            description="A URL, of those that an operator lists, that is told of the end.",
+        ),
+    ] = None,
 ) -> Response:
     """Send submissions, one per line; sending the same again under the same name adds what is missing."""
     if name is not None and re.fullmatch(ULID, name):
         raise RequestError("invalid", "a name must not look like an id", field="name")
-    wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe)
+    wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)
     batch = await call.batches.open(wanted, peer=call.caller.peer)
     pieces = body_pieces(request, silence_s=call.limits.silence_s, total_s=call.limits.batch_body_s)
     received = await call.batches.receive(batch, pieces, sees=call.sees)

@@ -33,6 +33,8 @@ STATUS: Mapping[str, int] = {
     "policy.image": 422,
     "policy.unenforceable": 422,
     "override.wider": 422,
+    "webhook.invalid": 422,
+    "webhook.not_allowed": 422,
     "repair.unsupported": 422,
     "repair.provider_unknown": 422,
     "repair.not_failed": 409,
@@ -49,6 +51,7 @@ STATUS: Mapping[str, int] = {
     "queue.full": 429,
     "quota.full": 429,
     "quota.disk": 429,
+    "quota.webhooks": 429,
     "doctor.busy": 429,
     "not_ready": 503,
 }

@@ -28,6 +28,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
 from assayd.ports.validator import AnyImage, Narrowing, Validator, offers
+from assayd.ports.webhooks import WebhookGate
 from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
@@ -44,6 +45,7 @@ class AdmissionDependencies:
     kinds: Mapping[str, Validator]
     clock: Clock
     ids: Ids
+    webhooks: WebhookGate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ class Admission:
         policy = self.policy(submission)
         if submission.repair is not None:
             self._repair_requests.check(submission.kind, submission.repair)
+        if origin.replay_of is None:
+            await self.check_webhook(submission.webhook, origin.peer.uid)
         self.require_ready()
         uid, size = origin.peer.uid, len(submission.document)
         # The document of a batch's line is on the disk already.
@@ -117,6 +121,11 @@ class Admission:
             if not started:
                 self._scheduler.release(uid, size)
         return accepted
+
+    async def check_webhook(self, url: str | None, uid: int) -> None:
+        """See that a user may have a URL told, if one is named. Raises: RequestError, as `WebhookGate`."""
+        if url is not None:
+            await self._deps.webhooks.check(url, uid)
 
     async def _complete(self, submission: Submission, uid: int) -> Submission:
         """Fill in what a submission means of its kind's records."""
@@ -157,6 +166,7 @@ class Admission:
             attempt_number=parent.attempt_number + 1 if parent is not None else 1,
             replay_of=origin.replay_of,
             intent=submission.intent,
+            webhook=submission.webhook if origin.replay_of is None else None,
             labels=submission.labels,
         )
         key = origin.idempotency_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +63,7 @@ class ServiceDependencies:
     caps: Limits
     copied_from: str | None = None
     facts: DaemonFacts
+    examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]]
 
 
 SAMPLES_RUN = 1
@@ -269,7 +270,7 @@ class DaemonService:
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
         rows = list(await self._without_containers())
-        rows.extend((self._identity(), self._static_misses()))
+        rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
         if all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             isolation = self._timed("isolation", self._deps.readiness.examine_isolation())

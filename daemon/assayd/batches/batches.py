@@ -111,6 +111,7 @@ class DaemonBatches:
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
         """Begin a batch, or go on with the one of that name."""
         wanted = self._concurrency(request.concurrency)
+        await self._deps.admission.check_webhook(request.webhook, peer.uid)
         known = await self._store.find(peer.uid, request.name) if request.name is not None else None
         if known is None:
             self._deps.admission.require_ready()
@@ -119,6 +120,7 @@ class DaemonBatches:
             known,
             concurrency=wanted or known.concurrency,
             dedupe=known.dedupe if request.dedupe is None else request.dedupe,
+            webhook=request.webhook or known.webhook,
         )
         opened = await self._store.open(batch, most_unfinished=self._limits.per_uid)
         if opened.state is not BatchState.FINISHED:

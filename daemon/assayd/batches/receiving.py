@@ -107,11 +107,14 @@ class Receiver:
                 raise line.refusal or RequestError("malformed", "the line cannot be read")
             policy = self._deps.admission.policy(submission)
             await self._check_parent(submission)
+            await self._deps.admission.check_webhook(submission.webhook, self._batch.peer.uid)
         except RequestError as refusal:
             failure = Failure(code=refusal.code, message=refusal.message)
             known = submission.input_digest if submission is not None else line.raw.digest
             return Line(number=number, input_digest=known, error=failure)
-        run_key = await self._run_key(submission, policy) if self._batch.dedupe else None
+        # Who is told is told of an attempt of its own.
+        alone = not self._batch.dedupe or submission.webhook is not None
+        run_key = None if alone else await self._run_key(submission, policy)
         return Line(
             number=number,
             input_digest=submission.input_digest,

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from assayd.cli.batch_files import BatchOutputs, write_files
 from assayd.cli.batch_progress import follow
@@ -47,17 +48,16 @@ def send_and_follow(
     name: str,
     file: Path,
     outputs: BatchOutputs,
-    *,
-    concurrency: int | None = None,
-    dedupe: bool | None = None,
+    **wanted: Any,
 ) -> int:
     """Send a file, follow the batch to its end, write and show the results; return the exit code.
 
+    `wanted` are concurrency, dedupe and webhook, as the client's `send_batch` takes them.
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """
     _require_lines(file)
     try:
-        batch = client.send_batch(_pieces(file), name=name, concurrency=concurrency, dedupe=dedupe)
+        batch = client.send_batch(_pieces(file), name=name, **wanted)
         _remark_on(batch)
         batch = follow(client, batch)
     except KeyboardInterrupt:

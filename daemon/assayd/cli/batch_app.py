@@ -25,6 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Concurrency = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Unfinished attempts of this batch at once.")
 ]
+Webhook = Annotated[str | None, typer.Option(metavar="URL", help="Have this URL told of the end.")]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write results.jsonl and summary.json into this folder.")
 ]
@@ -41,6 +42,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     dedupe: Annotated[
         bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image once.")
     ] = False,
+    webhook: Webhook = None,
     out: Out = None,
     junit: Junit = None,
     sarif: Sarif = None,
@@ -54,7 +56,9 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
         chosen = name or make_up_name(file)
         require_new(client, chosen, file)
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
-        code = send_and_follow(client, chosen, file, outputs, concurrency=concurrency, dedupe=dedupe or None)
+        code = send_and_follow(
+            client, chosen, file, outputs, concurrency=concurrency, dedupe=dedupe or None, webhook=webhook
+        )
     raise typer.Exit(code)
 
 
@@ -64,6 +68,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     name: Name,
     file: File,
     concurrency: Concurrency = None,
+    webhook: Webhook = None,
     out: Out = None,
     junit: Junit = None,
     sarif: Sarif = None,
@@ -76,7 +81,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     with _client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
-        code = send_and_follow(client, name, file, outputs, concurrency=concurrency)
+        code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
     raise typer.Exit(code)
 
 

@@ -26,6 +26,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     cases: Path | None,
     intent: str | None,
     repair: str | None,
+    webhook: str | None,
     as_json: bool,
     fields: str | None,
     retry_context: bool,
@@ -50,6 +51,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
         options=options,
         cases=cases,
         intent=intent,
+        webhook=webhook,
     )
     shown = Shown(
         as_json=as_json or fields is not None,

@@ -70,6 +70,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     policy: Annotated[str | None, typer.Option(metavar="NAME", help="Profile; else the kind's own.")] = None,
     max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Answers at most.")] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Mark its attempts.")] = None,
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Have this URL told of the end.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it there; a folder, where it is several files.")
     ] = None,
@@ -102,6 +103,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         "provider": provider,
         "max_attempts": max_attempts,
         "labels": read_pairs(label or (), "--label") or None,
+        "webhook": webhook,
     }
     if not yes and not as_json and on_a_terminal():
         wanted = name or (out.stem if out is not None else "")

@@ -33,6 +33,7 @@ class ValidateRequest:
     options: Sequence[str]
     cases: Path | None = None
     intent: str | None = None
+    webhook: str | None = None
 
 
 def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origin]:
@@ -58,6 +59,8 @@ def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origi
     }
     if request.intent is not None:
         submission["intent"] = read_words(request.intent)
+    if request.webhook is not None:
+        submission["webhook"] = request.webhook
     if request.policy is not None:
         submission["policy"] = request.policy
     if request.settings:

@@ -80,6 +80,9 @@ VALIDATE = CommandVerb(
             metavar="PROVIDER",
             help="Have it repaired if it fails, e.g. by `rules`.",
         ),
+        Parameter(
+            name="webhook", option="--webhook", metavar="URL", help="Have this URL told of the verdict."
+        ),
         JSON,
         FIELDS,
         Parameter(

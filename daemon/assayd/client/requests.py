@@ -164,7 +164,7 @@ def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
 
 
 def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
-    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels."""
+    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels, webhook."""
     wanted = {name: value for name, value in request.items() if value is not None}
     return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
 
@@ -302,6 +302,7 @@ def send_batch(
     name: str | None = None,
     concurrency: int | None = None,
     dedupe: bool | None = None,
+    webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
     """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
     chosen = None if dedupe is None else str(dedupe).lower()
@@ -309,7 +310,7 @@ def send_batch(
         method="POST",
         path="/v1/batches",
         reads=lambda: documents.BatchDocument,
-        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen}),
+        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen, "webhook": webhook}),
         content=body,
         headers={"Content-Type": "application/x-ndjson"},
         wait_s=BATCH_S,

@@ -61,6 +61,7 @@ class AttemptDocument(BaseDocument):
     parent_id: str | None = Field(description="The attempt that it follows.")
     replay_of: str | None = Field(description="The attempt that it repeats.")
     intent: str | None = Field(None, description="What was asked for, in words; in lists its beginning.")
+    webhook: str | None = Field(None, description="The URL that is told of the verdict.")
     attempt_number: int = Field(description="Its place in a chain of repairs, from 1.")
     run_number: int = Field(
         description="How many runs it has had; a second one only after an internal error."

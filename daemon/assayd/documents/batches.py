@@ -52,6 +52,7 @@ class BatchDocument(BaseDocument):
     concurrency: int = Field(description="How many of its attempts may be unfinished at once.")
     dedupe: bool = Field(description="Whether lines that would run the same are one attempt.")
     complete: bool = Field(description="Whether a sender has reached the end of its lines.")
+    webhook: str | None = Field(None, description="The URL that is told of its end.")
     counts: CountsDocument = Field(description="What its items came to.")
     received: ReceivedLinesDocument | None = Field(description="What became of lines just sent; else null.")
 

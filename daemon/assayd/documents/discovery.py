@@ -9,6 +9,7 @@ from pydantic import Field
 from assayd.documents.base import BaseDocument
 from assayd.model.finding import Severity
 from assayd.ports.command_line import CommandLine
+from assayd.ports.generatable import Generatable
 from assayd.ports.validator import Validator
 
 
@@ -36,6 +37,9 @@ class KindDocument(BaseDocument):
     image: str = Field(description="The image that it runs in.")
     stages: list[str] = Field(description="Its stages, in order.")
     payload_schema: dict[str, Any] = Field(description="JSON Schema of the payload.")
+    context_schema: dict[str, Any] | None = Field(
+        description="JSON Schema of the `context` of a generation; null where none is written from words."
+    )
     rules: list[RuleDocument] = Field(description="Its rules.")
     options: list[KindOptionDocument] = Field(description="What `assay validate --option` may name.")
     forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
@@ -78,6 +82,9 @@ def kind_document(validator: Validator, shown: CommandLine) -> KindDocument:
         validator,
         stages=[*(stage.name for stage in validator.stages), *validator.runtime_stages],
         payload_schema=validator.payload.model_json_schema(),
+        context_schema=(
+            validator.generation_context.model_json_schema() if isinstance(validator, Generatable) else None
+        ),
         rules=[RuleDocument.from_value(rule) for rule in validator.rules],
         options=[KindOptionDocument.from_value(option) for option in shown.options],
         forms=list(shown.forms),

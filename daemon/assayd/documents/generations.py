@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.documents.repairs import FixDocument, fix_document
 from assayd.documents.strict_json import with_texts
-from assayd.documents.submission import FreeLabelText, IntentText, LabelText
+from assayd.documents.submission import FreeLabelText, IntentText, LabelText, WebhookText
 from assayd.model.generation import Draft, LibraryEntry
 from assayd.ports.generations import GenerationView
 
@@ -38,6 +38,9 @@ class GenerationBody(BaseModel):
     )
     labels: dict[LabelText, FreeLabelText] = Field(
         default_factory=dict, max_length=32, description="Marks of its attempts."
+    )
+    webhook: WebhookText | None = Field(
+        None, description="A URL, of those that an operator lists, that is told of its end."
     )
 
 
@@ -94,6 +97,7 @@ class GenerationDocument(BaseDocument):
     detail: str | None = Field(description="More of the outcome.")
     attempt_id: str | None = Field(description="The last attempt that was run.")
     approved: ApprovedDocument | None = Field(description="Its newest entry in the library.")
+    webhook: str | None = Field(None, description="The URL that is told of its end.")
 
 
 class GenerationPageDocument(BaseDocument):

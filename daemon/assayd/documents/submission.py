@@ -23,6 +23,7 @@ from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
+from assayd.model.webhook import MOST_CHARS
 from assayd.ports.validator import Labelling, Validator, offers
 from assayd.tomlfile import nearest
 
@@ -49,6 +50,7 @@ def _few_words(text: str) -> str:
 
 
 IntentText = Annotated[str, Field(max_length=INTENT_BYTES), AfterValidator(_few_words)]
+WebhookText = Annotated[str, Field(max_length=MOST_CHARS)]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
 
@@ -105,6 +107,9 @@ class SubmissionBody(BaseModel):
     )
     repair: RepairRequest | None = Field(None, description="A repair loop to start when the attempt fails.")
     parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
+    webhook: WebhookText | None = Field(
+        None, description="A URL, of those that an operator lists, that is told of the verdict."
+    )
 
     @field_validator("labels")
     @classmethod
@@ -154,6 +159,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
         parent_id=envelope.parent_id,
         intent=envelope.intent,
         repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
+        webhook=envelope.webhook,
     )
 
 
@@ -172,6 +178,8 @@ def _document(
     after: dict[str, object] = {"policy": policy}
     if envelope.repair is not None:
         after["repair"] = envelope.repair.model_dump()
+    if envelope.webhook is not None:
+        after["webhook"] = envelope.webhook
     return b"".join((canonical(before)[:-1], b',"payload":', payload_text, b",", canonical(after)[1:]))
 
 

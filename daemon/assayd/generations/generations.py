@@ -76,6 +76,8 @@ class DaemonGenerations:
         context = _read_context(kind.generation_context, request.context)
         policy = request.policy or self._deps.kinds[request.kind].default_policy
         self._deps.policies(policy)
+        if request.webhook is not None:
+            await self._deps.webhooks.check(request.webhook, peer.uid)
         mine = sum(running.generation.uid == peer.uid for running in self._running.values())
         if mine >= OPEN_PER_USER:
             message = (
@@ -95,6 +97,7 @@ class DaemonGenerations:
             max_attempts=request.max_attempts or self._max_attempts,
             started_at=now,
             ends_at=now + self._deps.timeout,
+            webhook=request.webhook,
         )
         await self._store.save(generation)
         self._start(generation)

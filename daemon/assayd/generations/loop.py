@@ -34,6 +34,7 @@ from assayd.ports.llm import FixRequest, Provider, ProviderStep
 from assayd.ports.repairable import Passage
 from assayd.ports.repairs import Attempts
 from assayd.ports.validator import Validator
+from assayd.ports.webhooks import WebhookGate
 from assayd.repairs.asking import ask
 from assayd.repairs.prompt import EarlierAnswer
 from assayd.repairs.repairs import DaemonRepairs
@@ -61,6 +62,7 @@ class GenerationDependencies:
     ids: Ids
     timeout: timedelta = timedelta(minutes=5)
     source_bytes: int = 2**20
+    webhooks: WebhookGate
     publish: Callable[[Generation], None] = lambda _: None
     hear: Callable[[str, str], None] = lambda _, __: None
 

@@ -68,7 +68,7 @@ class Attempt:
     `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
     `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
     of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is what was asked for, in
-    words.
+    words. `webhook` is a URL that is told of the verdict.
     """
 
     id: str
@@ -85,6 +85,7 @@ class Attempt:
     parent_id: str | None = None
     replay_of: str | None = None
     intent: str | None = None
+    webhook: str | None = None
     attempt_number: int = 1
     run_number: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -33,7 +33,7 @@ class Batch:
 
     `name` is unique among its user's batches. `concurrency` is how many of its items may be unfinished
     attempts at once. With `dedupe`, items that would run the same are one attempt. `complete` says that a
-    sender has reached the end of its lines.
+    sender has reached the end of its lines. `webhook` is a URL that is told of its end.
     """
 
     id: str
@@ -45,6 +45,7 @@ class Batch:
     complete: bool = False
     cancelled_at: datetime | None = None
     finished_at: datetime | None = None
+    webhook: str | None = None
 
     @property
     def state(self) -> BatchState:

@@ -70,6 +70,7 @@ class Generation:
 
     `context` is what came with the words, as the kind declares it. There are at most `max_attempts` answers
     since the last hint, those of repairs included. `attempt_id` is the last attempt that was run.
+    `webhook` is a URL that is told of its end.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Generation:
     outcome: GenerationOutcome | None = None
     detail: str | None = None
     finished_at: datetime | None = None
+    webhook: str | None = None
 
     @property
     def uid(self) -> int:

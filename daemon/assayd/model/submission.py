@@ -17,7 +17,7 @@ class Submission:
     `payload` is an instance of the kind's own payload model. `input_digest` is the SHA-256 of the
     canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole submission as it
     was accepted, which is what the store keeps and what a replay sends again. `intent` is what was asked for,
-    in words.
+    in words. `webhook` is a URL that is told of the verdict.
     """
 
     kind: str
@@ -30,6 +30,7 @@ class Submission:
     parent_id: str | None = None
     intent: str | None = None
     repair: RepairWish | None = None
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,7 @@ class BatchRequest:
     name: str | None = None
     concurrency: int | None = None
     dedupe: bool | None = None
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,8 @@ class Batches(Protocol):
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
         """Begin a batch, or go on with the one of that name.
 
-        Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``.
+        Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``,
+        ``webhook.not_allowed``.
         """
         ...
 

@@ -26,6 +26,7 @@ class GenerationRequest:
     provider: str | None = None
     max_attempts: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,11 @@ class Generations(Protocol):
     """The generations of a daemon, as its API sees them; whose they are, the API checks."""
 
     async def start(self, request: GenerationRequest, peer: Peer) -> GenerationView:
-        """Begin. Raises: RequestError ``generation.unsupported``, ``generation.provider``, ``invalid``."""
+        """Begin.
+
+        Raises: RequestError ``generation.unsupported``, ``generation.provider``, ``webhook.not_allowed``,
+        ``invalid``.
+        """
         ...
 
     async def get(self, generation_id: str) -> GenerationView | None:

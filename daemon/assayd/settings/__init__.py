@@ -3,12 +3,15 @@
 from assayd.settings.load import Row, effective, load_settings, variable
 from assayd.settings.model import OWN_POLICIES, RepairProvider, Settings
 from assayd.settings.sample import documented, sample
+from assayd.settings.webhooks import WebhookReceiver, WebhookSettings
 
 __all__ = [
     "OWN_POLICIES",
     "RepairProvider",
     "Row",
     "Settings",
+    "WebhookReceiver",
+    "WebhookSettings",
     "documented",
     "effective",
     "load_settings",

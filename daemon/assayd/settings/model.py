@@ -22,6 +22,7 @@ from assayd.model.policy import Bounds, Range
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
 from assayd.settings.values import known_group, loopback, no_bool, octal, parted
+from assayd.settings.webhooks import WebhookSettings
 
 KIB, MIB = 2**10, 2**20
 
@@ -75,6 +76,14 @@ class EngineSettings(_Section):
         60, ge=0, description="How long attempts wait for an engine that went away, before they are errors."
     )
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
+
+
+class ImageSettings(_Section):
+    """Images of the operator's own."""
+
+    recipes_dir: Path = Field(
+        Path("/etc/assayd/images.d"), description="Recipes of your own, NAME.toml; the folder need not exist."
+    )
 
 
 class PoolSettings(_Section):
@@ -348,6 +357,7 @@ class Settings(_Section):
         {}, description="Folders whose *.toml files add rules and words to a kind, by kind."
     )
     engine: EngineSettings = EngineSettings()
+    images: ImageSettings = ImageSettings()
     pool: PoolSettings = PoolSettings()
     analysis: AnalysisSettings = AnalysisSettings()
     limits: LimitsSettings = LimitsSettings()
@@ -359,6 +369,7 @@ class Settings(_Section):
     retention: RetentionSettings = RetentionSettings()
     metrics: MetricsSettings = MetricsSettings()
     repair: RepairSettings = RepairSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)

@@ -28,6 +28,8 @@ class DatabaseAccess:
         self._writer = Writer(database.writing)
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self.messages_added = asyncio.Event()
+        """Set when a message to a webhook was committed; who sends them clears it."""
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
         """Run a change in a transaction, as `Writer.write` does."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    Update,
     and_,
     bindparam,
     case,
@@ -36,7 +37,8 @@ from assayd.model.submission import Peer
 from assayd.ports.batches import BatchPage
 from assayd.store import expiry
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import from_micros, read_moment, to_micros
+from assayd.store.outbox import Outbox, message_of_batch
+from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import batch_items, batches, submissions, verdicts
 
 # SQLAlchemy types a select by its columns; rows are read by name here.
@@ -94,6 +96,7 @@ class DatabaseBatchStore:
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._new_submission = access.insert_or_nothing(submissions)
+        self._outbox = Outbox(access)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
         """Record a new batch, or return the one of that user and name, set to go on."""
@@ -107,7 +110,12 @@ class DatabaseBatchStore:
                     raise RequestError("quota.full", message, retryable=True)
                 connection.execute(insert(batches), _batch_values(batch))
                 return batch
-            changes = {"concurrency": batch.concurrency, "dedupe": int(batch.dedupe), "cancelled_at": None}
+            changes = {
+                "concurrency": batch.concurrency,
+                "dedupe": int(batch.dedupe),
+                "webhook": batch.webhook,
+                "cancelled_at": None,
+            }
             connection.execute(_GO_ON.values(changes), {"batch": known["id"]})
             return _read_batch({**known, **changes})
 
@@ -168,7 +176,8 @@ class DatabaseBatchStore:
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
         """Record that nothing more of a batch is to be started."""
-        await self._set(batch_id, cancelled_at=to_micros(at))
+        unended = update(batches).where(_THIS, _UNENDED)
+        await self._end(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
     async def _set(self, batch_id: str, **values: int) -> None:
         statement = _GO_ON.values(values)
@@ -180,10 +189,24 @@ class DatabaseBatchStore:
         """Record the end of a complete batch; False when an item has no verdict."""
         waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
         statement = update(batches).where(_THIS, batches.c.complete == 1, ~waits)
-        ended = statement.values(finished_at=to_micros(at))
-        return await self._access.write(
-            lambda connection: connection.execute(ended, {"batch": batch_id}).rowcount == 1
-        )
+        return await self._end(batch_id, statement.values(finished_at=to_micros(at)), at)
+
+    async def _end(self, batch_id: str, statement: Update, at: datetime) -> bool:
+        """End a batch, and have that told, in one transaction; False when it does not end."""
+
+        def apply(connection: Connection) -> tuple[bool, Values | None]:
+            if connection.execute(statement, {"batch": batch_id}).rowcount != 1:
+                return False, None
+            batch = _read_batch(connection.execute(_BY_ID, {"batch": batch_id}).mappings().one())
+            message = None
+            if batch.webhook is not None:
+                message = message_of_batch(batch, _tally(connection, batch_id), at)
+            self._outbox.add(connection, message)
+            return True, message
+
+        ended, message = await self._access.write(apply)
+        self._outbox.announce(message)
+        return ended
 
     async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
         """Record that an item can't be submitted."""
@@ -217,19 +240,7 @@ class DatabaseBatchStore:
 
     async def tally(self, batch_id: str) -> Tally:
         """Count what the items came to."""
-        batch, found = await self._access.read(
-            lambda connection: (
-                connection.execute(_BY_ID, {"batch": batch_id}).mappings().first(),
-                connection.execute(_TALLY, {"batch": batch_id}).all(),
-            )
-        )
-        counts: Counter[str] = Counter()
-        unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
-        for row in found:
-            counts["total"] += row.number
-            counts["malformed"] += row.number if row.malformed else 0
-            counts["error" if row.malformed else row.verdict or unstarted] += row.number
-        return Tally(**counts)
+        return await self._access.read(lambda connection: _tally(connection, batch_id))
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
         """Return items in line order, from beyond a line; a line that was replaced is left out."""
@@ -276,6 +287,17 @@ class DatabaseBatchStore:
         )
 
 
+def _tally(connection: Connection, batch_id: str) -> Tally:
+    batch = connection.execute(_BY_ID, {"batch": batch_id}).mappings().first()
+    counts: Counter[str] = Counter()
+    unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
+    for row in connection.execute(_TALLY, {"batch": batch_id}):
+        counts["total"] += row.number
+        counts["malformed"] += row.number if row.malformed else 0
+        counts["error" if row.malformed else row.verdict or unstarted] += row.number
+    return Tally(**counts)
+
+
 def _removed() -> RequestError:
     message = "the batch was removed, being old, when these lines came; send all of them again under its name"
     return RequestError("batch.removed", message, retryable=True)
@@ -304,6 +326,7 @@ def _batch_values(batch: Batch) -> dict[str, object]:
         "concurrency": batch.concurrency,
         "dedupe": int(batch.dedupe),
         "complete": int(batch.complete),
+        "webhook": batch.webhook,
     }
 
 
@@ -334,6 +357,7 @@ def _read_batch(row: Any) -> Batch:
         complete=bool(row["complete"]),
         cancelled_at=read_moment(row["cancelled_at"]),
         finished_at=read_moment(row["finished_at"]),
+        webhook=row["webhook"],
     )
 
 

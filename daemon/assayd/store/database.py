@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision in `migrations`; a test holds the two together."""
 
 BACKENDS = ("sqlite", "postgresql")

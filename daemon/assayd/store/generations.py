@@ -16,6 +16,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.llm import ProviderStep
 from assayd.store.access import DatabaseAccess
+from assayd.store.outbox import Outbox, message_of_generation
 from assayd.store.rows import from_micros, to_micros
 from assayd.store.steps import DatabaseSteps
 from assayd.store.tables import generation_steps, generations
@@ -30,17 +31,22 @@ class DatabaseGenerationStore:
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._steps = DatabaseSteps(access, generation_steps)
+        self._outbox = Outbox(access)
 
     async def save(self, generation: Generation) -> None:
         """Record a generation as it is now, durably."""
-        whole = _values(generation)
+        whole, message = _values(generation), message_of_generation(generation)
+        known_end = select(generations.c.finished_at).where(generations.c.id == generation.id)
 
         def apply(connection: Connection) -> None:
+            if connection.execute(known_end).scalar() != whole["finished_at"]:
+                self._outbox.add(connection, message)
             mine = update(generations).where(generations.c.id == generation.id)
             if connection.execute(mine.values(whole)).rowcount == 0:
                 connection.execute(insert(generations), whole)
 
         await self._access.write(apply)
+        self._outbox.announce(message)
 
     async def get(self, generation_id: str) -> Generation | None:
         """Look a generation up."""
@@ -98,6 +104,7 @@ def _values(generation: Generation) -> dict[str, object]:
         "outcome": generation.outcome,
         "detail": generation.detail,
         "finished_at": None if generation.finished_at is None else to_micros(generation.finished_at),
+        "webhook": generation.webhook,
     }  # fmt: skip
 
 
@@ -138,6 +145,7 @@ def _read(row: RowMapping) -> Generation:
         outcome=None if row["outcome"] is None else GenerationOutcome(row["outcome"]),
         detail=row["detail"],
         finished_at=_moment(row["finished_at"]),
+        webhook=row["webhook"],
     )
     grants = tuple(
         Grant(uid=one["uid"], at=from_micros(one["at"]), hint=one["hint"])

@@ -22,6 +22,7 @@ from assayd.ports.store import Accepted, Event, Page, Query, Removable, Run, Sto
 from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
+from assayd.store.outbox import Outbox, message_of_attempt
 from assayd.store.recorder import Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
@@ -87,6 +88,7 @@ class DatabaseJobStore:
         self.access = access
         self.unsynced = unsynced
         self._recorders = tuple(recorders)
+        self._outbox = Outbox(access)
         self._new_submission = access.insert_or_nothing(tables.submissions)
         self._new_verdict = access.insert_or_nothing(tables.verdicts)
         self._new_events = access.insert_or_nothing(tables.events)
@@ -139,12 +141,14 @@ class DatabaseJobStore:
         verdict = rows.verdict_values(attempt)
         happened = [rows.event_values(event) for event in events]
         keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
+        message = message_of_attempt(attempt)
 
         def apply(connection: Connection) -> bool:
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
                 return False
             if keep_bundle is not None:
                 keep_bundle(connection)
+            self._outbox.add(connection, message)
             if happened:
                 connection.execute(self._new_events, happened)
             for recorder in self._recorders_of(attempt):
@@ -152,7 +156,9 @@ class DatabaseJobStore:
                 keep(connection, "finish", write)
             return True
 
-        return await self.access.write(apply)
+        first = await self.access.write(apply)
+        self._outbox.announce(message)
+        return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
         """Forget attempts with all that is on record of them, and submissions that nothing refers to."""

@@ -51,6 +51,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "idempotency_key": key,
         "replay_of": attempt.replay_of,
         "intent": attempt.intent,
+        "webhook": attempt.webhook,
     }
 
 
@@ -130,6 +131,7 @@ def read_attempt(row: RowMapping) -> Attempt:
         batch_id=row["batch_id"],
         parent_id=row["parent_id"],
         intent=row["intent"],
+        webhook=row["webhook"],
         replay_of=row["replay_of"],
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],

@@ -59,6 +59,7 @@ attempts = Table(
     Column("idempotency_key", String(255)),
     Column("replay_of", String(26)),
     Column("intent", Text),
+    Column("webhook", Text),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),
@@ -197,6 +198,7 @@ generations = Table(
     Column("attempt_id", String(26)),
     Column("outcome", String(32)),
     Column("detail", Text),
+    Column("webhook", Text),
     Index("ix_generations_uid", "uid", "started_at", "id"),
 )
 """Requests in words; `context`, `labels`, `grants` and `drafts` are JSON."""
@@ -259,6 +261,7 @@ batches = Table(
     Column("complete", Integer, nullable=False),
     Column("cancelled_at", BigInteger),
     Column("finished_at", BigInteger),
+    Column("webhook", Text),
     UniqueConstraint("uid", "name"),
     Index(None, "created_at", "id"),
 )
@@ -281,3 +284,19 @@ batch_items = Table(
     Index("ix_batch_items_run_key", "batch_id", "run_key"),
 )
 """The lines of batches. `attempt_id` is given with the line, before there is such an attempt."""
+
+webhook_messages = Table(
+    "webhook_messages",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("uid", BigInteger, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("origin", String(320), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("next_try_at", BigInteger, nullable=False),
+    Index("ix_webhook_messages_uid", "uid", "origin", "next_try_at"),
+    Index(None, "next_try_at"),
+)
+"""What is still to be told to webhooks. A row outlives what it tells of, and goes when it is delivered."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
+from assayd.attempts.image_hints import ImageHints
 from assayd.attempts.image_trials import ImageTrials
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
@@ -53,12 +54,14 @@ from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import BUNDLES, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.repairs import DatabaseRepairStore
+from assayd.webhooks import Receiver, Sender
 from assayd.wiring.containers import build_readiness
 from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.providers import open_providers
+from assayd.wiring.webhooks import build_sender, read_receivers
 
 T = TypeVar("T")
 
@@ -131,6 +134,7 @@ class _Basics:
     copied_from: str | None
     metrics: Metrics
     hub: EventHub
+    sender: Sender
 
 
 OWN = PartOverrides()
@@ -139,10 +143,12 @@ OWN = PartOverrides()
 async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
     """Build every part; each that has a life of its own is entered into the stack."""
     # First: what is started after this has no keys in its environment.
+    receivers = read_receivers(settings.webhooks.receivers)
     providers = await open_providers(settings.repair.providers, stack)
-    basics = await _basics(settings, overrides, providers, stack)
+    basics = await _basics(settings, overrides, providers, receivers, stack)
     shared, limits = basics.shared, basics.limits
     scheduler = _build_scheduler(basics)
+    await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
     admission = Admission(
@@ -189,7 +195,11 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
 
 
 async def _basics(
-    settings: Settings, overrides: PartOverrides, providers: Mapping[str, Provider], stack: AsyncExitStack
+    settings: Settings,
+    overrides: PartOverrides,
+    providers: Mapping[str, Provider],
+    receivers: Sequence[Receiver],
+    stack: AsyncExitStack,
 ) -> _Basics:
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
@@ -204,6 +214,7 @@ async def _basics(
         await stack.enter_async_context(jobs.unsynced.running())
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
     await stack.enter_async_context(analyst.running())
+    sender = build_sender(receivers, settings.webhooks, jobs.access, clock=clock, metrics=metrics)
     shared = AdmissionDependencies(
         jobs=overrides.wrap(jobs),
         records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
@@ -212,6 +223,7 @@ async def _basics(
         kinds=kinds,
         clock=clock,
         ids=ids,
+        webhooks=sender,
     )
     identity = identify(settings.state_dir, ids)
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
@@ -241,6 +253,7 @@ async def _basics(
         copied_from=identity.copied_from,
         metrics=metrics,
         hub=EventHub(clock),
+        sender=sender,
     )
 
 
@@ -268,6 +281,7 @@ def _build_scheduler(basics: _Basics) -> Scheduler:
             repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
         ),
         require_image=trials.require,
+        add_hints=ImageHints(sandbox.images, shared.policies.images).add,
     )
     return Scheduler(deps, hub=basics.hub, metrics=basics.metrics, limits=basics.limits.queue)
 
@@ -293,6 +307,7 @@ def _build_service(
                 state_dir=str(basics.settings.state_dir.absolute()),
                 database_in_state=basics.settings.database_url is None,
             ),
+            examine_webhooks=basics.sender.examine,
         )
     )
 
@@ -347,6 +362,7 @@ def _build_generations(
         ids=basics.shared.ids,
         timeout=basics.requests.timeout,
         source_bytes=basics.settings.caps.source_bytes,
+        webhooks=basics.sender,
     )
     limits = basics.limits.repair
     return DaemonGenerations(deps, at_once=limits.at_once, max_attempts=limits.max_attempts)

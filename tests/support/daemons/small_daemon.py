@@ -267,6 +267,7 @@ class How:
     caps: Limits = CAPS
     min_free_bytes: int = 0
     kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @asynccontextmanager
@@ -275,7 +276,11 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
     how = how or How()
     lay_database(folder)
     settings = Settings(
-        state_dir=folder, policy_folders=(), concurrency=how.slots, engine={"patience_s": how.retry_window_s}
+        state_dir=folder,
+        policy_folders=(),
+        concurrency=how.slots,
+        engine={"patience_s": how.retry_window_s},
+        **how.settings,
     )
     clock, checks, runs = Steps(), Gate(), Gate()
     checks.open.set()

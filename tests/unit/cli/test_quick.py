@@ -19,6 +19,7 @@ LINES = [
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
     "validate code n.py --cases c.json --intent @words",
     "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
+    "validate code n.py --webhook https://ci.example/a",
     "validate fifth --form yaml --policy first --policy second",
     "validate script --sample-path= x.py",
     "validate code n.py --fields verdict,report.findings --retry-context",

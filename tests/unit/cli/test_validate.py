@@ -47,7 +47,8 @@ def test_json_is_the_finished_attempt_and_nothing_else(validate, capsys) -> None
 
 def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:
     options = ["--policy", "mine", "--set", "resources.timeout_s=5", "--set", "resources.memory_mb=64"]
-    assert validate("--sample-path", "/b", *options, "--label", "category=weather") == 0
+    told = ["--webhook", "https://ci.example/a"]
+    assert validate("--sample-path", "/b", *options, *told, "--label", "category=weather") == 0
     (submission,) = service.submissions.values()
     assert json.loads(submission.document) == {
         "kind": "extractor",
@@ -56,6 +57,7 @@ def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:
         "parent_id": None,
         "payload": {"code": CODE, "sample_paths": ["/data/a.csv", "/b"]},
         "policy": "mine",
+        "webhook": "https://ci.example/a",
     }
 
 

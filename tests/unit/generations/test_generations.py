@@ -99,6 +99,14 @@ class Attempts:
         self.cancelled.append(attempt_id)
 
 
+class ListedHere:
+    """Allows one URL."""
+
+    async def check(self, url: str, uid: int) -> None:
+        if url != "https://ci.example/":
+            raise RequestError("webhook.not_allowed", "not listed", field="webhook")
+
+
 class Scripted:
     """Answers one after the other: a word of code, a whole reply, a problem; then waits for ever."""
 
@@ -161,6 +169,7 @@ class Bench:
                 providers=providers,
                 clock=clock,
                 ids=ids,
+                webhooks=ListedHere(),
             )
         )
 
@@ -200,9 +209,10 @@ async def test_provider_that_errs_twice_comes_to_a_validated_attempt(
     analyst: Analyst, access: DatabaseAccess
 ) -> None:
     bench = Bench(analyst, access, Scripted(["a", "b", "good"]))
-    view = await bench.ended()
+    view = await bench.ended(replace(ASKED, webhook="https://ci.example/"))
     assert outcome_of(view) == ("validated", ["failed", "failed", "validated"])
     document = told(view)
+    assert document["webhook"] == "https://ci.example/"
     assert [one["number"] for one in document["attempts"]] == [1, 2, 3]
     assert document["attempt_id"] == document["attempts"][2]["attempt_id"]
     subject = bench.attempts.known[document["attempt_id"]]
@@ -337,6 +347,7 @@ async def test_cancelled_generation_ends_with_what_it_has_under_way(
         ({"context": {"inputs": {}}}, "invalid", "context.inputs"),
         ({"context": {}}, "invalid", "context"),
         ({"context": {"sample_paths": [""]}}, "invalid", "context.sample_paths.0"),
+        ({"webhook": "https://unlisted.example/"}, "webhook.not_allowed", "webhook"),
     ],
 )
 async def test_request_that_cannot_be_met_is_refused(

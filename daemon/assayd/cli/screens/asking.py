@@ -22,13 +22,13 @@ from assayd.errors import AssaydError, RequestError
 MOST_PATHS = 50
 DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
 FIELDS = {
-    "sample_path": "Sample paths: one a line, or a pattern like data/**/*.csv",
-    "example": "Examples that it has to pass: a JSON object a line",
-    "file": "Files and folders that are there: one a line",
-    "input": "Inputs: a JSON file",
-    "option": "More of the context: KEY=VALUE a line",
+    "sample_path": ("sample_paths", "Sample paths: one a line, or a pattern like data/**/*.csv"),
+    "example": ("cases", "Examples that it has to pass: a JSON object a line"),
+    "file": ("files", "Files and folders that are there: one a line"),
+    "input": ("inputs", "Inputs: a JSON file"),
 }
-"""What may come with the words, by the option of the command line that takes it too."""
+"""What may come with the words, by its option of the command line: its name in `context`, the question."""
+DATABASE = "database"
 
 
 class Asking(Screen[Asked | None]):
@@ -39,25 +39,33 @@ class Asking(Screen[Asked | None]):
         Binding("escape", "leave", "Leave"),
     ]
 
-    def __init__(self, asked: Asked, given: Given, *, trouble: str = "") -> None:
+    def __init__(self, asked: Asked, given: Given, *, takes: frozenset[str], trouble: str = "") -> None:
         super().__init__()
         self._asked, self._given, self._trouble = asked, given, trouble
+        self._takes = takes
 
     def compose(self) -> ComposeResult:
         """Make the fields, as far as they are known filled in."""
         with VerticalScroll():
             yield Label(f"What should this {plain(self._asked.kind)} do?", markup=False)
             yield TextArea(self._asked.intent, id="intent", classes="words")
-            for name, lines in _prefilled(self._given).items():
-                yield Label(FIELDS[name])
-                yield TextArea("\n".join(lines), id=name, classes="few")
-            yield Label("Database")
-            yield Select(
-                databases(Path()),
-                id="database",
-                prompt="none",
-                value=str(self._given.database) if self._given.database else Select.NULL,
-            )
+            filled = _prefilled(self._given)
+            for name, (field, label) in FIELDS.items():
+                if field in self._takes or filled[name]:
+                    yield Label(label)
+                    yield TextArea("\n".join(filled[name]), id=name, classes="few")
+            if DATABASE in self._takes or self._given.database:
+                yield Label("Database")
+                yield Select(
+                    databases(Path()),
+                    id=DATABASE,
+                    prompt="none",
+                    value=str(self._given.database) if self._given.database else Select.NULL,
+                )
+            others = sorted(self._takes - {DATABASE} - {field for field, _ in FIELDS.values()})
+            if others or filled["option"]:
+                yield Label(shorten(f"More, KEY=VALUE a line: {', '.join(others)}", 76))
+                yield TextArea("\n".join(filled["option"]), id="option", classes="few")
             yield Label("Provider: empty takes the only one that is configured")
             yield Input(self._asked.provider or "", id="provider")
             yield Button("Generate", id="go", variant="primary")
@@ -83,7 +91,7 @@ class Asking(Screen[Asked | None]):
         intent = self.query_one("#intent", TextArea).text.strip()
         if not intent:
             raise RequestError("intent.empty", "say in words what it should do")
-        chosen = self.query_one("#database", Select).value
+        chosen = next((each.value for each in self.query(Select)), None)
         inputs = self._lines("input")
         given = Given(
             sample_paths=expanded(self._lines("sample_path")),
@@ -104,8 +112,9 @@ class Asking(Screen[Asked | None]):
         )
 
     def _lines(self, field: str) -> list[str]:
-        lines = self.query_one(f"#{field}", TextArea).text.splitlines()
-        return [each.strip() for each in lines if each.strip()]
+        areas = self.query(f"#{field}").results(TextArea)  # none, where the kind takes no such thing
+        lines = [each.strip() for area in areas for each in area.text.splitlines()]
+        return [each for each in lines if each]
 
 
 def expanded(said: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ class Asked:
     provider: str | None = None
     max_attempts: int | None = None
     labels: Mapping[str, str] | None = None
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,12 @@ class Session:
         self._socket = socket
         self._provider = provider
 
+    def context_of(self, kind: str) -> frozenset[str]:
+        """Return what may come with the words, by a kind. Raises: ClientError."""
+        with PlainClient(self._socket) as client:
+            schema = client.kind(kind)["context_schema"] or {}
+        return frozenset(schema.get("properties", {}))
+
     def begin(self, asked: Asked) -> Chain:
         """Ask for code in words. Raises: ClientError."""
         self._provider = asked.provider
@@ -86,6 +93,7 @@ class Session:
                 provider=asked.provider,
                 max_attempts=asked.max_attempts,
                 labels=dict(asked.labels) if asked.labels else None,
+                webhook=asked.webhook,
             )
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,11 +97,21 @@ class Wizard(App[Ended]):
         """Ask for words, and return what asks the daemon; None when the person leaves."""
         if self._asked is None or self._given is None:
             return None
-        asked = await self.push_screen_wait(Asking(self._asked, self._given, trouble=self._trouble))
+        takes = await self._taken(self._asked.kind)
+        screen = Asking(self._asked, self._given, takes=takes, trouble=self._trouble)
+        asked = await self.push_screen_wait(screen)
         if asked is None:
             return None
         self._asked = asked
         return partial(self._session.begin, self._asked)
+
+    async def _taken(self, kind: str) -> frozenset[str]:
+        """Return what a kind takes with the words; what is wrong with that, the screen says."""
+        try:
+            return await asyncio.to_thread(self._session.context_of, kind)
+        except AssaydError as problem:
+            self._trouble = problem.message
+            return frozenset()
 
     async def _shown(self, outcome: Outcome) -> Step:
         regenerate = partial(self._session.begin, self._asked) if self._asked is not None else None

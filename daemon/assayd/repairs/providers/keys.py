@@ -30,28 +30,34 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySource:
-    """Where an operator says that a key is. `usual` is the vendor's own variable, for the vendor alone."""
+    """Where an operator says that a key is. `usual` is the vendor's own variable, for the vendor alone.
+
+    `section` is the part of the settings that says so.
+    """
 
     variable: str | None = None
     file: Path | None = None
     usual: str | None = None
+    section: str = "repair.providers"
 
 
-def find_key(provider: str, place: KeySource, environment: Mapping[str, str]) -> Key:
+def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key:
     """Return the key of a provider; a server that is not the vendor's gets one only if one is named for it.
 
-    Raises: ConfigError ``repair.key`` when there is none where it should be, or anybody else can read it.
+    Raises: ConfigError ``repair.key`` (of another section: its own) when there is none where it should be, or
+    anybody else can read it.
     """
+    owner = f"{place.section}.{name}"
     if place.file is not None:
-        return Key(text=_checked(_read(provider, place.file), provider, place.file), source=str(place.file))
+        return Key(text=_checked(_read(owner, place.file), owner, place.file), source=str(place.file))
     variable = place.variable or place.usual
     if variable is None:
         return Key(text=NONE, source="no key")
     found = environment.get(variable, "").strip()
     if not found:
-        message = f"there is no key: the environment variable {variable} is not set, and no key_file is named"
-        raise _unusable(provider, message)
-    return Key(text=_checked(found, provider, f"${variable}"), source=f"${variable}")
+        message = f"there is no key: the environment variable {variable} is not set, and no file is named"
+        raise _unusable(owner, message)
+    return Key(text=_checked(found, owner, f"${variable}"), source=f"${variable}")
 
 
 def hide_environment() -> None:
@@ -64,7 +70,7 @@ def hide_environment() -> None:
         raise ConfigError("repair.key", f"cannot hide the environment: {os.strerror(ctypes.get_errno())}")
 
 
-def _read(provider: str, path: Path) -> str:
+def _read(owner: str, path: Path) -> str:
     """Read a key file: a regular one of our own or root's that neither group nor others can read.
 
     The group may be root's, which is how systemd lends a service its credentials.
@@ -72,31 +78,29 @@ def _read(provider: str, path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as problem:
-        raise _unusable(provider, f"there is no key: {path}: {problem.strerror}") from problem
+        raise _unusable(owner, f"there is no key: {path}: {problem.strerror}") from problem
     try:
         facts = os.fstat(descriptor)
         others = stat.S_IMODE(facts.st_mode) & (0o037 if facts.st_gid == 0 else 0o077)
         if not stat.S_ISREG(facts.st_mode):
-            raise _unusable(provider, f"{path} is not a regular file")
+            raise _unusable(owner, f"{path} is not a regular file")
         if others or facts.st_uid not in {0, os.geteuid()}:
             mode = f"{stat.S_IMODE(facts.st_mode):04o}"
             message = (
                 f"{path} (mode {mode}, owner {facts.st_uid}) must be the daemon's alone: chown it, chmod 0600"
             )
-            raise _unusable(provider, message)
+            raise _unusable(owner, message)
         return os.read(descriptor, MOST_BYTES + 1).decode("utf-8", "replace").strip()
     finally:
         os.close(descriptor)
 
 
-def _checked(text: str, provider: str, where: object) -> str:
+def _checked(text: str, owner: str, where: object) -> str:
     """See that a key can stand in a header: a library that refuses one would show it."""
     if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
-        raise _unusable(provider, f"{where} does not hold a key: one word of printable ASCII")
+        raise _unusable(owner, f"{where} does not hold a key: one word of printable ASCII")
     return text
 
 
-def _unusable(provider: str, message: str) -> ConfigError:
-    return ConfigError(
-        "repair.key", f"repair.providers.{provider}: {message}", field=f"repair.providers.{provider}"
-    )
+def _unusable(owner: str, message: str) -> ConfigError:
+    return ConfigError(f"{owner.partition('.')[0]}.key", f"{owner}: {message}", field=owner)

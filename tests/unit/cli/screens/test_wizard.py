@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
@@ -17,6 +19,12 @@ from assayd.cli.screens.wizard import Ended, Wizard
 from assayd.client import Document, Refused, StreamEvent
 from support.daemons.fake_service import GOLDEN as ATTEMPTS
 
+DRAWING = Path(__file__).parents[4] / "docs" / "wizard.svg"
+CONTEXTS = {
+    "extractor": frozenset({"sample_paths", "cases"}),
+    "pipeline": frozenset({"files", "database"}),
+    "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
+}
 PICTURES = Path(__file__).parent / "golden"
 WORDS = "quarter folder should compute start and end month"
 CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
@@ -44,6 +52,11 @@ class Played(Session):
         self.told: list[StreamEvent] = []
         self.may_end = Event()
         self.may_end.set()
+
+    def context_of(self, kind: str) -> frozenset[str]:
+        if kind == "gone":
+            raise Refused("kind.unknown", "there is no kind 'gone'", status=404)
+        return CONTEXTS[kind]
 
     def begin(self, asked: Asked) -> Chain:
         self.done.append(("begin", asked.intent, dict(asked.context)))
@@ -125,6 +138,17 @@ def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
     assert picture(pilot) == path.read_text()
 
 
+def like_the_drawing(pilot: Pilot[Ended]) -> None:
+    """See that the drawing of the README shows this screen; fonts of other hosts are left out of it."""
+    if os.environ.get("ASSAY_GOLDEN") == "write":
+        svg = pilot.app.export_screenshot(title="assay generate extractor", simplify=True)
+        DRAWING.write_text(re.sub(r"@font-face \{[^}]*\}\s*|<!--[^>]*-->\s*", "", svg))
+    drawn = html.unescape("".join(re.findall(r"<text[^>]*>([^<]*)</text>", DRAWING.read_text())))
+    words = picture(pilot).split()
+    assert [word for word in words if word not in drawn.replace("\xa0", " ")] == []
+    assert "http" not in DRAWING.read_text().replace("http://www.w3.org/", "")
+
+
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,6 +159,37 @@ async def test_words_and_context_are_asked_for_with_what_is_known_filled_in() ->
     async with wizard(session).run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         like_the_golden_one(pilot, "asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+    assert session.done == [("begin", WORDS, {"sample_paths": ["/data/Q1/report.csv"]})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "unseen"),
+    [
+        ("pipeline", ("Files and folders", "Database"), ("Sample paths", "Examples", "Inputs", "More")),
+        ("fifth", ("Files and folders", "libraries, task_type"), ("Sample paths", "Examples", "Database")),
+        ("gone", ("there is no kind 'gone'", "Provider"), ("Sample paths", "Files", "Database", "More")),
+    ],
+)
+async def test_a_kind_is_asked_for_what_it_takes_and_no_more(
+    kind: str, seen: tuple[str, ...], unseen: tuple[str, ...]
+) -> None:
+    none = Given(sample_paths=(), files=(), database=None, examples=(), inputs=None, options=())
+    asked = Asked(kind=kind, intent=WORDS)
+    async with wizard(Played(PASSED), asked=asked, given=none).run_test(size=(80, 40)) as pilot:
+        await shown(pilot, "Asking")
+        told = picture(pilot)
+    assert all(each in told for each in seen)
+    assert not any(each in told for each in unseen)
+
+
+async def test_what_was_given_is_shown_whatever_the_kind_takes() -> None:
+    session = Played(PASSED)
+    asked = Asked(kind="pipeline", intent=WORDS)
+    async with wizard(session, asked=asked).run_test(size=(80, 40)) as pilot:
+        await shown(pilot, "Asking")
+        assert "/data/Q1/report.csv" in picture(pilot)
         await pilot.press("ctrl+g")
         await shown(pilot, "Result")
     assert session.done == [("begin", WORDS, {"sample_paths": ["/data/Q1/report.csv"]})]
@@ -215,6 +270,7 @@ async def test_a_validated_result_shows_code_and_previews_and_is_approved_under_
         await pilot.press("ctrl+g")
         await shown(pilot, "Result")
         like_the_golden_one(pilot, "validated")
+        like_the_drawing(pilot)
         await pilot.press("enter")
         await shown(pilot, "Line")
         like_the_golden_one(pilot, "name")

@@ -1,0 +1,93 @@
+"""What webhooks are told: that something has ended, how, and where the rest is. Nothing that code said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from assayd.documents.base import BaseDocument, Timestamp, written_time
+from assayd.documents.batches import CountsDocument, counts_document
+from assayd.model.attempt import Attempt
+from assayd.model.batch import Batch, BatchState, Tally
+from assayd.model.generation import Generation
+from assayd.model.report import Verdict
+
+
+class EndedAttemptDocument(BaseDocument):
+    """An attempt that has its verdict."""
+
+    id: str = Field(description="ULID.")
+    kind: str = Field(description="Which validator.")
+    state: Literal["finished"] = Field(description="Where it is.")
+    verdict: Verdict = Field(description="What it came to.")
+    cause: str | None = Field(description="How its run ended; null when nothing was run.")
+    batch_id: str | None = Field(description="The batch that it belongs to.")
+    parent_id: str | None = Field(description="The attempt that it follows.")
+    labels: dict[str, str] = Field(description="Marks of the sender.")
+    path: str = Field(description="Where the daemon has all of it.")
+
+
+class EndedBatchDocument(BaseDocument):
+    """A batch that is finished or cancelled."""
+
+    id: str = Field(description="ULID.")
+    name: str = Field(description="Unique among its user's batches.")
+    state: BatchState = Field(description="`finished` or `cancelled`.")
+    counts: CountsDocument = Field(description="What its items came to.")
+    path: str = Field(description="Where the daemon has all of it.")
+
+
+class EndedGenerationDocument(BaseDocument):
+    """A generation that has its outcome."""
+
+    id: str = Field(description="ULID.")
+    kind: str = Field(description="What was to be written.")
+    state: Literal["finished"] = Field(description="Where it is.")
+    outcome: str = Field(description="As in the generation.")
+    attempt_id: str | None = Field(description="The last attempt that was run.")
+    labels: dict[str, str] = Field(description="Marks of its attempts.")
+    path: str = Field(description="Where the daemon has all of it.")
+
+
+Ended = Literal["attempt.finished", "batch.finished", "generation.finished"]
+
+
+class WebhookDocument(BaseDocument):
+    """The body of a message."""
+
+    type: Ended = Field(description="What has happened.")
+    timestamp: Timestamp = Field(description="When.")
+    data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument = Field(
+        description="To what, and what it came to."
+    )
+
+
+def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
+    """Return what is told of a verdict."""
+    data = EndedAttemptDocument.from_value(
+        attempt, labels=dict(attempt.labels), path=f"/v1/attempts/{attempt.id}"
+    )
+    return _message("attempt.finished", at, data)
+
+
+def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
+    """Return what is told of the end of a batch."""
+    counts = counts_document(tally, running=0)
+    data = EndedBatchDocument.from_value(batch, counts=counts, path=f"/v1/batches/{batch.id}")
+    return _message("batch.finished", at, data)
+
+
+def generation_message(generation: Generation, at: datetime) -> WebhookDocument:
+    """Return what is told of the end of a generation."""
+    place = f"/v1/generations/{generation.id}"
+    labels = dict(generation.labels)
+    data = EndedGenerationDocument.from_value(generation, state="finished", labels=labels, path=place)
+    return _message("generation.finished", at, data)
+
+
+def _message(
+    kind: Ended, at: datetime, data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument
+) -> WebhookDocument:
+    return WebhookDocument.model_construct(type=kind, timestamp=written_time(at), data=data)

@@ -1,0 +1,77 @@
+"""URLs of webhooks: in the one form in which they are listed, compared and called.
+
+Only what every reader takes for the same is a URL here. A path that another server might resolve to a
+different place (dots, escaped slashes, backslashes) could lead out of what is listed, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from assayd.model.hosts import fold, is_address
+
+MOST_CHARS = 2048
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>[/?][!$-;=?-\[\]_a-z~]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_UNCLEAR = re.compile(r"(?i:%2e|%2f|%5c)")
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookUrl:
+    """A URL, read: `host` is folded (an address without brackets), `target` is path and query."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def path(self) -> str:
+        """Return the target without its query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def authority(self) -> str:
+        """Return host and port as the Host header has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Return who is called, without path and query, which may hold what is not for a log."""
+        return f"{self.scheme}://{self.authority}"
+
+    def covers(self, other: WebhookUrl) -> bool:
+        """Return whether another URL is this one, or lies below its path at the same origin."""
+        below = self.path if self.path.endswith("/") else f"{self.path}/"
+        return self.origin == other.origin and (other.path == self.path or other.path.startswith(below))
+
+
+def read_webhook_url(text: str) -> WebhookUrl:
+    """Return a URL, read. Raises: ValueError, with the reason."""
+    if len(text) > MOST_CHARS:
+        raise ValueError(f"a URL has at most {MOST_CHARS} characters, this one {len(text)}")
+    found = _URL.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            "it is not a plain URL: http(s)://HOST[:PORT]/PATH, no user name, no fragment, ASCII"
+        )
+    scheme, target = found["scheme"].lower(), found["target"] or "/"
+    if target.startswith("?"):
+        target = f"/{target}"
+    path = target.partition("?")[0]
+    if _UNCLEAR.search(path) or {".", ".."} & set(path.split("/")):
+        raise ValueError("its path has dots or escaped slashes, which servers read differently")
+    port = int(found["port"]) if found["port"] else _PORTS[scheme]
+    if not 0 < port < 2**16:
+        raise ValueError(f"there is no port {port}")
+    return WebhookUrl(scheme=scheme, host=_host(found["host"].lower()), port=port, target=target)
+
+
+def _host(text: str) -> str:
+    return text.removeprefix("[").removesuffix("]") if is_address(text) else fold(text)

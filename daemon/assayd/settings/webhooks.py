@@ -1,0 +1,69 @@
+"""The settings of webhooks."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from assayd.model.webhook import read_webhook_url
+from assayd.settings.values import no_bool
+
+
+def _url(text: str) -> str:
+    if "?" in read_webhook_url(text).target:
+        raise ValueError("a listed URL has no query; what is sent to may have one")
+    return text
+
+
+def _network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address or a network, e.g. 10.1.2.3 or 10.1.2.0/24") from None
+    return text
+
+
+class WebhookReceiver(BaseModel):
+    """Who may be told. Exactly one of the two places has its secret."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        description="What may be named begins so: https://HOST[:PORT][/PATH]; http: private_addresses alone."
+    )
+    secret_file: Path | None = Field(
+        None, description="File with the secret (whsec_ and base64), readable by its owner only."
+    )
+    secret_variable: str | None = Field(None, description="Environment variable with the secret.")
+    private_addresses: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(
+        (), description="Addresses or networks beyond the public ones that it may be at."
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> WebhookReceiver:
+        if (self.secret_file is None) == (self.secret_variable is None):
+            raise ValueError("secret_file, secret_variable: name one of them")
+        if read_webhook_url(self.url).scheme == "http" and not self.private_addresses:
+            raise ValueError("url: http is for private_addresses alone; list them, or use https")
+        return self
+
+
+class WebhookSettings(BaseModel):
+    """Messages to URLs about what has ended; none is sent unless a receiver is listed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout_s: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=60)] = Field(
+        10.0, description="Longest that one try may take."
+    )
+    retry_for_s: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=30 * 86_400)] = Field(
+        86_400.0, description="How long what is not taken is tried again, with growing pauses."
+    )
+    waiting_per_uid: Annotated[int, BeforeValidator(no_bool), Field(ge=1)] = Field(
+        10_000,
+        description="Messages of one user that may wait; beyond that, who names a URL is refused with 429.",
+    )
+    receivers: dict[str, WebhookReceiver] = Field({}, description="Who may be told, by name.")

@@ -1,0 +1,149 @@
+"""One try to deliver a message: resolve, judge the addresses, connect to one of those, post, read the status.
+
+The address that is connected to is the one that was judged: the name is not looked up again. Nothing is
+followed, and of the answer nothing but its head is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import h11
+
+from assayd import __version__
+from assayd.egress.resolver import Looking, Resolver
+from assayd.model.webhook import WebhookUrl
+from assayd.webhooks.receivers import Receiver
+
+MOST_HEAD_BYTES = 16 * 2**10
+"""Of an answer, informational ones before it included."""
+MOST_ADDRESSES = 4
+_READ_BYTES = 4096
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class NotDeliveredError(Exception):
+    """A try that failed; `reason` is one of a few words, `final` when another would come to the same."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.final = final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """What is sent, to whom, in whose name."""
+
+    receiver: Receiver
+    url: WebhookUrl
+    uid: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Courier:
+    """Delivers. What it knows of certificates is read when the first message needs it."""
+
+    resolver: Resolver
+    timeout_s: float
+    _tls: ssl.SSLContext | None = field(default=None, init=False)
+
+    async def deliver(self, post: Post) -> None:
+        """Deliver a message once. Raises: NotDeliveredError."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                status = await self._answer(post)
+        except TimeoutError:
+            raise NotDeliveredError("timeout") from None
+        except ssl.SSLError as problem:
+            raise NotDeliveredError("tls") from problem
+        except (OSError, h11.ProtocolError) as problem:
+            raise NotDeliveredError("connection") from problem
+        if not 200 <= status < 300:
+            raise NotDeliveredError(f"status {status}", final=status == 410)
+
+    async def addresses(self, receiver: Receiver, uid: int) -> tuple[str, ...]:
+        """Return the addresses that may be connected to. Raises: NotDeliveredError when there is none."""
+        own = asyncio.Semaphore(1)
+        await own.acquire()
+        looking = Looking(host=receiver.url.host, port=receiver.url.port, owner=uid, own=own)
+        await self.resolver.acquire(looking)
+        found = await self.resolver.resolve(looking)
+        if not found:
+            raise NotDeliveredError("name not resolved")
+        if not (reachable := receiver.reachable(found)):
+            raise NotDeliveredError("address not public")
+        return reachable
+
+    async def _answer(self, post: Post) -> int:
+        addresses = await self.addresses(post.receiver, post.uid)
+        tls = await self._context() if post.url.scheme == "https" else None
+        async with _connected(addresses[:MOST_ADDRESSES], post.url, tls) as (reader, writer):
+            return await _exchange(post, reader, writer)
+
+    async def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        return self._tls
+
+
+@asynccontextmanager
+async def _connected(
+    addresses: Sequence[str], url: WebhookUrl, tls: ssl.SSLContext | None
+) -> AsyncIterator[_Streams]:
+    """Connect to the first address that answers, and drop the connection after the body. Raises: OSError."""
+    name = url.host if tls is not None else None
+    for number, address in enumerate(addresses, 1):
+        try:
+            reader, writer = await asyncio.open_connection(
+                address, url.port, ssl=tls, server_hostname=name, limit=_READ_BYTES
+            )
+        except ssl.SSLError:
+            raise
+        except OSError:
+            if number == len(addresses):
+                raise
+        else:
+            break
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def _exchange(post: Post, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    """Send the message, and return the status of the answer."""
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD_BYTES)
+    headers = {
+        "host": post.url.authority,
+        "user-agent": f"assayd/{__version__}",
+        "content-type": "application/json",
+        "content-length": str(len(post.body)),
+        "connection": "close",
+        **post.headers,
+    }
+    request = h11.Request(method="POST", target=post.url.target, headers=list(headers.items()))
+    for event in (request, h11.Data(data=post.body), h11.EndOfMessage()):
+        writer.write(connection.send(event) or b"")
+    await writer.drain()
+    left = MOST_HEAD_BYTES
+    while True:
+        answer = connection.next_event()
+        if isinstance(answer, h11.Response):
+            return answer.status_code
+        if answer is h11.NEED_DATA:
+            data = await reader.read(min(_READ_BYTES, left))
+            left -= len(data)
+            if not data:
+                raise NotDeliveredError("no answer")
+            if left <= 0:
+                raise NotDeliveredError("answer too long")
+            connection.receive_data(data)
+        elif not isinstance(answer, h11.InformationalResponse):
+            raise NotDeliveredError("no answer")

@@ -1,0 +1,233 @@
+"""Sends messages until each is delivered or given up, over restarts; decides whose is sent next.
+
+What is due is looked up in the database, a few of every user and receiver at a time, so that neither memory
+nor the turn of others depends on how many wait. Users share the connections: nobody's dead receiver has all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from assayd.aio import task_group
+from assayd.egress.places import ThresholdSemaphore
+from assayd.errors import RequestError, StoreError
+from assayd.metrics import Metrics
+from assayd.model.webhook import WebhookUrl, read_webhook_url
+from assayd.ports.clock import Clock
+from assayd.ports.service import Health, HealthRow
+from assayd.ports.webhooks import WebhookMessage, WebhookStore
+from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
+from assayd.webhooks.receivers import Receiver, receiver_of
+from assayd.webhooks.signing import signed_headers
+
+log = structlog.get_logger()
+
+EACH = 4
+"""Messages of one user to one origin that are on their way at once."""
+LOOK_AGAIN_S = 60.0
+"""How long nobody looks whether something is due, if nothing says so."""
+STORE_RETRY_S = 1.0
+EXAMINED_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookLimits:
+    """How often and how long a message is sent, and how many may wait.
+
+    The pause after the first failure is `first_pause_s`, and twice as long after each other one.
+    """
+
+    connections: int = 32
+    timeout_s: float = 10.0
+    retry_for: timedelta = timedelta(days=1)
+    waiting_per_uid: int = 10_000
+    first_pause_s: float = 2.0
+    longest_pause_s: float = 3600.0
+
+    def pause_s(self, failures: int) -> float:
+        """Return how long to wait after so many failures in a row, with up to a quarter more."""
+        pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.longest_pause_s)
+        return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderDependencies:
+    """What messages are sent with. `added` is set when one was recorded."""
+
+    store: WebhookStore
+    courier: Courier
+    clock: Clock
+    metrics: Metrics
+    added: asyncio.Event
+
+
+class Sender:
+    """Implements `ports.webhooks.WebhookGate`, and sends."""
+
+    def __init__(
+        self, receivers: Sequence[Receiver], deps: SenderDependencies, limits: WebhookLimits
+    ) -> None:
+        self._receivers = tuple(receivers)
+        self._store = deps.store
+        self._courier = deps.courier
+        self._clock = deps.clock
+        self._metrics = deps.metrics
+        self._added = deps.added
+        self._limits = limits
+        self._places = ThresholdSemaphore(limits.connections)
+        self._under_way: set[str] = set()
+        self._given_up = 0
+
+    async def check(self, url: str, uid: int) -> None:
+        """See that a user may have messages sent to a URL. Raises: RequestError."""
+        if self._receiver(_read(url)) is None:
+            message = (
+                "webhook: no receiver is listed for this URL; an operator lists them below webhooks.receivers"
+            )
+            raise RequestError("webhook.not_allowed", message, field="webhook")
+        most = self._limits.waiting_per_uid
+        if await self._store.waiting(uid) >= most:
+            message = (
+                f"webhook: {most} messages of this user wait for their receivers; look at those, or wait"
+            )
+            raise RequestError("quota.webhooks", message, field="webhook", retryable=True)
+
+    def _receiver(self, url: WebhookUrl) -> Receiver | None:
+        return receiver_of(url, self._receivers)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Send while the body runs; what is not delivered at its end is on record."""
+        async with task_group() as tasks:
+            sending = tasks.create_task(self._keep_sending(), name="webhooks")
+            try:
+                yield
+            finally:
+                sending.cancel()
+
+    async def _keep_sending(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._added.clear()
+                try:
+                    pause_s = await self._start_due(tasks)
+                except StoreError as trouble:
+                    log.error("webhooks.not_looked_through", code=trouble.code)
+                    pause_s = STORE_RETRY_S
+                # Not `wait_for`: that of Python 3.11 loses a cancellation that comes together with the event.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._added.wait()
+
+    async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
+        """Start what is due; return how long nothing else will be."""
+        now = self._clock.now()
+        for message in await self._store.due(now, each=EACH):
+            if message.id not in self._under_way:
+                self._under_way.add(message.id)
+                tasks.create_task(self._see_through(message), name=f"webhook-{message.id}")
+        next_try = await self._store.next_try(now)
+        if next_try is None:
+            return LOOK_AGAIN_S
+        return min(max((next_try - self._clock.now()).total_seconds(), 0.0), LOOK_AGAIN_S)
+
+    async def _see_through(self, message: WebhookMessage) -> None:
+        """Try once, and put on record what came of it."""
+        try:
+            await self._try(message)
+        except StoreError as trouble:  # it is sent once more, which receivers have to bear
+            log.error("webhook.not_recorded", message_id=message.id, code=trouble.code)
+            await asyncio.sleep(STORE_RETRY_S)
+        finally:
+            self._under_way.discard(message.id)
+            self._added.set()
+
+    async def _try(self, message: WebhookMessage) -> None:
+        try:
+            await self._send(message)
+        except NotDeliveredError as failure:
+            await self._on_failure(message, failure)
+        except Exception:  # a defect of ours must not end what sends, nor be tried without a pause
+            log.exception("webhook.broken", message_id=message.id)
+            await self._on_failure(message, NotDeliveredError("internal"))
+        else:
+            await self._store.remove(message.id)
+            self._count(message, "delivered")
+
+    async def _send(self, message: WebhookMessage) -> None:
+        url = read_webhook_url(message.url)
+        receiver = self._receiver(url)
+        if receiver is None:
+            raise NotDeliveredError("not listed any more", final=True)
+        body = message.body.encode()
+        await self._places.acquire(message.uid)
+        try:
+            headers = signed_headers(receiver.key, message.id, body, self._clock.now())
+            post = Post(receiver=receiver, url=url, uid=message.uid, headers=headers, body=body)
+            await self._courier.deliver(post)
+        finally:
+            self._places.release(message.uid)
+
+    async def _on_failure(self, message: WebhookMessage, failure: NotDeliveredError) -> None:
+        now, tries = self._clock.now(), message.tries + 1
+        until = now + timedelta(seconds=self._limits.pause_s(tries))
+        if failure.final or until - message.created_at > self._limits.retry_for:
+            await self._store.remove(message.id)
+            self._given_up += 1
+            self._count(message, "given_up", reason=failure.reason)
+        else:
+            await self._store.postpone(message.id, tries=tries, until=until)
+            self._count(message, "failed", reason=failure.reason)
+
+    def _count(self, message: WebhookMessage, outcome: str, **more: str) -> None:
+        """Count a try and log it; path and query stay out, since they may hold a receiver's own secret."""
+        self._metrics.webhook_tries.labels(outcome).inc()
+        tell = {"delivered": log.debug, "failed": log.warning}.get(outcome, log.error)
+        tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
+
+    async def examine(self) -> Sequence[HealthRow]:
+        """Say how the receivers are, as far as it shows without a message; nothing where none is listed."""
+        if not self._receivers:
+            return ()
+        problems = [each for each in await asyncio.gather(*map(self._problem, self._receivers)) if each]
+        waiting = await self._store.undelivered()
+        if waiting.oldest is not None:
+            hours = (self._clock.now() - waiting.oldest).total_seconds() / 3600
+            problems.append(
+                f"messages that could not be delivered yet: {waiting.count}, the oldest for {hours:.1f} h"
+            )
+        if self._given_up:
+            problems.append(f"messages given up since the start: {self._given_up}")
+        if not problems:
+            detail = f"nothing waits; receivers listed: {len(self._receivers)}"
+            return (HealthRow(check="webhooks", status=Health.OK, detail=detail),)
+        remedy = "look for webhook.failed and webhook.given_up in the log, and at webhooks.receivers"
+        return (HealthRow(check="webhooks", status=Health.WARN, detail="; ".join(problems), remedy=remedy),)
+
+    async def _problem(self, receiver: Receiver) -> str | None:
+        """Return why no address of a receiver can be connected to; None when there is one."""
+        try:
+            async with asyncio.timeout(EXAMINED_S):
+                await self._courier.addresses(receiver, 0)
+        except TimeoutError:
+            reason = "its name is not resolved in time"
+        except NotDeliveredError as failure:
+            reason = failure.reason
+        else:
+            return None
+        listed = "" if reason != "address not public" else "; list it in private_addresses if that is meant"
+        return f"{receiver.name}: {receiver.url.origin}: {reason}{listed}"
+
+
+def _read(url: str) -> WebhookUrl:
+    try:
+        return read_webhook_url(url)
+    except ValueError as problem:
+        raise RequestError("webhook.invalid", f"webhook: {problem}", field="webhook") from None

@@ -1,0 +1,78 @@
+"""Builds what tells webhooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from ipaddress import ip_network
+
+from assayd.egress.resolver import Resolver
+from assayd.errors import ConfigError
+from assayd.metrics import Metrics
+from assayd.model.webhook import read_webhook_url
+from assayd.ports.clock import Clock
+from assayd.repairs.providers.keys import KeySource, find_key, hide_environment
+from assayd.settings import WebhookReceiver, WebhookSettings
+from assayd.store.access import DatabaseAccess
+from assayd.store.outbox import Outbox
+from assayd.webhooks import Receiver, Sender, SenderDependencies, WebhookLimits
+from assayd.webhooks.delivering import Courier
+from assayd.webhooks.signing import read_secret
+
+SECTION = "webhooks.receivers"
+LOOK_UPS = 8
+
+
+def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
+    """Return the listed receivers; their secrets are taken out of the environment, as providers' keys are.
+
+    Raises: ConfigError ``webhooks.key``.
+    """
+    if wanted:
+        hide_environment()
+    found = [_receiver(name, one) for name, one in wanted.items()]
+    for one in wanted.values():
+        if one.secret_variable is not None:
+            os.environ.pop(one.secret_variable, None)
+    return found
+
+
+def _receiver(name: str, wanted: WebhookReceiver) -> Receiver:
+    place = KeySource(variable=wanted.secret_variable, file=wanted.secret_file, section=SECTION)
+    found = find_key(name, place, os.environ)
+    try:
+        key = read_secret(found.text)
+    except ValueError as problem:
+        field = f"{SECTION}.{name}"
+        raise ConfigError("webhooks.key", f"{field}: {found.source}: {problem}", field=field) from None
+    private = tuple(ip_network(one) for one in wanted.private_addresses)
+    return Receiver(name=name, url=read_webhook_url(wanted.url), key=key, private=private)
+
+
+def limits_from(settings: WebhookSettings) -> WebhookLimits:
+    """Return the limits that settings mean."""
+    return WebhookLimits(
+        timeout_s=settings.timeout_s,
+        retry_for=timedelta(seconds=settings.retry_for_s),
+        waiting_per_uid=settings.waiting_per_uid,
+    )
+
+
+def build_sender(
+    receivers: Sequence[Receiver],
+    settings: WebhookSettings,
+    access: DatabaseAccess,
+    *,
+    clock: Clock,
+    metrics: Metrics,
+) -> Sender:
+    """Return what sends to these receivers."""
+    deps = SenderDependencies(
+        store=Outbox(access),
+        courier=Courier(Resolver(places=LOOK_UPS), settings.timeout_s),
+        clock=clock,
+        metrics=metrics,
+        added=access.messages_added,
+    )
+    return Sender(receivers, deps, limits_from(settings))

@@ -1,0 +1,136 @@
+"""Messages over real connections: receivers that err, hang, redirect, talk without end, or are private."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from assayd.egress.resolver import Resolver
+from assayd.ids import SystemClock
+from assayd.metrics import Metrics
+from assayd.model.webhook import read_webhook_url
+from assayd.store.access import open_access
+from assayd.store.outbox import Outbox, message_of_attempt
+from assayd.webhooks import Receiver, Sender, SenderDependencies, WebhookLimits
+from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
+from assayd.webhooks.signing import read_secret
+from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
+from support.stores.empty_database import lay_database
+from support.stores.stored_attempts import Make
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+
+@pytest.fixture
+def host() -> Iterator[WebhookReceiver]:
+    with webhook_receiver() as host:
+        yield host
+
+
+def post(url: str, *, private: bool = True) -> Post:
+    read = read_webhook_url(url)
+    receiver = Receiver(name="test", url=read, key=read_secret(SECRET), private=LOOPBACK if private else ())
+    return Post(receiver=receiver, url=read, uid=1000, headers={"webhook-id": "m"}, body=b"{}")
+
+
+async def failure(sent: Post, *, timeout_s: float = 20.0, resolver: Resolver | None = None) -> str:
+    with pytest.raises(NotDeliveredError) as caught:
+        await Courier(resolver or Resolver(), timeout_s).deliver(sent)
+    return caught.value.reason
+
+
+async def test_message_arrives_with_its_headers(host: WebhookReceiver) -> None:
+    await Courier(Resolver(), 20.0).deliver(post(f"{host.url}/a?b=c"))
+    [came] = host.received
+    assert (came.path, came.body, came.headers["webhook-id"]) == ("/a?b=c", b"{}", "m")
+    assert came.headers["host"] == f"127.0.0.1:{host.port}"
+    assert came.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/drop", "no answer"),
+        ("/endless", "answer too long"),
+        ("/hints", "answer too long"),
+        ("/redirect", "status 302"),
+    ],
+)
+async def test_answer_that_is_none_is_a_failed_try(host: WebhookReceiver, path: str, reason: str) -> None:
+    assert await failure(post(f"{host.url}{path}")) == reason
+    assert [came.path for came in host.received] == [path]
+
+
+async def test_receiver_that_never_answers_is_left_when_the_time_is_over(host: WebhookReceiver) -> None:
+    assert await failure(post(f"{host.url}/hang"), timeout_s=0.3) == "timeout"
+    host.wait_for(1)
+
+
+async def test_private_address_that_is_not_listed_is_not_connected_to(host: WebhookReceiver) -> None:
+    assert await failure(post(f"{host.url}/a", private=False)) == "address not public"
+    assert host.received == []
+
+
+async def test_name_that_leads_to_a_private_address_is_not_connected_to(host: WebhookReceiver) -> None:
+    resolver = Resolver(lambda *_: ("127.0.0.1",))
+    sent = post(f"https://rebound.example:{host.port}/a", private=False)
+    assert await failure(sent, resolver=resolver) == "address not public"
+    assert host.received == []
+
+
+async def test_address_that_was_judged_is_the_one_that_is_connected_to(host: WebhookReceiver) -> None:
+    answers = [("127.0.0.1", "169.254.169.254"), ("169.254.169.254",)]
+    asked: list[str] = []
+
+    def look_up(name: str, port: int) -> tuple[str, ...]:
+        asked.append(name)
+        return answers.pop(0)
+
+    await Courier(Resolver(look_up), 20.0).deliver(post(f"http://rebound.example:{host.port}/a"))
+    assert (asked, len(host.received)) == (["rebound.example"], 1)
+
+
+async def test_name_that_leads_nowhere_is_a_failed_try() -> None:
+    assert (
+        await failure(post("https://none.example/"), resolver=Resolver(lambda *_: ())) == "name not resolved"
+    )
+
+
+async def test_certificate_is_checked_against_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    resolver = Resolver(lambda *_: ("127.0.0.1",))
+    with webhook_receiver(tls=True) as host:
+        await Courier(resolver, 20.0).deliver(post(f"https://api.example.com:{host.port}/a"))
+        assert await failure(post(f"https://evil.example.com:{host.port}/a"), resolver=resolver) == "tls"
+        assert [came.path for came in host.received] == ["/a"]
+
+
+async def test_receiver_that_errs_twice_gets_the_same_message_a_third_time(
+    host: WebhookReceiver, tmp_path: Path
+) -> None:
+    lay_database(tmp_path)
+    metrics, clock = Metrics(), SystemClock()
+    listed = post(f"{host.url}/").receiver
+    async with open_access(tmp_path) as access:
+        deps = SenderDependencies(
+            store=Outbox(access),
+            courier=Courier(Resolver(), 20.0),
+            clock=clock,
+            metrics=metrics,
+            added=access.messages_added,
+        )
+        finished = Make().finished(webhook=f"{host.url}/twice", finished_at=clock.now())
+        sender = Sender([listed], deps, WebhookLimits(first_pause_s=0.01))
+        row = message_of_attempt(finished)
+        await access.write(lambda connection: deps.store.add(connection, row))  # type: ignore[attr-defined]
+        async with sender.running():
+            came = await asyncio.to_thread(host.wait_for, 3)
+            async with asyncio.timeout(20):
+                while await deps.store.waiting(1000):
+                    await asyncio.sleep(0)
+    assert len({(one.headers["webhook-id"], one.body) for one in came}) == 1
+    assert all(one.headers["webhook-signature"].startswith("v1,") for one in came)
