@@ -67,8 +67,8 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     step = (width - 60) / max(len(spans), 1)
     parts = [
         Markup('<line class="axis" x1="40" x2="{}" y1="{}" y2="{}"/>').format(width - 20, base, base),
-        Markup('<text class="dim" x="36" y="20" text-anchor="end">{:,}</text>').format(most),
-        Markup('<text class="dim" x="{}" y="20">100 %</text>').format(width - 52),
+        Markup('<text class="dim" x="36" y="24" text-anchor="end">{:,}</text>').format(most),
+        Markup('<text class="dim" x="{}" y="14">100 %</text>').format(width - 52),
     ]
     line = []
     for place, (name, counts) in enumerate(spans):
@@ -117,7 +117,7 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
     for place, (name, number) in enumerate(buckets):
         tall, left = (base - 10) * number / most, 5 + place * step
         parts.append(_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
-        if place % 3 == 0:
+        if place % 4 == 0 and place < len(buckets) - 2:
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
