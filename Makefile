@@ -1,6 +1,6 @@
 # Every target does the set-up that it needs, and nothing when there is nothing to do.
 # Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours),
-# ENGINE=oci (run and serve start no container engine, but crun or runc itself; needs root).
+# ENGINE=oci (run and serve start no container engine, but crun or runc itself; needs root), IMAGES (for images: which).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -95,11 +95,11 @@ browser: ## what tests of the console look at it with: installed as root on Debi
 	@deploy/dev/browser.sh
 
 images: setup engine ## build the images and load those that the engine does not have
-	@$(WITH_DOCKER) ASSAYD_ENGINE__KIND=docker $(BIN)/assay images build --cache .run/cache/images
+	@$(WITH_DOCKER) ASSAYD_ENGINE__KIND=docker $(BIN)/assay images build --cache .run/cache/images $(IMAGES)
 
 images-oci: setup ## install crun where it is missing, and unpack the images below .run/images
 	@$(OCI_SH) install
-	@$(WITH_OCI) $(BIN)/assay images build --cache .run/cache/images
+	@$(WITH_OCI) $(BIN)/assay images build --cache .run/cache/images $(IMAGES)
 
 LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import assayd
-from assayd.imaging import list_recipes
+from assayd.imaging import Recipes
 from assayd.package_data import share
 from assayd.policies import load_policies
 
@@ -91,7 +91,7 @@ def test_shipped_policies_are_found_and_can_be_used() -> None:
 
 
 def test_shipped_image_recipes_are_found_and_can_be_used() -> None:
-    assert "python" in {recipe.name for recipe in list_recipes(share("images"))}
+    assert "python" in {recipe.name for recipe in Recipes(share("images")).all()}
 
 
 def test_changelog_has_a_section_for_this_version() -> None:

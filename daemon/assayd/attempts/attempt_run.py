@@ -12,7 +12,7 @@ from assayd.documents.event_bodies import output_body, stage_body, state_body, u
 from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Case, StageReport
+from assayd.model.report import Case, Judgement, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
@@ -29,6 +29,15 @@ RequireImage = Callable[[Validator, ExecutionPolicy], Awaitable[None]]
 
 WAITING_S = 24 * 3600.0
 """How long an attempt may wait for its turn, in all."""
+
+
+AddHints = Callable[[Validator, Judgement], Awaitable[Judgement]]
+"""Returns a judgement with what other images would help with."""
+
+
+async def no_hints(validator: Validator, judgement: Judgement) -> Judgement:
+    """Return the judgement as it is."""
+    return judgement
 
 
 async def any_image(validator: Validator, policy: ExecutionPolicy) -> None:
@@ -50,6 +59,7 @@ class AttemptDependencies:
     retry_window_s: float = 60.0
     attachments: BundleAttachments = no_attachments
     require_image: RequireImage = any_image
+    add_hints: AddHints = no_hints
 
 
 class Abandoned(Exception):

@@ -137,7 +137,7 @@ async def _execute(job: Job, deps: AttemptDependencies, spec: RunSpec, payload: 
             await _wait_for_engine(job, deps, problem, left_s)
             continue
         if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= MAX_RUNS:
-            return await _judge(job, payload, result)
+            return await _judge(job, deps, payload, result)
         log.warning("run.lost", evidence=dict(result.outcome.evidence))
         failing_since = None
         job.deadline.restart(WAITING_S)
@@ -195,7 +195,7 @@ async def _journal(job: Job, deps: AttemptDependencies, lease: Lease) -> None:
     )
 
 
-async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
+async def _judge(job: Job, deps: AttemptDependencies, payload: BaseModel, result: RunResult) -> Ran:
     """Let the validator judge the raw record."""
     arguments = (payload, job.policy, result)
     if is_large(result):
@@ -204,7 +204,7 @@ async def _judge(job: Job, payload: BaseModel, result: RunResult) -> Ran:
         judgement = job.validator.judge(*arguments)
     if job.policy.network.mode is NetworkMode.ALLOWLIST:
         judgement = with_network_words(judgement, result)
-    return Ran(result=result, judgement=judgement)
+    return Ran(result=result, judgement=await deps.add_hints(job.validator, judgement))
 
 
 def _lost(ran: Ran | None) -> Failure | None:

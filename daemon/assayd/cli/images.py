@@ -7,10 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import assayd
 from assayd.errors import EngineError, RequestError
 from assayd.ports.engine import Engine, ImageFacts
+
+if TYPE_CHECKING:
+    from assayd.imaging import Recipe, Recipes
 
 
 def build_images(
@@ -20,32 +24,96 @@ def build_images(
     *,
     recipes: Path | None = None,
 ) -> None:
-    """Build images, all of them when none is named, and load those that the engine has not got.
+    """Build images and load those that the engine has not got.
 
-    `library` is a folder for the one image that is named. `recipes` are those that come with the program
-    unless others are given.
+    Without names, all but those that are built on demand. `library` is a folder for the one image that is
+    named. `recipes` are those that come with the program unless others are given.
     """
-    from assayd.imaging import build, list_recipes
-    from assayd.package_data import share
-
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library goes with the name of one image")
-    recipes = recipes or share("images")
-    guest = Path(assayd.__file__).parent / "guest"
-    for name in names or [recipe.name for recipe in list_recipes(recipes)]:
-        archive = build(
-            name, recipes=recipes, guest=guest, cache=cache or _cache(), progress=_say, library=library
-        )
-        facts = asyncio.run(_load_if_new(name, archive))
+    found = _recipes(recipes)
+    folder = cache or _cache()
+    for name in names or [recipe.name for recipe in found.all() if not recipe.on_demand]:
+        facts = _build(found.load(name), found, folder, library)
         print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
 
 
-def list_images() -> list[list[str]]:
-    """Return a row per image: name, digest, size; an image that is missing says so."""
-    from assayd.imaging import list_recipes
-    from assayd.package_data import share
+def lock_image(name: str) -> None:
+    """Have pip choose the wheels of a recipe of the operator's, and write its lock."""
+    from assayd.imaging.wheels import resolve
 
-    return asyncio.run(_rows([recipe.name for recipe in list_recipes(share("images"))]))
+    recipe = _recipes().load(name)
+    if recipe.lock is None or recipe.python is None:
+        message = f"recipe {name} names no python_packages; there is nothing to lock"
+        raise RequestError("usage", message)
+    count = resolve(recipe.python_packages, recipe.python, recipe.lock.path)
+    print(f"{recipe.lock.path}: {count} wheels; build the image: assay images build {name}")
+
+
+def list_images() -> list[list[str]]:
+    """Return a row per image: name, digest, size, who uses it; an image that is missing says so."""
+    return [[*row, *_users(row[0])] for row in asyncio.run(_rows(_recipes().all()))]
+
+
+def _users(image: str) -> Sequence[str]:
+    """Return the kinds and profiles that run in an image, as one cell."""
+    from assayd.kinds import registry
+    from assayd.settings import load_settings
+    from assayd.wiring.profiles import load_profiles
+
+    settings = load_settings()
+    kinds = registry.load(settings.validators).values()
+    named = load_profiles(settings).images().get(image, ())
+    parts = [f"kind {kind.kind}" for kind in kinds if kind.image == image]
+    return (", ".join([*parts, *(f"profile {name}" for name in named)]) or "nobody",)
+
+
+def _recipes(shipped: Path | None = None) -> Recipes:
+    """Return the recipes that are shipped, and those of the operator."""
+    from assayd.imaging import Recipes
+    from assayd.package_data import share
+    from assayd.settings import load_settings
+
+    return Recipes(shipped or share("images"), load_settings().images.recipes_dir)
+
+
+def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
+    """Build an image and load it; one whose baseline nobody has stated is measured once."""
+    from assayd.imaging import build
+    from assayd.imaging.baselines import LABEL_BASELINE, keep_baseline
+    from assayd.imaging.tree import LABEL_FILES
+
+    guest = Path(assayd.__file__).parent / "guest"
+
+    def built() -> ImageFacts:
+        archive = build(
+            recipe.name, recipes=recipes, guest=guest, cache=cache, progress=_say, library=library
+        )
+        return asyncio.run(_load_if_new(recipe.name, archive))
+
+    facts = built()
+    if LABEL_BASELINE in facts.labels or not (recipe.extends or recipe.preload):
+        return facts
+    megabytes = asyncio.run(_measure(facts, recipe.preload))
+    _say(f"its runner takes {megabytes} MB with what it preloads: kept as its baseline")
+    keep_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
+    return built()
+
+
+async def _measure(facts: ImageFacts, preload: Sequence[str]) -> int:
+    from assayd.sandbox.baseline import measure_baseline_mb
+    from assayd.settings import load_settings
+    from assayd.wiring.engine import choose_engine
+
+    settings = load_settings()
+    started = settings.engine.model_copy(
+        update={"templates": "off"}
+    )  # a clone shares what it was cloned from
+    engine = (await choose_engine(settings.model_copy(update={"engine": started}))).engine
+    try:
+        return await measure_baseline_mb(engine, facts, tuple(preload))
+    finally:
+        await engine.close()
 
 
 async def _load_if_new(name: str, archive: Path) -> ImageFacts:
@@ -61,18 +129,20 @@ async def _load_if_new(name: str, archive: Path) -> ImageFacts:
         await engine.close()
 
 
-async def _rows(names: Sequence[str]) -> list[list[str]]:
+async def _rows(recipes: Sequence[Recipe]) -> list[list[str]]:
     engine = await _engine()
     try:
-        return [await _row(engine, name) for name in names]
+        return [await _row(engine, recipe) for recipe in recipes]
     finally:
         await engine.close()
 
 
-async def _row(engine: Engine, name: str) -> list[str]:
+async def _row(engine: Engine, recipe: Recipe) -> list[str]:
+    name = recipe.name
     facts = await _find(engine, name)
     if facts is None:
-        return [name, "missing", f"build it: assay images build {name}"]
+        what = "not built" if recipe.on_demand else "missing"
+        return [name, what, f"build it: assay images build {name}"]
     return [name, facts.digest, f"{facts.size_bytes / 2**20:.0f} MiB"]
 
 

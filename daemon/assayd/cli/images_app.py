@@ -13,7 +13,7 @@ images_app = typer.Typer(no_args_is_help=True)
 @images_app.command("build")
 def build(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="All, if none is named.")
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="All but those on demand, if none is named.")
     ] = None,
     cache: Annotated[
         Path | None,
@@ -30,11 +30,21 @@ def build(
     build_images(names or (), cache, library)
 
 
+@images_app.command("lock")
+def lock(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of your own.")],
+) -> None:
+    """Choose the wheels of a recipe's python_packages, and write them with their hashes beside it."""
+    from assayd.cli.images import lock_image
+
+    lock_image(name)
+
+
 @images_app.command("list")
 def list_engine_images() -> None:
-    """List the images that are needed, and whether the engine has them."""
+    """List all images, whether the engine has them, and who uses them."""
     from assayd.cli.images import list_images
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out
 
-    print_table(out(), ("image", "digest", "size"), list_images())
+    print_table(out(), ("image", "digest", "size", "used by"), list_images())

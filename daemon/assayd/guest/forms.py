@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 from . import private
+from .arrays import array_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ TYPE = "type"
 
 
 class ValueForm:
-    """The form of one value. `nested`: it is a value of guest code, and has to be rendered itself."""
+    """The form of one value. `nested`: it is a value of guest code, and has to be rendered itself.
+
+    An empty `tag` stands for a value that is as good as what it holds.
+    """
 
     __slots__ = ("kind", "nested", "of", "tag", "value")
 
@@ -42,6 +46,9 @@ def form_of(value: object) -> ValueForm | None:
     Raises whatever code of the value's class raises: a time zone may be guest code.
     """
     kind = type(value)
+    if (found := array_form(value)) is not None:
+        tag, inner, of = found
+        return ValueForm(tag, inner, kind, of=of, nested=True)
     for base, tag, write in _WRITERS:
         if issubclass(kind, base):
             return ValueForm(tag, write(value), base)

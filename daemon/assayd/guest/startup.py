@@ -29,9 +29,11 @@ def preload(name: str) -> bool:
 
 
 def take_environment() -> dict[str, str]:
-    """Empty the environment and return the part of it that programs of the image are started with."""
-    kept = {name: os.environ[name] for name in _FOR_PROGRAMS if name in os.environ}
+    """Return what programs of the image are started with; leave what the image sets for all code."""
+    constants = os.environ.get("ASSAYD_CONSTANTS", "").split(":")
+    kept = {name: os.environ[name] for name in (*_FOR_PROGRAMS, *constants) if name in os.environ}
     os.environ.clear()
+    os.environ.update({name: kept[name] for name in constants if name in kept})
     return kept
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from . import private
+from .arrays import holds_as_base
 from .forms import TAG, TYPE, VALUE, form_of
 from .value import Value
 
@@ -191,6 +192,8 @@ class Renderer:
         self._above.add(id(value))
         inner = self.render(form.value, path, depth + 1)
         self._above.discard(id(value))
+        if not form.tag:
+            return inner
         of = (form.of or "").encode("utf-8", "backslashreplace").decode()
         return {TAG: form.tag, VALUE: inner, TYPE: of}
 
@@ -262,7 +265,8 @@ class Renderer:
             self._note(path, f"a {type_name(value)}, shown as an array")
 
     def _note_subclass(self, value: object, base: type, path: str) -> None:
-        if type(value) is not base and not _is_dict_in_all(type(value)):
+        kind = type(value)
+        if kind is not base and not _is_dict_in_all(kind) and not holds_as_base(kind):
             self._note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
 
     def _note(self, path: str, problem: str) -> None:

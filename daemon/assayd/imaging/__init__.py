@@ -9,6 +9,7 @@ into an engine is left to the engine's port.
 from assayd.imaging.archive import image_id
 from assayd.imaging.building import build
 from assayd.imaging.digest import guest_digest
-from assayd.imaging.recipe import Recipe, list_recipes
+from assayd.imaging.recipe import Recipe
+from assayd.imaging.recipes import Recipes
 
-__all__ = ["Recipe", "build", "guest_digest", "image_id", "list_recipes"]
+__all__ = ["Recipe", "Recipes", "build", "guest_digest", "image_id"]

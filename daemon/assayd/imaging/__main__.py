@@ -6,7 +6,7 @@ from pathlib import Path
 
 import assayd
 from assayd.errors import AssaydError
-from assayd.imaging import build, list_recipes
+from assayd.imaging import Recipes, build
 from assayd.package_data import share
 
 
@@ -19,8 +19,8 @@ def main() -> int:
     chosen = parser.parse_args()
     guest = Path(assayd.__file__).parent / "guest"
     try:
-        recipes = chosen.recipes or share("images")
-        for name in chosen.names or [recipe.name for recipe in list_recipes(recipes)]:
+        recipes = Recipes(chosen.recipes or share("images"))
+        for name in chosen.names or [recipe.name for recipe in recipes.all() if not recipe.on_demand]:
             print(build(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_say), flush=True)
     except AssaydError as error:
         print(f"{error.code}: {error}", file=sys.stderr)

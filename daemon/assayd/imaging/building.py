@@ -9,21 +9,26 @@ import fcntl
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from assayd.errors import ConfigError
 from assayd.imaging import packages, rootfs
 from assayd.imaging.archive import Image, pack_layer, write_archive
+from assayd.imaging.baselines import LABEL_BASELINE, measured_baseline
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
+from assayd.imaging.modules import modules_in
 from assayd.imaging.packages import Progress
-from assayd.imaging.recipe import Recipe, load_recipe
+from assayd.imaging.recipe import Recipe
+from assayd.imaging.recipes import Recipes
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
+from assayd.imaging.wheels import SITE, install
 
 _FACTS = "facts.json"
 _ROOT = "root"
 _LAYER = "layer.tar"
+_NAMED = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +38,12 @@ class _Facts:
     digest: str
     architecture: str
     python: str | None
+    modules: dict[str, str]
+    """What its Python has beside its own library: importable name, version."""
 
 
 def build(
-    name: str, *, recipes: Path, guest: Path, cache: Path, progress: Progress, library: Path | None = None
+    name: str, *, recipes: Recipes, guest: Path, cache: Path, progress: Progress, library: Path | None = None
 ) -> Path:
     """Build image `name` and return the path of its archive, which is ``<cache>/<name>/image.tar``.
 
@@ -44,7 +51,7 @@ def build(
 
     Args:
         name: folder name of the recipe.
-        recipes: folder with `base.toml` and a folder per image.
+        recipes: those that there are.
         guest: folder with the guest code.
         cache: folder to keep unpacked packages and archives in; may be deleted at any time.
         progress: called with one line per step.
@@ -53,7 +60,7 @@ def build(
     Raises:
         ConfigError: ``image.*``, when the recipe, the guest code or this machine cannot give the image.
     """
-    recipe = load_recipe(recipes, name)
+    recipe = recipes.load(name)
     if recipe.guest and not (guest / "__main__.py").is_file():
         raise ConfigError("image.guest_missing", f"there is no guest code in {guest}: no __main__.py")
     folder = cache.resolve() / name
@@ -69,7 +76,10 @@ def build(
             layers.append(_library_layer(recipe, library, work))
         archive = work / "image.tar"
         files = tree_digest(entries_of_layers([layer for _, layer in layers]))
-        identity = write_archive(archive, _image(recipe, facts, files, guest, library), layers)
+        labels = _labels(recipe, facts, files, guest=guest, library=library)
+        if (baseline_mb := recipe.baseline_mb or measured_baseline(cache, name, files)) is not None:
+            labels[LABEL_BASELINE] = str(baseline_mb * 2**20)
+        identity = write_archive(archive, _image(recipe, facts, labels), layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
         return archive.replace(folder / "image.tar")
 
@@ -116,18 +126,41 @@ def _build_base(
     tar = packages.extract(recipe.packages, sources, work, progress)
     rootfs.unpack(tar, root)
     tar.unlink()
-    progress("taking out what the recipe does not list")
-    rootfs.prune(root, recipe)
+    _say_pruned(rootfs.prune(root, recipe), recipe, progress)
     rootfs.furnish(root, recipe)
+    _add_own(recipe, root, progress)
     version = None
     if recipe.python is not None:
         progress("compiling the Python library")
         rootfs.compile_python(root, root, [recipe.library, *recipe.python_path], recipe)
         version = rootfs.python_version(root, recipe)
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
-    facts = _Facts(digest=digest, architecture=packages.engine_architecture(), python=version)
+    facts = _Facts(
+        digest=digest,
+        architecture=packages.engine_architecture(),
+        python=version,
+        modules=modules_in([root / folder for folder in recipe.python_path]),
+    )
     (made / _FACTS).write_text(json.dumps(asdict(facts)))
     made.rename(base)
+
+
+def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:
+    """Add the wheels and files of a recipe of the operator's."""
+    if recipe.lock is not None and recipe.python is not None:
+        progress(f"installing the wheels of {recipe.lock.path}")
+        install(recipe.lock, recipe.python_packages, recipe.python, root)
+        _say_pruned(rootfs.disarm(root / SITE), recipe, progress)
+    for place, path in recipe.files:
+        rootfs.write(root / place, path.read_bytes())
+
+
+def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
+    """Say which programs were taken out; by name where the recipe is the operator's."""
+    if removed:
+        more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
+        named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""
+        progress(f"took out {len(removed)} programs that the recipe does not list{named}")
 
 
 def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
@@ -147,19 +180,31 @@ def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path
     return pack_layer(root, layer), layer
 
 
-def _image(recipe: Recipe, facts: _Facts, files: str, guest: Path, library: Path | None) -> Image:
+def _labels(
+    recipe: Recipe, facts: _Facts, files: str, *, guest: Path, library: Path | None
+) -> dict[str, str]:
     labels = {"org.assayd.image": recipe.name, "org.assayd.recipe": recipe.digest, LABEL_FILES: files}
-    environment = dict(recipe.environment)
     if recipe.guest:
         labels["org.assayd.guest"] = guest_digest(guest)
     if library is not None:
         labels["org.assayd.library"] = library_digest(library)
-    if recipe.offer:
-        labels["org.assayd.offer"] = recipe.offer
-    if recipe.baseline_mb is not None:
-        labels["org.assayd.baseline-bytes"] = str(recipe.baseline_mb * 2**20)
     if facts.python is not None:
         labels["org.assayd.python"] = facts.python
+    if facts.modules:
+        named = (f"{name}={version}" for name, version in sorted(facts.modules.items()))
+        labels["org.assayd.modules"] = " ".join(named)
+    stated = {
+        "org.assayd.constants": " ".join(recipe.constants),
+        "org.assayd.offer": recipe.offer,
+        "org.assayd.preload": " ".join(recipe.preload),
+    }
+    return labels | {name: text for name, text in stated.items() if text}
+
+
+def _image(recipe: Recipe, facts: _Facts, labels: Mapping[str, str]) -> Image:
+    environment = dict(recipe.environment)
+    if recipe.constants:
+        environment["ASSAYD_CONSTANTS"] = ":".join(recipe.constants)
     if recipe.python_path:
         environment["ASSAYD_PYTHON_PATH"] = ":".join(f"/{folder}" for folder in recipe.python_path)
     return Image(

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from assayd.errors import ConfigError
 from assayd.imaging.digest import digest_of
 from assayd.imaging.table import Table
+from assayd.imaging.wheels import Lock
 
 RECIPE = "image.toml"
 BASE = "base.toml"
@@ -18,6 +19,7 @@ BASE = "base.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 _VERSION = re.compile(r"3\.[0-9]+")
+_FOR_PROGRAMS = frozenset({"PATH", "LANG"})
 _BASE_KEYS = {"packages", "executables", "drop", "links", "scripts", "environment"}
 _KEYS = _BASE_KEYS | {
     "description",
@@ -29,6 +31,8 @@ _KEYS = _BASE_KEYS | {
     "library",
     "baseline_mb",
     "offer",
+    "preload",
+    "on_demand",
 }
 
 
@@ -65,8 +69,24 @@ class Recipe:
     """Memory that its runner and libraries take before any guest code runs, where the usual is too little."""
     offer: str
     """Which programs it has, in the words of a hint."""
+    preload: tuple[str, ...]
+    """Modules that its runner loads ahead of need."""
+    on_demand: bool
+    """Whether it is built only when it is named."""
     digest: str
-    """Over the bytes of both files."""
+    """Over the bytes of all files that say what is in it."""
+    extends: str | None = None
+    """The recipe that one of the operator's adds to; None for those that are shipped."""
+    python_packages: tuple[str, ...] = ()
+    """What its wheels were chosen for."""
+    lock: Lock | None = None
+    files: tuple[tuple[str, Path], ...] = ()
+    """Files of the operator's: place in the image, where they are."""
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Name the variables of the environment that hold for submitted code as well."""
+        return tuple(name for name, _ in self.environment if name not in _FOR_PROGRAMS)
 
     @property
     def library(self) -> str:
@@ -74,20 +94,14 @@ class Recipe:
         return f"usr/lib/python{self.python}"
 
 
-def list_recipes(recipes: Path) -> list[Recipe]:
-    """Read every recipe below the folder `recipes`, sorted by name."""
-    names = sorted(path.parent.name for path in recipes.glob(f"*/{RECIPE}"))
-    return [load_recipe(recipes, name) for name in names]
-
-
 def load_recipe(recipes: Path, name: str) -> Recipe:
-    """Read the recipe of image `name`.
+    """Read the recipe of an image that is shipped; `recipes.load` knows those of the operator as well.
 
     Raises:
         ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid`` (cannot be used).
     """
     path = recipes / name / RECIPE
-    if not _NAME.fullmatch(name) or not path.is_file():
+    if not is_name(name) or not path.is_file():
         raise ConfigError("image.unknown", f"there is no image recipe {name!r}: {path} does not exist")
     base = Table.read(recipes / BASE, _BASE_KEYS)
     own = Table.read(path, _KEYS)
@@ -108,18 +122,25 @@ def load_recipe(recipes: Path, name: str) -> Recipe:
         library_folder=own.text("library"),
         baseline_mb=own.count("baseline_mb"),
         offer=own.text("offer") or "",
+        preload=own.texts("preload"),
+        on_demand=own.flag("on_demand"),
         digest=digest_of([(BASE, base.source), (RECIPE, own.source)]),
     )
-    _check(recipe, own)
+    check(recipe, own)
     return recipe
+
+
+def is_name(name: str) -> bool:
+    """Return whether an image can have this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def _joined(key: str, base: Table, own: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(base.texts(key) + own.texts(key)))
 
 
-def _check(recipe: Recipe, table: Table) -> None:
-    """Refuse what the types allow and a build could not use."""
+def check(recipe: Recipe, table: Table) -> None:
+    """Refuse what the types allow and a build could not use. Raises: ConfigError ``image.recipe_invalid``."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
             raise table.error("packages", f"{package!r} is not a package name")
@@ -133,7 +154,7 @@ def _check(recipe: Recipe, table: Table) -> None:
     }
     for key, values in paths.items():
         for value in values:
-            if not _is_inside(value):
+            if not is_inside(value):
                 raise table.error(
                     key, f"{value!r} must be a path below the root, without a leading slash or '..'"
                 )
@@ -154,6 +175,7 @@ def _check_python(recipe: Recipe, table: Table) -> None:
         raise table.error("executables", f"must hold 'usr/bin/python{recipe.python}'")
 
 
-def _is_inside(path: str) -> bool:
+def is_inside(path: str) -> bool:
+    """Return whether a path stays below the folder that it is relative to."""
     parts = PurePosixPath(path).parts
     return bool(parts) and parts[0] != "/" and ".." not in parts

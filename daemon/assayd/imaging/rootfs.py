@@ -6,7 +6,7 @@ Decides by the recipe's allow-list which programs stay. Modes, owners and times 
 import os
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from assayd.errors import ConfigError
@@ -46,8 +46,8 @@ def unpack(packages: Path, root: Path) -> None:
         tar.extractall(root)  # noqa: S202 - mmdebstrap wrote it
 
 
-def prune(root: Path, recipe: Recipe) -> None:
-    """Take out what the recipe drops and every program that it does not list.
+def prune(root: Path, recipe: Recipe) -> list[str]:
+    """Take out what the recipe drops and every program that it does not list; return the paths of those.
 
     Raises:
         ConfigError: ``image.executable_missing``, when a listed program is in none of the packages.
@@ -56,15 +56,19 @@ def prune(root: Path, recipe: Recipe) -> None:
         for path in sorted(root.glob(pattern)):
             _remove(path)
     kept = set(recipe.executables)
+    removed = []
     for folder in _PROGRAM_FOLDERS:
         for path in sorted((root / folder).glob("*")):
-            if path.relative_to(root).as_posix() not in kept:
+            name = path.relative_to(root).as_posix()
+            if name not in kept:
+                removed.append(name)
                 _remove(path)
-    _disarm(root, kept)
+    removed += disarm(root, kept)
     _drop_dangling(root)
     for name in recipe.executables:
         if not (root / name).exists():
             raise ConfigError("image.executable_missing", f"image {recipe.name!r}: no package brings /{name}")
+    return removed
 
 
 def furnish(root: Path, recipe: Recipe) -> None:
@@ -72,18 +76,18 @@ def furnish(root: Path, recipe: Recipe) -> None:
     for name in _MOUNT_POINTS:
         (root / name).mkdir(exist_ok=True)
     for name, content in _ACCOUNTS.items():
-        _write(root / name, content.encode())
+        write(root / name, content.encode())
     for name, target in recipe.links:
-        link = root / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
+        for link in _places(root, name, target):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
     for name, content in recipe.scripts:
-        _write(root / name, content.encode())
+        write(root / name, content.encode())
         (root / name).chmod(0o755)
     if recipe.ca_bundle:
         certificates = sorted((root / _CERTIFICATES).rglob("*.crt"))
-        _write(root / _BUNDLE, b"".join(path.read_bytes() for path in certificates))
+        write(root / _BUNDLE, b"".join(path.read_bytes() for path in certificates))
 
 
 def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
@@ -110,7 +114,7 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
 def place_library(library: Path, root: Path, folder: str) -> None:
     """Copy the files of a library folder to their place below `root`, which may hold nothing else."""
     for name, path in library_files(library):
-        _write(root / folder / name, path.read_bytes())
+        write(root / folder / name, path.read_bytes())
 
 
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
@@ -148,8 +152,20 @@ def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
     return run(command, code="image.python_broken", timeout_s=_COMPILE_TIMEOUT_S, environment=environment)
 
 
-def _disarm(root: Path, kept: set[str]) -> None:
-    """Leave no program outside the allow-list: compiled ones go, scripts lose their execute bit."""
+def _places(root: Path, name: str, target: str) -> list[Path]:
+    """Return where a link goes: with a ``*`` for a folder, into each in which its target exists."""
+    if "*" not in name:
+        return [root / name]
+    folder, _, link = name.rpartition("/")
+    return [found / link for found in sorted(root.glob(folder)) if (found / target).is_file()]
+
+
+def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
+    """Leave no program outside the allow-list: compiled ones go, scripts lose their execute bit.
+
+    Return the paths of those that went.
+    """
+    removed = []
     for folder, _, files in os.walk(root):
         for path in (Path(folder, name) for name in files):
             if path.is_symlink() or not path.stat().st_mode & 0o111:
@@ -160,9 +176,11 @@ def _disarm(root: Path, kept: set[str]) -> None:
             with path.open("rb") as stream:
                 compiled = stream.read(4) == b"\x7fELF"
             if compiled:
+                removed.append(path.relative_to(root).as_posix())
                 path.unlink()
             else:
                 path.chmod(0o644)
+    return removed
 
 
 def _drop_dangling(root: Path) -> None:
@@ -185,6 +203,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file that is no program, with the folders that it needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

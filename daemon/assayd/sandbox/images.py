@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assayd.errors import EngineError
+from assayd.imaging.baselines import LABEL_BASELINE
 from assayd.imaging.digest import guest_digest
 from assayd.ports.engine import Engine, ImageFacts
 
@@ -12,7 +13,9 @@ PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
 LABEL_PYTHON = "org.assayd.python"
 LABEL_OFFER = "org.assayd.offer"
-LABEL_BASELINE = "org.assayd.baseline-bytes"
+LABEL_CONSTANTS = "org.assayd.constants"
+LABEL_MODULES = "org.assayd.modules"
+LABEL_PRELOAD = "org.assayd.preload"
 DEFAULT_BASELINE_BYTES = 32 * 2**20
 """What the runner and the image's own libraries are given on top of the policy's memory."""
 
@@ -50,3 +53,18 @@ def baseline_bytes(facts: ImageFacts) -> int:
     """Return the memory that a container of this image needs before any guest code runs."""
     text = facts.labels.get(LABEL_BASELINE, "")
     return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES
+
+
+def preload_of(facts: ImageFacts) -> tuple[str, ...]:
+    """Return the modules that containers of this image load ahead of need."""
+    return tuple(facts.labels.get(LABEL_PRELOAD, "").split())
+
+
+def modules_of(facts: ImageFacts) -> dict[str, str]:
+    """Return the modules that an image has beside its Python's own library, with their versions."""
+    return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
+
+
+def constants_of(facts: ImageFacts) -> tuple[str, ...]:
+    """Name the variables that an image sets for all code, submitted code included."""
+    return tuple(facts.labels.get(LABEL_CONSTANTS, "").split())

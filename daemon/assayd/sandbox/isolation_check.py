@@ -13,6 +13,7 @@ from assayd.aio import Deadline, together
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
+from assayd.sandbox.images import constants_of
 from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, probes
 from assayd.sandbox.sandbox import Sandbox
 
@@ -41,7 +42,11 @@ async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[s
 
     Raises: EngineError when no container can be had.
     """
-    tried = probes(max_processes=LIMITS.max_processes, work_bytes=LIMITS.work_bytes)
+    tried = probes(
+        max_processes=LIMITS.max_processes,
+        work_bytes=LIMITS.work_bytes,
+        constants=constants_of(await sandbox.images.get(image)),
+    )
     listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
     blocked: list[str] = []
     relayed: list[str] = []

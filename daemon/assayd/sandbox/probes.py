@@ -6,7 +6,7 @@ container and the child's own limits, not the Python rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.model.run import Cause
@@ -74,7 +74,7 @@ def probe():
             refused(lambda: socket.socket(family, kind))
             for family, kind in ((2, 1), (10, 1), (16, 3), (17, 3), (38, 5), (40, 1))
         ),
-        "environment": len(os.environ),
+        "environment": len(os.environ.keys() - CONSTANTS),
         "syscalls_refused": {name: syscall_refused(n[column]) for name, n in SYSCALLS.items()},
     }
 """
@@ -272,9 +272,12 @@ def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
     return judge
 
 
-def probes(*, max_processes: int, work_bytes: int) -> tuple[Probe, ...]:
-    """Return the probes for a container with these limits, the gentlest first."""
-    source = f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\n"
+def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()) -> tuple[Probe, ...]:
+    """Return the probes for a container with these limits, the gentlest first.
+
+    `constants` are the variables that its image sets for all code: the only ones that there may be.
+    """
+    source = f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
     return (
         Probe(name="isolation", source=source, cause=Cause.COMPLETED, complaints=_isolation),
         Probe(

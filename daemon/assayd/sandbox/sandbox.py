@@ -19,7 +19,7 @@ from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
-from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes
+from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes, preload_of
 from assayd.sandbox.kills import kernel_oom_kills
 from assayd.sandbox.outcome import classify
 from assayd.sandbox.pool.decide import PoolKey, known
@@ -82,7 +82,7 @@ class Sandbox:
             open_files=limits.open_files,
             network=spec.network.mode.value,
             seccomp=self.seccomp,
-            preload=spec.preload,
+            preload=tuple(dict.fromkeys((*spec.preload, *preload_of(image)))),
         )
         return known(key)
 

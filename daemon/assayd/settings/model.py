@@ -78,6 +78,14 @@ class EngineSettings(_Section):
     holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
 
 
+class ImageSettings(_Section):
+    """Images of the operator's own."""
+
+    recipes_dir: Path = Field(
+        Path("/etc/assayd/images.d"), description="Recipes of your own, NAME.toml; the folder need not exist."
+    )
+
+
 class PoolSettings(_Section):
     """The pool of warm containers."""
 
@@ -349,6 +357,7 @@ class Settings(_Section):
         {}, description="Folders whose *.toml files add rules and words to a kind, by kind."
     )
     engine: EngineSettings = EngineSettings()
+    images: ImageSettings = ImageSettings()
     pool: PoolSettings = PoolSettings()
     analysis: AnalysisSettings = AnalysisSettings()
     limits: LimitsSettings = LimitsSettings()

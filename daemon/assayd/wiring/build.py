@@ -16,6 +16,7 @@ from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.attempt_run import AttemptDependencies
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
+from assayd.attempts.image_hints import ImageHints
 from assayd.attempts.image_trials import ImageTrials
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
@@ -280,6 +281,7 @@ def _build_scheduler(basics: _Basics) -> Scheduler:
             repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
         ),
         require_image=trials.require,
+        add_hints=ImageHints(sandbox.images, shared.policies.images).add,
     )
     return Scheduler(deps, hub=basics.hub, metrics=basics.metrics, limits=basics.limits.queue)
 

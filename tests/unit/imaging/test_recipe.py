@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.recipe import list_recipes, load_recipe
+from assayd.imaging.recipe import load_recipe
+from assayd.imaging.recipes import Recipes
 from assayd.package_data import share
 
 GOOD = """
@@ -92,5 +93,5 @@ def test_unknown_image_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_every_recipe_of_the_project_can_be_used() -> None:
-    baselines = {recipe.name: recipe.baseline_mb for recipe in list_recipes(share("images"))}
+    baselines = {recipe.name: recipe.baseline_mb for recipe in Recipes(share("images")).all()}
     assert (baselines["python"], baselines["adapter"]) == (None, 64)

@@ -14,7 +14,7 @@ def recipe(**changes: object) -> Recipe:
         "name": "sample", "description": "", "packages": (), "executables": ("usr/bin/kept",), "drop": (),
         "links": (), "scripts": (), "environment": (), "python": None, "python_path": (), "guest": False,
         "ca_bundle": False, "entrypoint": ("/usr/bin/kept",), "digest": "sha256:0", "library_folder": None,
-        "baseline_mb": None, "offer": "",
+        "baseline_mb": None, "offer": "", "preload": (), "on_demand": False,
     }  # fmt: skip
     return Recipe(**(values | changes))  # type: ignore[arg-type]
 

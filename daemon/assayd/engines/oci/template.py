@@ -179,7 +179,9 @@ def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
             exec(marshal.loads(compiled.read()[_COMPILED_HEAD_BYTES:]), names)  # noqa: S102, S302 - the image's own
         names["prepare"]()
     kept = dict(os.environ)
+    constants = kept.get("ASSAYD_CONSTANTS", "").split(":")
     os.environ.clear()
+    os.environ.update({name: kept[name] for name in constants if name in kept})
     for name in preload:
         with suppress(Exception):
             importlib.import_module(name)

@@ -22,6 +22,7 @@ class Ready:
     python: str
     memory_bytes: int
     cgroup: int
+    not_preloaded: tuple[str, ...] = ()
 
 
 async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
@@ -39,7 +40,13 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
         python=text(header, "python", most=32),
         memory_bytes=integer(header, "memory_bytes"),
         cgroup=integer(header, "cgroup", most=2),
+        not_preloaded=_of(preload, header.get("preload_failed")),
     )
+
+
+def _of(preload: Sequence[str], named: object) -> tuple[str, ...]:
+    """Return which of the modules a runner has named."""
+    return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
 
 
 def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:

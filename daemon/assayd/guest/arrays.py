@@ -1,0 +1,86 @@
+"""Forms of what numpy and pandas give: scalars as what they hold, arrays and tables with their kind beside.
+
+    numpy.int64(3)                  3
+    numpy.array([[1, 2]])           {"$py": "ndarray", "value": [[1, 2]], "type": "int64"}
+    pandas.Series([5], name="n")    {"$py": "series", "value": {"name": "n", "index": [0], "values": [5]}, …}
+    pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "index": [0], "rows": [[5]]}, …}
+    pandas.Timestamp, NaT, NA       a datetime; null
+
+Nothing is loaded for this. What is under these names in `sys.modules` may be guest code, and fails as such.
+"""  # noqa: E501 - a line is a form
+
+from __future__ import annotations
+
+import sys
+
+from . import private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+private.isolate(globals())
+
+_TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
+"""Kinds of dtype whose finer values would come as bare numbers."""
+_mro_of = type.__dict__["__mro__"].__get__
+
+
+def array_form(value: Any) -> tuple[str, object, str] | None:
+    """Return tag (empty: none is needed), what to render and type of a value of numpy's or pandas'.
+
+    None for all others. Raises whatever guest code does.
+    """
+    kind = type(value)
+    if _is_of(kind, "pandas", "DataFrame"):
+        return "dataframe", _table(value), f"{len(value)} x {len(value.columns)}"
+    if _is_of(kind, "pandas", "Series"):
+        return "series", _series(value), str(value.dtype)
+    if _is_of(kind, "numpy", "ndarray"):
+        return "ndarray", _plain(value).tolist(), str(value.dtype)
+    if _is_of(kind, "pandas", "Index"):
+        return "", _listed(value), ""
+    nothing = any(value is _named("pandas", name) for name in ("NaT", "NA"))
+    return ("", None, "") if nothing else _scalar(value, kind)
+
+
+def holds_as_base(kind: type) -> bool:
+    """Return whether values of a type are, but for its name, those of its base: float64, Timestamp."""
+    times = (_named("pandas", name) for name in ("Timestamp", "Timedelta"))
+    return _is_of(kind, "numpy", "generic") or any(kind is one for one in times)
+
+
+def _scalar(value: Any, kind: type) -> tuple[str, object, str] | None:
+    if not _is_of(kind, "numpy", "generic") or issubclass(kind, (float, str, bytes)):
+        return None
+    held = _plain(value).item()
+    return None if _is_of(type(held), "numpy", "generic") else ("", held, "")
+
+
+def _named(module: str, name: str) -> object:
+    """Return what a module that is loaded has under a name, without running anything of it."""
+    loaded = sys.modules.get(module)
+    return vars(loaded).get(name) if type(loaded) is type(sys) else None
+
+
+def _is_of(kind: type, module: str, name: str) -> bool:
+    known = _named(module, name)
+    return known is not None and any(one is known for one in _mro_of(kind))
+
+
+def _plain(value: Any) -> Any:
+    times = _TIMES.get(value.dtype.kind)
+    return value if times is None else value.astype(times)
+
+
+def _listed(value: Any) -> list[object]:
+    return [list(one) if type(one) is tuple else one for one in value.tolist()]
+
+
+def _series(value: Any) -> dict[str, object]:
+    return {"name": value.name, "index": _listed(value.index), "values": value.tolist()}
+
+
+def _table(value: Any) -> dict[str, object]:
+    rows = [list(row) for row in value.itertuples(index=False, name=None)]
+    return {"columns": _listed(value.columns), "index": _listed(value.index), "rows": rows}

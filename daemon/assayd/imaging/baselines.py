@@ -1,0 +1,20 @@
+"""Memory baselines that were measured, kept beside the archives of a build by what is in the image."""
+
+import json
+from pathlib import Path
+
+LABEL_BASELINE = "org.assayd.baseline-bytes"
+_FILE = "baselines.json"
+
+
+def measured_baseline(cache: Path, name: str, files: str) -> int | None:
+    """Return the baseline, in megabytes, that was measured of an image with these files; None for none."""
+    path = cache / name / _FILE
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    megabytes = found.get(files)
+    return megabytes if type(megabytes) is int else None
+
+
+def keep_baseline(cache: Path, name: str, files: str, megabytes: int) -> None:
+    """Keep what was measured; what was measured of other files is dropped."""
+    (cache / name / _FILE).write_text(json.dumps({files: megabytes}))

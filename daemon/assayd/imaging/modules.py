@@ -1,0 +1,25 @@
+"""Which modules library folders offer, and of which version, by what their distributions say."""
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+
+def modules_in(folders: Sequence[Path]) -> dict[str, str]:
+    """Return importable top names with the version of their distribution; of several, the first."""
+    found: dict[str, str] = {}
+    for distribution in distributions(path=[str(folder) for folder in folders]):
+        for name in _tops(distribution):
+            if name.isidentifier() and not name.startswith("_"):
+                found.setdefault(name, distribution.version)
+    return found
+
+
+def _tops(distribution: Distribution) -> Iterator[str]:
+    listed = distribution.read_text("top_level.txt")
+    if listed is not None:
+        yield from listed.split()
+        return
+    for file in distribution.files or ():
+        if file.suffix in {".py", ".so"}:
+            yield file.parts[0].partition(".")[0]

@@ -1,0 +1,136 @@
+"""A recipe of the operator's: one TOML file that extends another recipe, with its lock and files beside it.
+
+Decides what it may say and what that comes to. What it does not say is that of the recipe that it extends.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from assayd.errors import ConfigError
+from assayd.imaging.digest import digest_of
+from assayd.imaging.recipe import Recipe, is_inside
+from assayd.imaging.table import Table
+from assayd.imaging.wheels import SITE, Lock, read_lock
+
+SUFFIX = ".toml"
+KEYS = frozenset(
+    {
+        "description", "extends", "packages", "executables", "drop", "python_packages", "files",
+        "environment", "preload", "baseline_mb", "offer",
+    }
+)  # fmt: skip
+
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([<>=!~]=?=?[A-Za-z0-9.*+!]+(,[<>=!~]=?=?[A-Za-z0-9.*+!]+)*)?"
+)
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_NOT_SET = ("ASSAYD_", "LD_", "PYTHON")
+"""Beginnings of variables by which the runner and its interpreter could be made others."""
+_SET_BY_US = frozenset({"HOME", "LANG", "PATH", "TMPDIR"})
+
+
+def own_path(own: Path, name: str) -> Path:
+    """Return where a recipe of the operator's lies."""
+    return own / f"{name}{SUFFIX}"
+
+
+def lock_path(own: Path, name: str) -> Path:
+    """Return where the lock of a recipe lies."""
+    return own / f"{name}.lock"
+
+
+def read_own(own: Path, name: str) -> tuple[Table, str]:
+    """Read a recipe's file; return it with the name of the recipe that it extends.
+
+    Raises: ConfigError ``image.recipe_invalid``.
+    """
+    table = Table.read(own_path(own, name), KEYS)
+    extends = table.text("extends")
+    if not extends:
+        raise table.error("extends", 'must name the recipe that this one adds to, e.g. "python"')
+    return table, extends
+
+
+def extended(parent: Recipe, table: Table, name: str) -> Recipe:
+    """Return what a recipe comes to.
+
+    Raises: ConfigError ``image.recipe_invalid``, with the key.
+    """
+    own = table.path.parent
+    python_packages = _joined(parent.python_packages, table, "python_packages")
+    for text in python_packages:
+        if not _REQUIREMENT.fullmatch(text):
+            raise table.error("python_packages", f"{text!r} is not a name with versions, e.g. 'numpy==2.1.3'")
+    if python_packages and parent.python is None:
+        raise table.error("python_packages", f"image {parent.name!r} has no Python")
+    lock = read_lock(lock_path(own, name)) if python_packages else None
+    files = tuple((place, _source(table, place, file)) for place, file in table.pairs("files").items())
+    site = (SITE,) if python_packages else ()
+    return replace(
+        parent,
+        name=name,
+        extends=parent.name,
+        on_demand=False,
+        description=table.text("description") or parent.description,
+        packages=_joined(parent.packages, table, "packages"),
+        executables=_joined(parent.executables, table, "executables"),
+        drop=_joined(parent.drop, table, "drop"),
+        environment=tuple(sorted((dict(parent.environment) | _environment(table)).items())),
+        python_path=tuple(dict.fromkeys((*site, *parent.python_path))),
+        python_packages=python_packages,
+        lock=lock,
+        files=parent.files + files,
+        preload=_preload(parent, table),
+        baseline_mb=table.count("baseline_mb"),
+        offer=table.text("offer") or parent.offer,
+        digest=_digest(parent, table, lock, files),
+    )
+
+
+def _digest(parent: Recipe, table: Table, lock: Lock | None, files: tuple[tuple[str, Path], ...]) -> str:
+    parts = [("extends", parent.digest.encode()), ("own", table.source)]
+    parts += [("lock", lock.source)] if lock is not None else []
+    return digest_of([*parts, *((place, path.read_bytes()) for place, path in files)])
+
+
+def _joined(inherited: tuple[str, ...], table: Table, key: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(inherited + table.texts(key)))
+
+
+def _environment(table: Table) -> dict[str, str]:
+    found = table.pairs("environment")
+    for variable in found:
+        if not _VARIABLE.fullmatch(variable):
+            raise table.error("environment", f"{variable!r} is not a name of A-Z, 0-9 and _")
+        if variable.startswith(_NOT_SET) or variable in _SET_BY_US:
+            raise table.error("environment", f"{variable} decides how the runner works and cannot be set")
+    return found
+
+
+def _preload(parent: Recipe, table: Table) -> tuple[str, ...]:
+    modules = _joined(parent.preload, table, "preload")
+    for module in modules:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise table.error("preload", f"{module!r} is not the name of a module")
+    return modules
+
+
+def _source(table: Table, place: str, file: str) -> Path:
+    """Return the file beside a recipe that goes to a place in the image."""
+    if not is_inside(place):
+        raise table.error(
+            "files", f"{place!r} must be a path below the root, without a leading slash or '..'"
+        )
+    if not is_inside(file):
+        raise table.error("files", f"{file!r} must be a path beside the recipe, without '..'")
+    path = table.path.parent / PurePosixPath(file)
+    if not path.is_file():
+        raise table.error("files", f"there is no file {path}")
+    return path
+
+
+def recipe_of_both(name: str, shipped: Path, own: Path) -> ConfigError:
+    """Return the error for a name that is shipped and the operator's."""
+    message = f"{own}: an image {name!r} is shipped ({shipped}); give the recipe another name"
+    return ConfigError("image.recipe_invalid", message)

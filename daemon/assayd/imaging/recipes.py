@@ -1,0 +1,61 @@
+"""All recipes: those that are shipped, and the operator's, which extend them.
+
+Decides which file a name means. What a file may say is decided in `recipe` and `own_recipe`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.imaging.own_recipe import SUFFIX, extended, own_path, read_own, recipe_of_both
+from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Recipes:
+    """The folder of the recipes that are shipped, and that of the operator, which need not exist."""
+
+    shipped: Path
+    own: Path | None = None
+
+    def names(self) -> list[str]:
+        """Name all recipes, those that are shipped first."""
+        shipped = sorted(path.parent.name for path in self.shipped.glob(f"*/{RECIPE}"))
+        own = sorted(path.stem for path in self.own.glob(f"*{SUFFIX}")) if self.own is not None else []
+        return [*shipped, *own]
+
+    def all(self) -> list[Recipe]:
+        """Read every recipe. Raises: ConfigError ``image.recipe_invalid``."""
+        return [self.load(name) for name in self.names()]
+
+    def load(self, name: str) -> Recipe:
+        """Read the recipe of an image.
+
+        Raises:
+            ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid`` (cannot be used).
+        """
+        return self._load(name, ())
+
+    def _load(self, name: str, trail: tuple[str, ...]) -> Recipe:
+        own = own_path(self.own, name) if self.own is not None and is_name(name) else None
+        if self.own is None or own is None or not own.is_file():
+            return self._shipped(name, own)
+        if (self.shipped / name / RECIPE).is_file():
+            raise recipe_of_both(name, self.shipped / name / RECIPE, own)
+        table, extends = read_own(self.own, name)
+        if extends in {name, *trail}:
+            circle = " > ".join((*trail, name, extends))
+            raise table.error("extends", f"recipes extend one another in a circle: {circle}")
+        recipe = extended(self._load(extends, (*trail, name)), table, name)
+        check(recipe, table)
+        return recipe
+
+    def _shipped(self, name: str, own: Path | None) -> Recipe:
+        try:
+            return load_recipe(self.shipped, name)
+        except ConfigError as error:
+            if error.code != "image.unknown" or own is None:
+                raise
+            known = ", ".join(self.names())
+            message = f"there is no image recipe {name!r}, and no {own}; there are: {known}"
+            raise ConfigError(error.code, message) from error

@@ -1,0 +1,132 @@
+"""Wheels of a recipe: pip chooses them once, into a lock; a build takes those and no others.
+
+Only wheels: nothing of a package is run to build or install it. Which index is asked is pip's configuration.
+"""
+
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.imaging.command import run
+from assayd.imaging.digest import digest_of, file_digest
+
+SITE = "usr/lib/assayd/site-packages"
+"""Where the wheels of a recipe are in its image."""
+
+_OLDEST_GLIBC = 5
+_TIMEOUT_S = 1800
+_REQUIRED = "# required: "
+_MISMATCH = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*==[^\s]+) from .*Expected sha256 ([0-9a-f]+).*Got +([0-9a-f]+)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """A lock as it lies beside its recipe; empty where there is none yet."""
+
+    path: Path
+    source: bytes
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock; one that is not there is empty."""
+    return Lock(path=path, source=path.read_bytes() if path.is_file() else b"")
+
+
+def resolve(required: Sequence[str], python: str, path: Path) -> int:
+    """Have pip choose the wheels for what a recipe requires, write the lock, and return how many there are.
+
+    Raises: ConfigError ``image.wheels_failed``, with pip's own words.
+    """
+    with tempfile.TemporaryDirectory(prefix="assayd-lock-") as folder:
+        _pip("download", *_only_wheels_for(python), "--dest", folder, *required)
+        wheels = sorted(Path(folder).glob("*.whl"))
+        lines = [line for wheel in wheels for line in _locked(wheel)]
+    here = f"CPython {python} on {platform.machine()} with glibc {_glibc()}"
+    head = [
+        f"# Wheels for {here}; written by `assay images lock {path.stem}`.",
+        _REQUIRED + _digest(required),
+    ]
+    path.write_text("\n".join([*head, *lines]) + "\n")
+    return len(wheels)
+
+
+def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> None:
+    """Unpack the wheels of a lock into their place below `root`; each has to be the one that is locked.
+
+    Raises: ConfigError ``image.lock_missing``, ``image.lock_outdated``, ``image.wheel_differs``,
+    ``image.wheels_failed``.
+    """
+    _require_current(lock, required)
+    options = ["--no-deps", "--require-hashes", "--no-compile", "--target", str(root / SITE)]
+    try:
+        _pip("install", *_only_wheels_for(python), *options, "--requirement", str(lock.path))
+    except ConfigError as error:
+        found = _MISMATCH.search(error.message)
+        if found is None:
+            raise
+        message = (
+            f"{lock.path}: {found[1]} is not the wheel that is locked: sha256 {found[2]} is expected, and "
+            f"{found[3]} was found; find out who changed it before you lock it again"
+        )
+        raise ConfigError("image.wheel_differs", message) from error
+    shutil.rmtree(root / SITE / "bin", ignore_errors=True)
+
+
+def _require_current(lock: Lock, required: Sequence[str]) -> None:
+    remedy = f"run: assay images lock {lock.path.stem}"
+    if not lock.source:
+        raise ConfigError("image.lock_missing", f"{lock.path} does not exist; {remedy}")
+    if f"{_REQUIRED}{_digest(required)}\n" not in lock.source.decode("utf-8", "replace"):
+        message = f"{lock.path} was written for other python_packages than the recipe has now; {remedy}"
+        raise ConfigError("image.lock_outdated", message)
+
+
+def _locked(wheel: Path) -> tuple[str, str]:
+    name, version = wheel.name.split("-")[:2]
+    return f"{name.replace('_', '-').lower()}=={version} \\", f"    --hash={file_digest(wheel)}"
+
+
+def _digest(required: Sequence[str]) -> str:
+    return digest_of((text, b"") for text in sorted(required))
+
+
+def _only_wheels_for(python: str) -> list[str]:
+    """Return pip's options for wheels that the interpreter of an image can load."""
+    machine = platform.machine()
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(_glibc(), _OLDEST_GLIBC - 1, -1)]
+    tags += [f"manylinux2014_{machine}", f"linux_{machine}"]
+    options = [word for tag in tags for word in ("--platform", tag)]
+    return ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *options]
+
+
+def _glibc() -> int:
+    """Return the minor version of this machine's C library; an image has the same distribution's."""
+    minor = platform.libc_ver()[1].partition(".")[2]
+    if not minor.isdigit():
+        raise ConfigError(
+            "image.tool_missing", "images with python_packages are built on a machine with glibc"
+        )
+    return int(minor)
+
+
+def _pip(*arguments: str) -> None:
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-python-version-warning"]
+    run([*_found_pip(), *quiet, *arguments], code="image.wheels_failed", timeout_s=_TIMEOUT_S)
+
+
+def _found_pip() -> list[str]:
+    if find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    if program := shutil.which("pip3"):
+        return [program]
+    message = "python_packages need pip; Debian: apt-get install python3-pip"
+    raise ConfigError("image.tool_missing", message)
