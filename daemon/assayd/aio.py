@@ -114,7 +114,9 @@ class Signal:
 async def pause(time_s: float, *, unless: asyncio.Event) -> None:
     """Let time pass, but no more once something is the case."""
     try:
-        await asyncio.wait_for(unless.wait(), time_s)
+        # Not `wait_for`: that of Python 3.11 loses a cancellation that comes together with the event.
+        async with asyncio.timeout(time_s):
+            await unless.wait()
     except TimeoutError:
         return
 

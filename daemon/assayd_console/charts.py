@@ -104,7 +104,8 @@ def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = 720)
     for count, (verdict, said, href) in enumerate(cells, 1):
         left, top = (count - 1) % columns * CELL, (count - 1) // columns * CELL
         cell = _column(verdict, left, top, CELL - 2, CELL - 2, said)
-        parts.append(Markup('<a href="{}">{}</a>').format(href, cell) if href else cell)
+        link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
+        parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
     return _svg([*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 16)], title, width, rows * CELL + 26)
 
@@ -154,6 +155,7 @@ def _short(text: str, most: int) -> str:
 
 def _svg(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
     inner = Markup("").join(parts)
+    role = "group" if "<a " in inner else "img"  # what is an image has nothing in it that can be pressed
     return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">{}</svg>'
-    ).format(width, height, width, height, escape(title), inner)
+        '<svg class="chart" viewBox="0 0 {} {}" width="{}" height="{}" role="{}" aria-label="{}">{}</svg>'
+    ).format(width, height, width, height, role, escape(title), inner)
