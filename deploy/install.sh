@@ -17,6 +17,7 @@ doc=usr/share/doc/assayd
 files=(
     systemd/assayd.service usr/lib/systemd/system/assayd.service
     systemd/assayd.socket usr/lib/systemd/system/assayd.socket
+    systemd/assay-console.service usr/lib/systemd/user/assay-console.service
     systemd/assayd.sysusers usr/lib/sysusers.d/assayd.conf
     systemd/assayd.tmpfiles usr/lib/tmpfiles.d/assayd.conf
     systemd/egress.conf $doc/examples/egress.conf

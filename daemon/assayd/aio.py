@@ -95,18 +95,28 @@ class Signal:
     """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
 
     def __init__(self) -> None:
-        self.next = asyncio.Event()
+        self._next: asyncio.Event | None = None
+
+    @property
+    def next(self) -> asyncio.Event:
+        """Return what is set the next time. Made when it is wanted: mostly nobody waits."""
+        if self._next is None:
+            self._next = asyncio.Event()
+        return self._next
 
     def give(self) -> None:
         """Wake everybody who has taken `next`."""
-        self.next.set()
-        self.next = asyncio.Event()
+        if self._next is not None:
+            self._next.set()
+            self._next = None
 
 
 async def pause(time_s: float, *, unless: asyncio.Event) -> None:
     """Let time pass, but no more once something is the case."""
     try:
-        await asyncio.wait_for(unless.wait(), time_s)
+        # Not `wait_for`: that of Python 3.11 loses a cancellation that comes together with the event.
+        async with asyncio.timeout(time_s):
+            await unless.wait()
     except TimeoutError:
         return
 

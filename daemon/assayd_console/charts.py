@@ -67,8 +67,8 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     step = (width - 60) / max(len(spans), 1)
     parts = [
         Markup('<line class="axis" x1="40" x2="{}" y1="{}" y2="{}"/>').format(width - 20, base, base),
-        Markup('<text class="dim" x="36" y="20" text-anchor="end">{:,}</text>').format(most),
-        Markup('<text class="dim" x="{}" y="20">100 %</text>').format(width - 52),
+        Markup('<text class="dim" x="36" y="24" text-anchor="end">{:,}</text>').format(most),
+        Markup('<text class="dim" x="{}" y="14">100 %</text>').format(width - 52),
     ]
     line = []
     for place, (name, counts) in enumerate(spans):
@@ -104,7 +104,8 @@ def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = 720)
     for count, (verdict, said, href) in enumerate(cells, 1):
         left, top = (count - 1) % columns * CELL, (count - 1) // columns * CELL
         cell = _column(verdict, left, top, CELL - 2, CELL - 2, said)
-        parts.append(Markup('<a href="{}">{}</a>').format(href, cell) if href else cell)
+        link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
+        parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
     return _svg([*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 16)], title, width, rows * CELL + 26)
 
@@ -117,7 +118,7 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
     for place, (name, number) in enumerate(buckets):
         tall, left = (base - 10) * number / most, 5 + place * step
         parts.append(_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
-        if place % 3 == 0:
+        if place % 4 == 0 and place < len(buckets) - 2:
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
@@ -154,6 +155,7 @@ def _short(text: str, most: int) -> str:
 
 def _svg(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
     inner = Markup("").join(parts)
+    role = "group" if "<a " in inner else "img"  # what is an image has nothing in it that can be pressed
     return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">{}</svg>'
-    ).format(width, height, width, height, escape(title), inner)
+        '<svg class="chart" viewBox="0 0 {} {}" width="{}" height="{}" role="{}" aria-label="{}">{}</svg>'
+    ).format(width, height, width, height, role, escape(title), inner)

@@ -52,8 +52,8 @@ class LivePage(Response):
     async def _run(self, tell: Tell) -> None:
         try:
             await self._produce(tell)
-        except ClientError as error:  # the browser asks again by itself, and is told then
-            await tell("lost", error.code)
+        except* ClientError as errors:  # the browser asks again by itself, and is told then
+            await tell("lost", str(errors.exceptions[0]))
 
 
 def message(name: str, text: str) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -40,6 +42,7 @@ def serve(path: str | None, *, port: int, link_file: Path | None) -> None:
             timeout_graceful_shutdown=GRACE_S,
         )
         links.renew()
+        signal.signal(signal.SIGTERM, _end)  # which the server passes on when it has stopped
         try:
             uvicorn.Server(config).run(sockets=[listener])
         finally:
@@ -70,6 +73,10 @@ class Links:
         """Remove the file: its link leads nowhere."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def _listen(port: int) -> socket.socket:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from assayd.aio import Deadline, back_off_s, finish
+from assayd.aio import Deadline, back_off_s, finish, pause
 
 
 async def test_a_scope_ends_when_the_time_is_up():
@@ -144,3 +144,19 @@ async def test_cancelling_again_while_a_scope_cleans_up_changes_nothing():
 )
 def test_pause_doubles_with_each_failure_up_to_its_most(failures: int, least: float, most: float) -> None:
     assert least <= back_off_s(failures) <= most
+
+
+@pytest.mark.parametrize("rounds", range(4))
+async def test_pause_that_is_cancelled_together_with_its_event_is_cancelled(rounds: int) -> None:
+    event = asyncio.Event()
+    pausing = asyncio.create_task(pause(60, unless=event))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    event.set()
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    if pausing.cancel():  # else it had ended before
+        with pytest.raises(asyncio.CancelledError):
+            await pausing
+    else:
+        assert pausing.result() is None

@@ -56,7 +56,11 @@ def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
         path = named.resolve()
         project = find_project(path)
         if project is None:
-            raise RequestError("check.project", f"{named}: there is no {NAME} in its folder or one above it")
+            raise RequestError(
+                "check.project",
+                f"{named}: there is no {NAME} in its folder or one above it; write one, with a table "
+                "[[file]] of match, kind and what the kind needs",
+            )
         for file in project.files() if path.is_dir() else (path,):
             table = project.table_of(file)
             if path.is_dir() and path not in file.parents:

@@ -17,7 +17,7 @@ import tarfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 from assayd.errors import StoreError
@@ -261,9 +261,15 @@ def _describe(name: str, content: bytes, bundle: Bundle) -> Artifact:
         name=name,
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        media_type=_MEDIA_TYPES.get(PurePosixPath(name).suffix, "application/octet-stream"),
+        media_type=_MEDIA_TYPES.get(_suffix_of(name), "application/octet-stream"),
         truncated=name in bundle.truncated,
     )
+
+
+def _suffix_of(name: str) -> str:
+    """Return the end of a file's name from its last point on; a name that only begins with one has none."""
+    stem, point, ending = name.rpartition("/")[2].rpartition(".")
+    return point + ending if stem else ""
 
 
 def _folder_name(name: str) -> str:

@@ -7,6 +7,7 @@ statements are made once and take plain values, since making one costs as much a
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -92,6 +93,7 @@ class DatabaseJobStore:
         self._new_submission = access.insert_or_nothing(tables.submissions)
         self._new_verdict = access.insert_or_nothing(tables.verdicts)
         self._new_events = access.insert_or_nothing(tables.events)
+        self._counting = asyncio.Lock()
 
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
@@ -215,7 +217,8 @@ class DatabaseJobStore:
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
         """Count what finished attempts came to, by spans of so many seconds."""
-        return await self.access.read(lambda connection: summary(connection, query, bucket_s))
+        async with self._counting:  # it walks all that fits: whoever asks often leaves the other readers free
+            return await self.access.read(lambda connection: summary(connection, query, bucket_s))
 
     async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
         """Return the recorded events of an attempt after the one with that sequence number."""

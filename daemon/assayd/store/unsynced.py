@@ -12,7 +12,7 @@ import ctypes
 import os
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
@@ -30,7 +30,7 @@ from sqlalchemy import (
     select,
 )
 
-from assayd.aio import task_group
+from assayd.aio import pause, task_group
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
@@ -134,8 +134,7 @@ class UnsyncedBundles:
 
     async def _settling(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._much.wait(), SETTLE_S)
+            await pause(SETTLE_S, unless=self._much)
             self._much.clear()
             self._unsettled = 0
             try:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
-from assayd.aio import task_group
+from assayd.aio import pause, task_group
 from assayd.egress.places import ThresholdSemaphore
 from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
@@ -121,10 +121,7 @@ class Sender:
                 except StoreError as trouble:
                     log.error("webhooks.not_looked_through", code=trouble.code)
                     pause_s = STORE_RETRY_S
-                # Not `wait_for`: that of Python 3.11 loses a cancellation that comes together with the event.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s):
-                        await self._added.wait()
+                await pause(pause_s, unless=self._added)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
         """Start what is due; return how long nothing else will be."""

@@ -110,7 +110,7 @@ def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[s
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
     begins = [datetime.fromtimestamp(at, tz=UTC) for at in range(last - long_s, last + 1, step_s)]
-    form = "%H:%M" if long_s <= 86_400 else "%m-%d %H:%M"
+    form = "%H:%M" if long_s < 86_400 else "%m-%d %H:%M"
     return [(f"{begin:{form}}", known.get(f"{begin:%Y-%m-%dT%H:%M:%S}", {})) for begin in begins]
 
 

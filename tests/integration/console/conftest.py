@@ -24,7 +24,9 @@ def console(daemon: Served) -> Iterator[Console]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--disable-gpu"])
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--disable-gpu", "--disable-dev-shm-usage"]
+        )
         yield started
         started.close()
 

@@ -38,9 +38,9 @@ def test_hardening_is_rated_ok_or_better() -> None:
 
 @analysed
 def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
-    for unit in (SERVICE, SYSTEMD / "assayd.socket"):
-        # The program is not installed here, which is all that may be said.
-        text = unit.read_text().replace("ExecStart=/usr/bin/assayd", "ExecStart=/bin/sh")
+    for unit in (SERVICE, SYSTEMD / "assayd.socket", SYSTEMD / "assay-console.service"):
+        # The programs are not installed here, which is all that may be said.
+        text = re.sub(r"^ExecStart=/usr/bin/\w+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE)
         (tmp_path / unit.name).write_text(text)
     for name in ("egress.conf", "oci.conf"):
         (tmp_path / "assayd.service.d").mkdir(exist_ok=True)
@@ -51,11 +51,12 @@ def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
         "--man=no",
         tmp_path / "assayd.service",
         tmp_path / "assayd.socket",
+        tmp_path / "assay-console.service",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     # Its exit code is 0 also for a key that it does not know.
-    assert [line for line in done.stderr.splitlines() if "assayd" in line] == []
+    assert [line for line in done.stderr.splitlines() if "assay" in line] == []
 
 
 def test_daemon_is_told_to_end_and_its_workers_are_not() -> None:

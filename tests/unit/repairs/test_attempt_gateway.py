@@ -71,3 +71,12 @@ async def test_attempt_that_nobody_carries_out_is_looked_at_now_and_then() -> No
     subject = await desk.gateway().finished("a")
     assert subject.attempt.id == "a"
     assert desk.slept == [UNKNOWN_S, UNKNOWN_S]
+
+
+async def test_fix_is_submitted_as_its_parent_was_and_told_to_the_same_webhook() -> None:
+    desk = Desk()
+    parent = SimpleNamespace(id="p", peer=PEER)
+    wanted = {"kind": "code", "repair": {"provider": "rules"}, "webhook": "https://ci.example/"}
+    await desk.gateway().submit("a", wanted, parent=parent)
+    told = {"kind": "code", "parent_id": "p", "webhook": "https://ci.example/"}
+    assert [json.loads(document) for document in desk.accepted] == [told]

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection
+
 from assayd.model.report import Verdict
 from assayd.ports.store import Query
+from assayd.store.access import DatabaseAccess
+from assayd.store.jobs import DatabaseJobStore
 from support.stores.stored_attempts import START, Make
 
 MINUTE = START.replace(second=0, microsecond=0)
@@ -63,3 +71,30 @@ async def test_slowest_are_named_from_their_start(jobs, make) -> None:
     [found] = (await jobs.summary(Query(), 60)).slowest
 
     assert (found.attempt_id, found.verdict, found.took_s) == (slow.id, "validated", 0.001)
+
+
+class Watched:
+    """Access to a database that notes how many read at once."""
+
+    def __init__(self, access: DatabaseAccess) -> None:
+        self._access = access
+        self.now = self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._access, name)
+
+    async def read(self, fetch: Callable[[Connection], Any]) -> Any:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            return await self._access.read(fetch)
+        finally:
+            self.now -= 1
+
+
+async def test_only_one_summary_is_counted_at_a_time(jobs) -> None:
+    access = Watched(jobs.access)
+    store = DatabaseJobStore(access)  # type: ignore[arg-type]
+    await asyncio.gather(*(store.summary(Query(), 60) for _ in range(4)))
+
+    assert access.most == 1

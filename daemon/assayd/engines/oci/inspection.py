@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits
+from assayd.engines.oci.kernel_files import read_text
 from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import ContainerSpec
 from assayd.ports.isolation import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY
@@ -71,7 +72,7 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
     namespaces = namespaces_of(pid)
     return Seen(
         **{
-            name: _read(f"/proc/{pid}/{path}")
+            name: read_text(f"/proc/{pid}/{path}")
             for name, path in (
                 ("status", "status"),
                 ("limits", "limits"),
@@ -81,7 +82,7 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
                 ("routes", "net/route"),
             )
         },
-        own_status=_read("/proc/self/status"),
+        own_status=read_text("/proc/self/status"),
         namespaces=namespaces,
         shared_namespaces=tuple(name for name in _NAMESPACES if namespaces[name] == _namespace("self", name)),
         outside=tuple(path for path in place.cgroups.values() if str(pid) not in _members(path)),
@@ -256,7 +257,7 @@ def read_mounts(text: str) -> dict[str, Mount]:
 
 def _shown(path: str) -> bool:
     """Return whether a container would see this path of the kernel's; its `/dev` is made from nothing."""
-    return path.startswith(("/proc/", "/sys/")) and Path(path).exists()
+    return path.startswith(("/proc/", "/sys/")) and os.path.exists(path)  # noqa: PTH110 - as below
 
 
 def _namespace(process: str, name: str) -> str:
@@ -264,8 +265,4 @@ def _namespace(process: str, name: str) -> str:
 
 
 def _members(group: str) -> list[str]:
-    return _read(f"{group}/cgroup.procs").split()
-
-
-def _read(path: str) -> str:
-    return Path(path).read_bytes().decode("ascii", "replace")
+    return read_text(f"{group}/cgroup.procs").split()

@@ -1,0 +1,60 @@
+"""`assay console` as a process: its link, and its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
+
+
+def start(socket: Path, *arguments: str | Path) -> subprocess.Popen[str]:
+    command = [Path(sys.executable).parent / "assay", "--socket", socket, "console", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def log_in(link: str) -> int:
+    place, _, token = link.strip().partition("/#")
+    return httpx.post(f"{place}/login", content=token, headers={"Origin": place}).status_code
+
+
+def test_link_that_is_printed_logs_in_once(tmp_path: Path) -> None:
+    with serving(FakeService(), tmp_path / "s") as socket, start(socket) as console:
+        assert console.stdout is not None
+        link = console.stdout.readline()
+
+        assert link.startswith("http://127.0.0.1:")
+        assert [log_in(link), log_in(link)] == [204, 403]
+        console.terminate()
+        assert console.wait(30) == 0
+
+
+def test_link_in_a_file_is_its_owners_is_renewed_and_goes_with_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "link"
+    with serving(FakeService(), tmp_path / "s") as socket, start(socket, "--link-file", file) as console:
+        assert console.stderr is not None
+        while not file.exists():
+            assert console.poll() is None, console.stderr.read()
+        first = file.read_text()
+
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert log_in(first) == 204
+        assert [log_in(file.read_text()), log_in(first)] == [204, 403]
+        console.terminate()
+        assert console.wait(30) == 0
+        assert not file.exists()
+
+
+def test_port_that_is_taken_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with serving(FakeService(), tmp_path / "s") as socket, start(socket) as console:
+        assert console.stdout is not None
+        port = console.stdout.readline().partition("/#")[0].rpartition(":")[2]
+        with start(socket, "--port", port) as other:
+            assert other.wait(30) == 2
+            assert other.stderr is not None
+            assert "name another with --port" in other.stderr.read()
+        console.terminate()
