@@ -63,7 +63,7 @@ def show(
     for attempt in pipeline["attempts"]:
         console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}")
         for told in _history(attempt):
-            console.print(f"  {told}", markup=False)
+            console.print(f"  {told}")
         print_table_of_steps(attempt["steps"])
 
 
