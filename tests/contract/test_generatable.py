@@ -101,6 +101,44 @@ def test_tables_of_a_database_file_are_told_with_columns_and_keys() -> None:
     ]
 
 
+def filled() -> bytes:
+    with sqlite3.connect(":memory:") as connection:
+        connection.executescript(
+            'CREATE TABLE "a""b" (n INTEGER, t TEXT);CREATE VIEW v AS SELECT * FROM gone;'
+        )
+        connection.executemany('INSERT INTO "a""b" VALUES (?, ?)', [(n, "SECRET" * n) for n in range(1, 50)])
+        connection.execute("CREATE TABLE g (x INTEGER)")
+        connection.execute("INSERT INTO g VALUES (-9223372036854775807 - 1)")
+        connection.execute("ALTER TABLE g ADD COLUMN y INTEGER AS (abs(x))")  # an overflow, once it is read
+        return bytes(connection.serialize())
+
+
+def test_rows_are_shown_where_they_may_be_three_of_each_table_cut_to_size() -> None:
+    assert "SECRET" not in describe_sqlite(filled())
+    told = describe_sqlite(filled(), 3).splitlines()
+    assert told[:4] == [
+        'a"b (n INTEGER, t TEXT)',
+        "  row: 1, 'SECRET'",
+        "  row: 2, 'SECRETSECRET'",
+        "  row: 3, 'SECRETSECRETSECRET'",
+    ]
+    assert told[4].startswith("g (")
+    assert told[5].startswith("  (its rows cannot be read: ")
+    assert told[6:] == ["v (a view)"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_request_for_a_pipeline_holds_rows_only_where_it_allows_that(allowed: bool) -> None:
+    import base64
+
+    catalog.install(describe_sqlite)
+    given = {"base64": base64.b64encode(filled()).decode(), "sample_rows": allowed}
+    briefed = brief(
+        validators.find("pipeline"), json.dumps({"database": given}).encode(), POLICIES.get("pipeline")
+    )
+    assert ("SECRET" in briefed.briefing.surroundings[0].text) is allowed
+
+
 @pytest.mark.parametrize("content", [b"", b"SQLite format 3\0" + b"\xff" * 4000, b"text"])
 def test_database_file_that_is_none_is_told(content: bytes) -> None:
     assert describe_sqlite(content)

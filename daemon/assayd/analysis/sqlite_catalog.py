@@ -12,11 +12,12 @@ from contextlib import closing
 
 MOST_TABLES = 100
 MOST_COLUMNS = 200
+MOST_VALUE_CHARS = 80
 _CHARS = 32 * 2**10
 
 
-def describe_sqlite(content: bytes) -> str:
-    """Return a line per table: its columns with types and keys, and what it refers to."""
+def describe_sqlite(content: bytes, rows: int = 0) -> str:
+    """Return a line per table: its columns with types and keys, what it refers to, and its first rows."""
     if not content:  # an empty file is an empty database, which cannot be opened from memory
         return "no tables"
     try:
@@ -24,12 +25,12 @@ def describe_sqlite(content: bytes) -> str:
             connection.deserialize(content)
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA query_only=ON")
-            return "\n".join(_tables(connection))[:_CHARS] or "no tables"
+            return "\n".join(_tables(connection, rows))[:_CHARS] or "no tables"
     except sqlite3.Error as problem:
         return f"(the database cannot be read: {problem})"
 
 
-def _tables(connection: sqlite3.Connection) -> Iterator[str]:
+def _tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]:
     found = connection.execute(
         "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
         "AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
@@ -37,6 +38,20 @@ def _tables(connection: sqlite3.Connection) -> Iterator[str]:
     for name, kind in found:
         columns = ", ".join(_columns(connection, str(name))) if kind == "table" else "a view"
         yield f"{name} ({columns})"
+        if rows and kind == "table":
+            yield from _rows(connection, str(name), rows)
+
+
+def _rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
+    """Return the first rows of a table, each as JSON-like values cut to size; a generated column may fail."""
+    quoted = table.replace('"', '""')
+    try:
+        found = connection.execute(f'SELECT * FROM "{quoted}" LIMIT ?', (most,)).fetchall()  # noqa: S608 - quoted
+    except sqlite3.Error as problem:
+        yield f"  (its rows cannot be read: {problem})"
+        return
+    for row in found:
+        yield "  row: " + ", ".join(repr(value)[:MOST_VALUE_CHARS] for value in row[:MOST_COLUMNS])
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> Iterator[str]:

@@ -37,6 +37,7 @@ class Given:
     examples: Sequence[str]
     inputs: Path | None
     options: Sequence[str]
+    sample_rows: bool = False
 
 
 @generate_app.command("generate")
@@ -55,6 +56,9 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     database: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A SQLite file, or a schema in .sql.")
     ] = None,
+    sample_rows: Annotated[
+        bool, typer.Option("--sample-rows", help="Show who writes three rows of each table of --database.")
+    ] = False,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A file that is there; folders too.")
     ] = None,
@@ -92,6 +96,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         sample_paths=sample_path or (),
         files=file or (),
         database=database,
+        sample_rows=sample_rows,
         examples=example or (),
         inputs=input_file,
         options=option or (),
@@ -199,7 +204,8 @@ def read_context(given: Given) -> dict[str, object]:
         [(_, content)] = read_files([given.database]).values()
         is_schema = given.database.suffix == _SCHEMA_SUFFIX
         database = {"schema_sql": content.decode("utf-8", "replace")} if is_schema else None
-        context["database"] = database or {"base64": b64encode(content).decode()}
+        rows = {"sample_rows": True} if given.sample_rows else {}
+        context["database"] = database or {"base64": b64encode(content).decode(), **rows}
     return context
 
 

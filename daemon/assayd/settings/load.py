@@ -128,7 +128,9 @@ def _rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str])
             yield from _rows(value, (*within, name), origins)
             continue
         dotted = ".".join((*within, name))
-        source = origins.get(dotted, "default")
+        # Of tables by name, where the first of what they hold is from.
+        below = (place for known, place in origins.items() if known.startswith(f"{dotted}."))
+        source = origins.get(dotted) or next(below, "default")
         yield Row(name=dotted, value=_text(shown[name]), source=source, description=field.description or "")
 
 

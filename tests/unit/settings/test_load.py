@@ -43,6 +43,14 @@ def test_unknown_key_in_the_file_is_refused_with_line_and_hint(config: Config) -
     ]
 
 
+def test_tables_by_name_come_from_where_the_first_of_them_is_set(config: Config) -> None:
+    listed = 'url = "https://ci.example/"\nsecret_variable = "CI"\n'
+    path = config(f"[webhooks.receivers.ci]\n{listed}\n[webhooks.receivers.other]\n{listed}")
+    settings = load_settings()
+    assert source_of(settings, "webhooks.receivers") == f"{path}:2"
+    assert source_of(settings, "repair.providers") == "default"
+
+
 @pytest.mark.parametrize("value", ["true", "0", "-1", "1.5", "nan"])
 def test_count_that_is_none_is_refused_with_its_line(config: Config, value: str) -> None:
     config(f"concurrency = {value}\n")

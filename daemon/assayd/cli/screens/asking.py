@@ -100,6 +100,7 @@ class Asking(Screen[Asked | None]):
             examples=self._lines("example"),
             inputs=Path(inputs[0]) if inputs else None,
             options=self._lines("option"),
+            sample_rows=self._given.sample_rows,
         )
         return Asked(
             kind=self._asked.kind,

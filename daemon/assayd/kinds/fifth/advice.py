@@ -6,7 +6,7 @@ Source: docs/kinds/fifth.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assayd.kinds.fifth.language import Language
 from assayd.kinds.fifth.rules import FifthRule
@@ -60,6 +60,34 @@ def feedback(
         "lens_warnings": _distinct(lens),
         "priority_fixes": _distinct(_fixes(errors, rules)),
     }
+
+
+def told(said: object, about: Language) -> tuple[str, ...]:
+    """Return what the next prompt holds of feedback: warnings, and the guide's sections in full."""
+    feedback = said if isinstance(said, Mapping) else {}
+    sections = [str(name) for name in _list(feedback, "expand_sections") if name in about.guide]
+    warned = [f"Seen before of such answers: {text}." for text in _list(feedback, "lens_warnings")]
+    return (*warned, *told_sections(sections, about))
+
+
+def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
+    """Return sections of the guide, as a prompt has them."""
+    return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
+
+
+def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
+    """Return what a model is told at first: the guide, its task's sections first, and its own slips."""
+    first = [
+        s for t in about.rules.tasks if _names(task_type, t.match) for s in t.sections if s in about.guide
+    ]
+    slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
+    names = dict.fromkeys((*first, *about.guide))
+    return (*told_sections(names, about), *(f"Seen before of such models: {text}." for text in slips))
+
+
+def _list(feedback: Mapping[str, object], name: str) -> list[object]:
+    found = feedback.get(name)
+    return found if isinstance(found, list) else []
 
 
 def word_at(finding: Finding) -> str:

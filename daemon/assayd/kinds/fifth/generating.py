@@ -17,11 +17,12 @@ TASK = (
 
 
 class FifthContext(BaseModel):
-    """Libraries that are loaded, files that it may load, what kind of task it is, and whether it is run."""
+    """Libraries that are loaded, files that it may load, whether it is run; what steers what is told."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task_type: Label | None = None
+    model_source: Label | None = None
     libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
     files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
     execute: StrictBool = False

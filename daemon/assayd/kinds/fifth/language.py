@@ -120,6 +120,8 @@ class Language:
     missing: Mapping[str, tuple[str, ...]]
     """Words that a library needs and does not bring."""
     rules: Rules
+    guide: Mapping[str, str]
+    """Section of the guide to its text."""
     cells: CellNames
     foreign: Foreign
     prelude: bytes
@@ -180,6 +182,7 @@ def language() -> Language:
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
+    about["guide"] = tomllib.loads((folder / "guide.toml").read_text("utf-8"))["section"]
     extend(about, vocabulary, rules, _folders)
     try:
         return _read(about, vocabulary, rules, folder)
@@ -211,6 +214,7 @@ def read_language(
         brings={name: tuple(brought) for name, brought in about["libraries"].items()},
         missing={name: tuple(words) for name, words in about["missing"].items()},
         rules=read,
+        guide=MappingProxyType(dict(about.get("guide", {}))),
         cells=_cells(about),
         foreign=_foreign(about),
         prelude=prelude,

@@ -1,8 +1,9 @@
-"""Reads what operators add to Fifth's tables: rules, libraries and words, from `*.toml` in folders of theirs.
+"""Reads what operators add to Fifth: rules, words, what models are told, from `*.toml` in folders of theirs.
 
 A file has the form of the package's own: `[[rule]]` as in `data/rules.toml` (found by words, flow or
-companion), `[words.LIBRARY]` as in `data/vocabulary.toml`, `[libraries]` as in `data/language.toml`. Nothing
-is replaced: what the package has already is refused.
+companion), `[[profile]]` of models and `[[task]]` as there, `[words.LIBRARY]` as in `data/vocabulary.toml`,
+`[libraries]` as in `data/language.toml`, `[section]` as in `data/guide.toml`. Nothing is replaced: what the
+package has already is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 from assayd.errors import ConfigError
 
 _CODE = "fifth.tables"
-_SECTIONS = frozenset({"rule", "words", "libraries"})
+_SECTIONS = frozenset({"rule", "words", "libraries", "profile", "task", "section"})
+_WATCHED = {"profile": ("match", "rules", "lens"), "task": ("match", "rules", "sections")}
+"""What steers the feedback: lists of texts."""
 _FOUND_BY = frozenset({"words", "flow", "companion"})
 _STAGES = frozenset({"forbidden", "required", "structure", "vocabulary"})
 _NEEDED = ("id", "detect", "type", "title", "message", "example")
@@ -38,7 +41,9 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
             except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
                 raise _wrong(path, str(problem)) from problem
             if unknown := document.keys() - _SECTIONS:
-                raise _wrong(path, f"there is no section {min(unknown)!r}; there are rule, words, libraries")
+                raise _wrong(
+                    path, f"there is no section {min(unknown)!r}; there are {', '.join(sorted(_SECTIONS))}"
+                )
             read.append((path, document))
     return read
 
@@ -63,6 +68,14 @@ def extend(
         for rule in document.get("rule", ()):
             _check_rule(path, rule, {each["id"] for each in rules["rule"]})
             rules["rule"].append(rule)
+        for name, text in document.get("section", {}).items():
+            _check(path, name not in about["guide"], f"the section {name!r} of the guide is there already")
+            _check(path, isinstance(text, str), f"the section {name!r} of the guide is no text")
+            about["guide"][name] = text
+        for kind, keys in _WATCHED.items():
+            for entry in document.get(kind, ()):
+                _check_watched(path, kind, entry, keys, {each["id"] for each in rules["rule"]})
+                rules[kind].append(entry)
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
@@ -78,6 +91,20 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
             str(rule.get(key, "")).format_map(_NAMES)
         except (KeyError, ValueError, IndexError) as problem:
             raise _wrong(path, f"rule {name}: {key} may name {{word}}, {{source}} and {{line}}") from problem
+
+
+def _check_watched(
+    path: Path, kind: str, entry: Mapping[str, Any], keys: tuple[str, ...], known: set[str]
+) -> None:
+    """Refuse a profile or task that names what there is not, or that is no lists of texts."""
+    _check(
+        path, set(entry) <= set(keys) and entry.get("match"), f"a {kind} has match, and {', '.join(keys[1:])}"
+    )
+    for key, value in entry.items():
+        texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        _check(path, texts, f"{key} of a {kind} is a list of texts")
+    for rule in entry.get("rules", ()):
+        _check(path, rule in known, f"a {kind} names the rule {rule!r}, which there is not")
 
 
 def _check(path: Path, right: object, problem: str) -> None:

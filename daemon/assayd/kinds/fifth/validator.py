@@ -42,6 +42,7 @@ _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _GFORTH = "/usr/bin/gforth"
 _LIBRARY_HOME = "/usr/share/forth"
+_WRITE = "Write Fifth: words between blanks, a stack comment in every definition."
 _UNIT = "program"
 _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
@@ -149,7 +150,7 @@ class Fifth:
         return context_of(
             Passage(name="code", language="fifth", text=program_of(payload.code)),
             report,
-            instructions=("Write Fifth: words between blanks, a stack comment in every definition.",),
+            instructions=(_WRITE, *advice.told(report.get("feedback"), language())),
             runtime_stages=self.runtime_stages,
             surroundings=(libraries,),
         )
@@ -164,7 +165,8 @@ class Fifth:
 
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        rules = ("Write Fifth: words between blanks, a stack comment in every definition.",)
+        lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
+        rules = (_WRITE, *lens)
         return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
 
     def base(self, context: FifthContext) -> Mapping[str, object]:

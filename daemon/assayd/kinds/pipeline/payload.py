@@ -6,7 +6,15 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    model_validator,
+)
 
 from assayd.kinds.pipeline.from_files import SQLITE_HEADER
 from assayd.static.work_files import Base64Text, FileContent
@@ -54,10 +62,15 @@ class Step(_Model):
 
 
 class Database(_Model):
-    """What SQL steps begin with: a schema to make an empty database by, or a database file."""
+    """What SQL steps begin with: a schema to make an empty database by, or a database file.
+
+    With `sample_rows`, a model may be shown three rows of each of its tables; else their names alone.
+    """
 
     schema_sql: Annotated[str, AfterValidator(_step_content)] | None = None
     base64: Annotated[Base64Text, AfterValidator(_sqlite_file)] | None = None
+
+    sample_rows: StrictBool = False
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Database:

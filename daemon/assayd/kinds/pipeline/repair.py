@@ -14,6 +14,8 @@ from assayd.static.sql import catalog
 from assayd.static.sql import tokens as sql_tokens
 from assayd.static.work_files import content_of
 
+SAMPLE_ROWS = 3
+"""Of each table, where the request allows it."""
 _HEAD_BYTES = 1024
 """How much of each file a request for a fix shows."""
 
@@ -50,7 +52,9 @@ def tables_of(database: Database | None) -> str | None:
     """Return what SQL steps begin with: the schema, or the tables of a database file; None without one."""
     if database is None:
         return None
-    return catalog.describe(database.content) if database.schema_sql is None else database.schema_sql
+    if database.schema_sql is not None:
+        return database.schema_sql
+    return catalog.describe(database.content, SAMPLE_ROWS if database.sample_rows else 0)
 
 
 def normal(step: StepText) -> bytes:

@@ -81,6 +81,8 @@ _HEADLINES = {
     "sql": "SQL steps do what they may not do:",
     "sandbox": "The pipeline ran and failed:",
 }
+_MADE_TOLD = 10
+"""Files that earlier steps made, with a finding of one that is not there."""
 _ORDER = "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths."
 _TOOLS = (
     "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
@@ -175,7 +177,7 @@ class Pipeline:
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
         judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
-        found += [_with_path(step.finding, payload) for step in judged if step.finding is not None]
+        found += [_with_path(step.finding, payload, result) for step in judged if step.finding is not None]
         cases = tuple(step.case for step in judged)
         if not found:
             found += judge_outputs(result)
@@ -233,12 +235,19 @@ class Pipeline:
         return generating.answered(base, proposal)
 
 
-def _with_path(finding: Finding, payload: PipelinePayload) -> Finding:
-    """Name the file that was meant, where one that is not there is nearly one of the submission."""
+def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
+    """Name the file that was meant instead of one that is not there, and what steps made."""
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
-    others = [*payload.files, *(step.content for step in payload.steps)]
-    return replace(finding, suggestion=advice_on_path(finding.message, others) or finding.suggestion)
+    made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
+    others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
+    told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
+    context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
+    return replace(
+        finding,
+        suggestion=advice_on_path(finding.message, others) or finding.suggestion,
+        context=context or finding.context,
+    )
 
 
 def _passage(step: StepText) -> Passage:

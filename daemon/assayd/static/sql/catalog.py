@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-CatalogReader = Callable[[bytes], str]
+CatalogReader = Callable[[bytes, int], str]
+"""Gets the file, and how many rows of each table may be shown."""
 
 _installed: list[CatalogReader] = []
 
@@ -18,8 +19,8 @@ def install(read: CatalogReader) -> None:
     _installed[:] = [read]
 
 
-def describe(content: bytes) -> str:
+def describe(content: bytes, rows: int = 0) -> str:
     """Return the tables of a database file with their columns and keys; why not, where it cannot be read."""
     if not _installed:
         return "(nothing that reads databases was installed in this process)"
-    return _installed[0](content)
+    return _installed[0](content, rows)

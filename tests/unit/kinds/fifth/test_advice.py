@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
+from assayd.kinds.fifth import advice
 from assayd.kinds.fifth.advice import confidence, feedback
 from assayd.kinds.fifth.analysis import analyse
 from assayd.kinds.fifth.language import language
@@ -67,3 +69,35 @@ def test_feedback_of_a_pass_has_notes_and_nothing_to_stress(check: Check) -> Non
         "Control words belong together, and stack effects agree with what is written",
         "Every word exists where it is used",
     ]
+
+
+def test_guide_has_every_section_that_a_rule_or_task_asks_for() -> None:
+    rules = language().rules
+    wanted = {rule.section for rule in (*rules.by_id.values(), *rules.run.values()) if rule.section}
+    assert wanted | {section for task in rules.tasks for section in task.sections} <= set(language().guide)
+
+
+def test_scaffolds_of_the_guide_use_words_that_exist() -> None:
+    for section, text in language().guide.items():
+        for scaffold in re.findall(r"`([^`…]*)`", text):
+            code = scaffold.replace("['] row ", "['] noop ")
+            found = analyse(code, libraries=["str", "html", "sql"]).findings.get("vocabulary", ())
+            assert [one.message for one in found if one.rule == "vocabulary.unknown_word"] == [], section
+
+
+def test_next_prompt_holds_the_sections_and_warnings_that_feedback_names(check: Check) -> None:
+    given = feedback(check(': f s" a" s" b" s+ ;'), language(), model_source="gpt-4o")
+    told = advice.told(given, language())
+    assert [line.partition(":")[0] for line in told if line.startswith("Guide")] == [
+        "Guide, buffer system",
+        "Guide, stack discipline",
+    ]
+    assert "Seen before of such answers: Tends to s+." in told
+    assert advice.told(None, language()) == ()
+
+
+def test_first_prompt_begins_with_what_the_task_needs_and_ends_with_the_slips_of_the_model() -> None:
+    lens = advice.lens_of("qwen2", "html pages", language())
+    assert lens[0].startswith("Guide, html output: ")
+    assert lens[-1] == "Seen before of such models: Allocates memory."
+    assert len(advice.lens_of("", "", language())) == len(language().guide)

@@ -9,6 +9,7 @@ import pytest
 
 from assayd.analysis.analyst import Analyst
 from assayd.errors import ConfigError
+from assayd.kinds.fifth.advice import lens_of
 from assayd.kinds.fifth.analysis import analyse
 from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.validator import FifthPayload, validator
@@ -70,6 +71,11 @@ def test_without_tables_the_same_words_are_unknown(folder: Path) -> None:
     [
         ("[effects]\n", "there is no section 'effects'"),
         ("[[rule", "own.toml"),
+        ("[section]\nvocabulary = 'x'\n", "section 'vocabulary' of the guide is there already"),
+        ("[section]\nbells = 1\n", "is no text"),
+        ("[[profile]]\nmatch = ['own']\nrules = ['forbidden.gone']\n", "names the rule 'forbidden.gone'"),
+        ("[[profile]]\nlens = ['x']\n", "a profile has match"),
+        ("[[task]]\nmatch = 'bell'\n", "match of a task is a list of texts"),
         (OWN.replace("forbidden.bell", "bell"), "begins with a stage"),
         (OWN.replace("forbidden.bell", "forbidden.include"), "already"),
         (OWN.replace('"words"', '"code"', 1), "detect is words, flow or companion"),
@@ -87,6 +93,17 @@ def test_table_that_cannot_be_used_is_refused_with_its_file(folder: Path, text: 
         use_tables([folder])
     assert problem in str(refused.value)
     assert str(folder) in str(refused.value)
+
+
+def test_sections_profiles_and_tasks_of_an_operator_choose_what_is_told(folder: Path) -> None:
+    (folder / "own.toml").write_text(
+        "[section]\nbells = 'Ring no bell.'\n"
+        "[[task]]\nmatch = ['bell']\nsections = ['bells']\n"
+        "[[profile]]\nmatch = ['ourmodel']\nrules = ['forbidden.include']\nlens = ['Rings bells']\n"
+    )
+    use_tables([folder])
+    told = lens_of("ourmodel-2", "bell tower", language())
+    assert (told[0], told[-1]) == ("Guide, bells: Ring no bell.", "Seen before of such models: Rings bells.")
 
 
 def test_folder_that_is_not_there_is_refused(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.analysis.shfmt import read_shell
 from assayd.kinds.pipeline.validator import validator
-from assayd.model.run import Cause
+from assayd.model.run import Cause, Output
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.validator import OnFail
@@ -232,3 +232,19 @@ def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
     )
     assert "reads a CSV file as a table." in free
     assert strict.count("Bash steps may") == 1
+
+
+def test_file_that_is_not_there_is_told_with_those_that_steps_made() -> None:
+    made = (Output(name="data/cleaned.csv", content=b"a,b\n"), Output(name="database.sqlite", content=b"x"))
+    record = sql_failure('unable to open "data/clean.csv": No such file or directory')
+    judgement = judge(payload(SQL), failed("load", record=record), outputs=made)
+
+    (finding,) = sandbox(judgement)
+    assert "Did you mean data/cleaned.csv?" in (finding.suggestion or "")
+    assert (finding.context or "").endswith("made before: data/cleaned.csv (4 bytes)")
+
+
+def test_other_failures_say_nothing_of_files() -> None:
+    made = (Output(name="data/cleaned.csv", content=b"a,b\n"),)
+    judgement = judge(payload(SQL), failed("load", record=sql_failure("no such table: x")), outputs=made)
+    assert "made before" not in (sandbox(judgement)[0].context or "")
