@@ -133,19 +133,8 @@ def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Rec
         recipe: says which interpreter.
     """
     present = [str(path) for path in (resolved(root, folder) for folder in folders) if path.is_dir()]
-    # -e: passes over links that lead to this machine's files.
-    options = [
-        "-q",
-        "-f",
-        "--invalidation-mode",
-        "unchecked-hash",
-        "-s",
-        str(root),
-        "-p",
-        "/",
-        "-e",
-        str(root),
-    ]
+    options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
+    options += ["-e", str(root)]  # passes over links to this machine's files
     _run_python(system, recipe, ["-m", "compileall", *options, *present])
 
 
@@ -157,15 +146,11 @@ def python_version(system: Path, recipe: Recipe) -> str:
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
     """Run the image's interpreter through the image's own loader, which needs neither root nor a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
-    loader = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
-    if loader is None:
+    found = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    if found is None:
         raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
-    command = [
-        str(resolved(system, loader.relative_to(system))),
-        "--inhibit-cache",
-        "--library-path",
-        str(loader.parent),
-    ]
+    loader = resolved(system, found.relative_to(system))
+    command = [str(loader), "--inhibit-cache", "--library-path", str(found.parent)]
     command += [str(resolved(system, f"usr/bin/python{recipe.python}")), "-S", "-s", *arguments]
     settings = {"PYTHONHOME": str(system / "usr"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment = {**settings, "LANG": "C.UTF-8"}

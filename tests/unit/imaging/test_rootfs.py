@@ -1,12 +1,13 @@
 """Root folders: the allow-list decides which programs stay."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.rootfs import disarm, furnish, place_library, prune, write
+from assayd.imaging.rootfs import compile_python, disarm, furnish, place_library, prune, write
 
 
 def recipe(**changes: object) -> Recipe:
@@ -169,3 +170,17 @@ def test_library_of_the_operator_is_copied_as_files_without_their_modes(
     assert [path.name for path in files] == ["core.fs"]
     assert files[0].read_bytes() == b": x ;"
     assert not files[0].stat().st_mode & 0o111
+
+
+def test_what_a_link_leads_to_on_the_building_machine_is_not_compiled(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    loader = f'#!/bin/sh\nunset PYTHONHOME\nshift 4\nexec {sys.executable} "$@"\n'
+    place(root, "usr/lib/x/ld-linux.so.2", loader.encode())
+    outside = place(tmp_path_factory.mktemp("machine"), "site.py", b"x = 1")
+    inside = place(root, "usr/lib/python3.11/own.py", b"x = 1")
+    inside.with_name("within.py").symlink_to("own.py")
+    inside.with_name("sitecustomize.py").symlink_to(outside)
+    compile_python(root, root, ["usr/lib/python3.11"], recipe(python="3.11"))
+    compiled = {path.name.partition(".")[0] for path in inside.parent.rglob("*.pyc")}
+    assert compiled == {"own", "within"}
