@@ -102,6 +102,48 @@ GOALS = (
     _at_most("cli_help_cpu_ms", 100, "ms", "`assay --help`, the same"),
 )  # fmt: skip
 
+MEANINGS: Mapping[str, str] = {
+    "docker_run_p50_ms": "`docker run --rm` of Python by the engine's library: goals in times scale with it",
+    "engine_ceiling_per_s": "containers of bare Python that Docker itself starts and removes",
+    "runtime_ceiling_per_s": "the same by crun itself",
+    "bare_python_cpu_ms": "processor time of the image's Python that runs nothing",
+    "runner_start_cpu_ms": "processor time of the runner until it is ready",
+    "cold_p50_ms": "an attempt for which no container stood ready",
+    "warm_p50_ms": "an attempt with a container ready, sent at half the engine's ceiling (open loop)",
+    "warm_p95_ms": "the same, 95th percentile",
+    "warm_p99_ms": "attempts back to back from a pool of 16, 99th percentile",
+    "warm_share": "how many of the open loop found a container ready",
+    "static_reject_p50_ms": "an attempt that the static stages refuse; it takes no container",
+    "paths5_p50_ms": "an extractor on 5 sample paths",
+    "paths50_p50_ms": "the same on 50",
+    "good_quiet_p95_ms": "a good extractor sent now and then, alone",
+    "good_beside_hostile_p95_ms": "the same beside a program that sends hostile submissions again and again",
+    "throughput_per_s": "attempts finished per second with 4 or 8 clients, whichever is more",
+    "cpu_ms_per_attempt": "processor time of the daemon's own process for each of them",
+    "batch_2000_s": "a batch of 2,000 different lines, from the first byte to the last verdict",
+    "rss_growth_mb": "memory that 5,000 attempts leave in the daemon",
+    "fd_growth": "descriptors that they leave, without those of idle containers",
+    "ready_s": "start of the daemon until it is ready, its isolation check included",
+    "idle_cpu_percent": "processor time of a daemon that is asked nothing, of one core",
+    "cli_validate_cpu_ms": "processor time of `assay validate`",
+    "cli_list_cpu_ms": "of `assay list`",
+    "cli_help_cpu_ms": "of `assay --help`",
+}
+"""What figures are, without the prefix of their engine."""
+
+
+def meaning(key: str) -> str:
+    """Return what a figure is."""
+    if key in MEANINGS:
+        return MEANINGS[key]
+    if key.startswith("peer_"):
+        return "the same function run once by a peer"
+    for prefix in ("docker_", "oci_plain_", "oci_"):
+        if key.startswith(prefix):
+            return MEANINGS.get(key.removeprefix(prefix), "")
+    return ""
+
+
 BARS = (
     ("docker_run_p50_ms", "docker run --rm"),
     ("docker_cold_p50_ms", "cold, Docker"),
@@ -138,7 +180,7 @@ def page(document: Mapping[str, object], results: Results) -> str:
         for goal in GOALS
         if results.keys() >= set(goal.needs)
     )
-    figures = "\n".join(f"| `{key}` | {value} |" for key, value in results.items())
+    figures = "\n".join(f"| `{key}` | {value} | {meaning(key)} |" for key, value in results.items())
     steps = _steps(document["scenarios"])
     return f"""# Performance
 
@@ -169,8 +211,11 @@ p50 of the daemon's own steps, in milliseconds.
 {(ROOT / "bench/notes.md").read_text(encoding="utf-8")}
 ## All figures
 
-| key | value |
-| --- | --- |
+`docker_`, `oci_` and `oci_plain_` name the engine: Docker, the OCI engine as it runs by default, and that
+without templates.
+
+| key | value | what it is |
+| --- | --- | --- |
 {figures}
 """
 

@@ -95,12 +95,20 @@ class Signal:
     """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
 
     def __init__(self) -> None:
-        self.next = asyncio.Event()
+        self._next: asyncio.Event | None = None
+
+    @property
+    def next(self) -> asyncio.Event:
+        """Return what is set the next time. Made when it is wanted: mostly nobody waits."""
+        if self._next is None:
+            self._next = asyncio.Event()
+        return self._next
 
     def give(self) -> None:
         """Wake everybody who has taken `next`."""
-        self.next.set()
-        self.next = asyncio.Event()
+        if self._next is not None:
+            self._next.set()
+            self._next = None
 
 
 async def pause(time_s: float, *, unless: asyncio.Event) -> None:

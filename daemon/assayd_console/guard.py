@@ -16,6 +16,8 @@ from assayd_console.sessions import Sessions
 COOKIE = "assay_console"
 LOGIN = "/login"
 STATIC = "/static/"
+KEPT = "private, max-age=86400"
+"""Of our own files: pages name them with the version, and so ask for those of another anew."""
 READING = frozenset({"GET", "HEAD"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -50,8 +52,10 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = self._refusal(Request(scope)) or self._app
-        await answer(scope, receive, _with_headers(send))
+        request = Request(scope)
+        answer = self._refusal(request) or self._app
+        kept = KEPT if request.url.path.startswith(STATIC) else "no-store"
+        await answer(scope, receive, _with_headers(send, kept))
 
     def _refusal(self, request: Request) -> ASGIApp | None:
         hosts = request.headers.getlist("host")
@@ -78,13 +82,13 @@ def _is_open(request: Request) -> bool:
     return path.startswith(STATIC)
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, kept: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers[name] = value
-            headers.setdefault("Cache-Control", "no-store")
+            headers.setdefault("Cache-Control", kept)
         await send(message)
 
     return sending

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
+from assayd import __version__
 from assayd_console import shown
 
 HERE = Path(__file__).parent
@@ -26,6 +27,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.globals["version"] = __version__
     made.filters |= {
         "cut_lines": shown.cut_lines,
         "json": shown.as_json,

@@ -260,3 +260,21 @@ def test_events_tell_state_attempts_stages_and_the_end(play: Play, client: Plain
     kinds = [event.kind for event in client.generation_events(generation["id"])]
     assert kinds[-1] == "finished"
     assert "attempt" in kinds
+
+
+def test_feedback_on_fifth_chooses_what_the_next_prompt_holds(play: Play, client: PlainClient) -> None:
+    play.answers(code(': twice s" a" s" b" s+ type ;\n'), code(": twice ( n -- n ) 2 * ;\n4 twice .\n"))
+    made = client.generate(
+        kind="fifth",
+        intent="twice a number",
+        context={"task_type": "html page", "model_source": "gpt-4o"},
+    )
+    assert [event.kind for event in client.generation_events(made["id"])][-1] == "finished"
+    assert client.generation(made["id"])["outcome"] == "validated"
+    first, second = (asked["prompt"]["user"] for asked in play.asked)
+    assert first.index("Guide, html output") < first.index("Guide, dependencies")
+    assert "Seen before of such models: Tends to s+." in first
+    assert "Guide, buffer system" in second
+    assert "Guide, stack discipline" in second
+    assert "Guide, file io" not in second
+    assert "Seen before of such answers: Tends to s+." in second

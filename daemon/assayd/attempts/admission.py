@@ -201,7 +201,7 @@ class Admission:
         validator = self._deps.kinds[submission.kind]
         if offers(validator, Narrowing):
             policy = validator.narrow(submission.payload, policy)
-        _require_image(validator, policy)
+        require_image(validator, policy)
         require_enforceable(policy, egress=self._deps.policies.egress)
         return policy
 
@@ -251,8 +251,11 @@ class Admission:
         await self._deps.jobs.finish(ended(given_up, clock.now()))
 
 
-def _require_image(validator: Validator, policy: ExecutionPolicy) -> None:
-    """Refuse a policy with an image of its own for a kind that needs that of its own."""
+def require_image(validator: Validator, policy: ExecutionPolicy) -> None:
+    """Refuse a policy with an image of its own for a kind that needs that of its own.
+
+    Raises: RequestError ``policy.image``.
+    """
     if policy.image in {None, validator.image} or isinstance(validator, AnyImage):
         return
     message = (

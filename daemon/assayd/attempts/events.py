@@ -72,11 +72,11 @@ class EventHub:
 
     def show(self, event: Event) -> None:
         """Show a numbered event to everybody who follows."""
-        self._log(event.attempt_id).add(event)
+        log = self._log(event.attempt_id)
+        log.add(event)
         if event.kind not in OUTPUT:
             self._published += 1
-            owner = self._log(event.attempt_id).owner
-            self._recent.append(_Shown(number=self._published, owner=owner, event=event))
+            self._recent.append(_Shown(number=self._published, owner=log.owner, event=event))
             self._any.give()
 
     def _log(self, attempt_id: str) -> _Log:

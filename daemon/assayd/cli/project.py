@@ -10,6 +10,8 @@ The first table whose `match` fits a path (relative to the folder of `.assay.tom
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -81,6 +83,7 @@ def find_project(path: Path) -> Project | None:
 
 def read_project(path: Path) -> Project:
     """Return what a `.assay.toml` says. Raises: ConfigError ``project``."""
+    _require_trusted(path)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -91,6 +94,15 @@ def read_project(path: Path) -> Project:
     for table in tables:
         _require_known(path, table)
     return Project(root=path.parent, tables=tuple(tables))
+
+
+def _require_trusted(path: Path) -> None:
+    """See that nobody else can have written the file: it says what is submitted, and with which options."""
+    for each in (path, path.parent):
+        found = each.stat()
+        if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
+            message = f"{path} is not read, as others may have written it"
+            raise ConfigError("project", f"{message}: {each} has to be yours, and not writable by all")
 
 
 def _require_known(path: Path, table: Mapping[str, Any]) -> None:

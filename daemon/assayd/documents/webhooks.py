@@ -26,6 +26,7 @@ class EndedAttemptDocument(BaseDocument):
     batch_id: str | None = Field(description="The batch that it belongs to.")
     parent_id: str | None = Field(description="The attempt that it follows.")
     labels: dict[str, str] = Field(description="Marks of the sender.")
+    uid: int = Field(description="Whose it is: user id of the sender.")
     path: str = Field(description="Where the daemon has all of it.")
 
 
@@ -36,6 +37,7 @@ class EndedBatchDocument(BaseDocument):
     name: str = Field(description="Unique among its user's batches.")
     state: BatchState = Field(description="`finished` or `cancelled`.")
     counts: CountsDocument = Field(description="What its items came to.")
+    uid: int = Field(description="Whose it is: user id of the sender.")
     path: str = Field(description="Where the daemon has all of it.")
 
 
@@ -48,6 +50,7 @@ class EndedGenerationDocument(BaseDocument):
     outcome: str = Field(description="As in the generation.")
     attempt_id: str | None = Field(description="The last attempt that was run.")
     labels: dict[str, str] = Field(description="Marks of its attempts.")
+    uid: int = Field(description="Whose it is: user id of the sender.")
     path: str = Field(description="Where the daemon has all of it.")
 
 
@@ -67,7 +70,7 @@ class WebhookDocument(BaseDocument):
 def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
     """Return what is told of a verdict."""
     data = EndedAttemptDocument.from_value(
-        attempt, labels=dict(attempt.labels), path=f"/v1/attempts/{attempt.id}"
+        attempt, labels=dict(attempt.labels), uid=attempt.peer.uid, path=f"/v1/attempts/{attempt.id}"
     )
     return _message("attempt.finished", at, data)
 
@@ -75,7 +78,8 @@ def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
 def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
     """Return what is told of the end of a batch."""
     counts = counts_document(tally, running=0)
-    data = EndedBatchDocument.from_value(batch, counts=counts, path=f"/v1/batches/{batch.id}")
+    place = f"/v1/batches/{batch.id}"
+    data = EndedBatchDocument.from_value(batch, counts=counts, uid=batch.peer.uid, path=place)
     return _message("batch.finished", at, data)
 
 

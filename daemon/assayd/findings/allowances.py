@@ -23,7 +23,8 @@ def allowances(policy: ExecutionPolicy | None, *, offer: str | None = None) -> I
         allowed = sorted(module for module in imports.allowed if imports.allows(module))
         yield f"Import only: {', '.join(allowed) or 'nothing'}."
     elif offer is not None:
-        yield f"The image has {offer}."
+        added = "" if policy.image is None else f", and what image {policy.image} adds to it"
+        yield f"The image has {offer}{added}."
     hosts = sorted(policy.network.hosts)
     if policy.network.mode is NetworkMode.BLOCKED or not hosts:
         yield "There is no network."

@@ -186,17 +186,22 @@ class DatabaseBatchStore:
         )
 
     async def finish(self, batch_id: str, at: datetime) -> bool:
-        """Record the end of a complete batch; False when an item has no verdict."""
+        """Record the end of a complete batch, once; False when an item has no verdict."""
         waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
-        statement = update(batches).where(_THIS, batches.c.complete == 1, ~waits)
+        unfinished = batches.c.finished_at.is_(None)
+        statement = update(batches).where(_THIS, unfinished, batches.c.complete == 1, ~waits)
         return await self._end(batch_id, statement.values(finished_at=to_micros(at)), at)
 
     async def _end(self, batch_id: str, statement: Update, at: datetime) -> bool:
-        """End a batch, and have that told, in one transaction; False when it does not end."""
+        """End a batch, and have that told, in one transaction; False when it does not end.
+
+        Whoever ends it again finds it finished, and nothing is told a second time.
+        """
 
         def apply(connection: Connection) -> tuple[bool, Values | None]:
             if connection.execute(statement, {"batch": batch_id}).rowcount != 1:
-                return False, None
+                found = connection.execute(_BY_ID, {"batch": batch_id}).mappings().first()
+                return found is not None and found["finished_at"] is not None, None
             batch = _read_batch(connection.execute(_BY_ID, {"batch": batch_id}).mappings().one())
             message = None
             if batch.webhook is not None:

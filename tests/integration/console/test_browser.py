@@ -124,8 +124,13 @@ def test_batch_says_why_its_items_fail_and_leads_to_them(
     expect(window.locator(".verdict .badge")).to_have_text("failed")
 
 
-def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(window: Page, console: Console) -> None:
+def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(
+    window: Page, console: Console, daemon: Served
+) -> None:
     found = {}
+    submit(window, console, "bad = 9")
+    with PlainClient(daemon.path) as client:
+        client.send_batch([json.dumps(submission("bad = 10")).encode() + b"\n"], name="seen")
     places = [*PAGES]
     for path in ("/attempts?verdict=failed", "/batches"):
         window.goto(console.url + path)

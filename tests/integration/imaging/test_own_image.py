@@ -112,11 +112,9 @@ async def test_isolation_holds_and_the_baseline_was_measured(sandbox: Sandbox) -
 async def test_hostile_programs_end_in_it_as_they_do_elsewhere(sandbox: Sandbox) -> None:
     for program in HOSTILE:
         result = await run(sandbox, replace(program.spec(), image="loud"))
-        assert (program.name, result.outcome.cause, list(escapes(result))) == (
-            program.name,
-            program.cause,
-            [],
-        )
+        # What the image sets for all code can be seen, and is all that can.
+        found = set(escapes(result)) - {"ASSAYD_CONSTANTS", "SHOUT_TWICE"}
+        assert (program.name, result.outcome.cause, found) == (program.name, program.cause, set())
 
 
 async def test_wheel_that_was_changed_after_the_lock_builds_nothing(built: Path, index: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -73,6 +74,7 @@ def test_verdict_is_told_signed_and_without_what_was_submitted(
             "batch_id": None,
             "parent_id": None,
             "labels": {"n": "1"},
+            "uid": os.getuid(),
             "path": f"/v1/attempts/{attempt['id']}",
         },
     }

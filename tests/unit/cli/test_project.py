@@ -1,10 +1,11 @@
 """What the files of a project are, as its `.assay.toml` says."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from assayd.cli.project import find_project, submission_of
+from assayd.cli.project import find_project, read_project, submission_of
 from assayd.errors import ConfigError
 
 TOML = """
@@ -97,3 +98,19 @@ def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, said: str)
 
 def test_without_a_file_there_is_no_project(tmp_path: Path) -> None:
     assert find_project(tmp_path / "deep/x.py") is None
+
+
+@pytest.mark.parametrize("name", [".", ".assay.toml"])
+def test_file_that_others_can_write_is_not_believed(root: Path, name: str) -> None:
+    (root / name).chmod(0o777)
+
+    with pytest.raises(ConfigError, match="others may have written it"):
+        find_project(root / "extractors/x.py")
+
+
+def test_file_of_another_user_is_not_believed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = os.stat_result((0o100644, 0, 0, 1, os.geteuid() + 1, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda _path, **_options: found)
+
+    with pytest.raises(ConfigError, match="has to be yours"):
+        read_project(root / ".assay.toml")

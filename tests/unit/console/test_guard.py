@@ -106,7 +106,8 @@ async def test_every_answer_forbids_scripts_of_others_frames_and_guessing(visito
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
-        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+        kept = "private, max-age=86400" if path.startswith("/static/") else "no-store"
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", kept)
 
 
 async def test_session_ends_by_logging_out(visitor, sessions) -> None:

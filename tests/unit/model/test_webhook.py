@@ -54,13 +54,15 @@ def test_what_readers_may_take_for_another_place_is_refused(text: str) -> None:
     assert "not a plain URL" in refusal(text)
 
 
-@pytest.mark.parametrize("path", ["/a/../b", "/./a", "/a/%2e%2E/b", "/a%2Fb", "/a%5cb", "/.."])
+@pytest.mark.parametrize(
+    "path", ["/a/../b", "/./a", "/a/%2e%2E/b", "/a%2Fb", "/a%5cb", "/..", "/a/..;/b", "/%252e%252e/b"]
+)
 def test_path_that_servers_read_differently_is_refused(path: str) -> None:
-    assert "escaped slashes" in refusal(f"https://ci.example.org{path}")
+    assert "which servers read differently" in refusal(f"https://ci.example.org{path}")
 
 
 def test_dots_within_a_name_are_a_plain_path() -> None:
-    assert read_webhook_url("https://ci.example.org/a.b/..c/%20").path == "/a.b/..c/%20"
+    assert read_webhook_url("https://ci.example.org/a.b/..c/").path == "/a.b/..c/"
 
 
 @pytest.mark.parametrize("text", ["https://-a.example/", "https://a_b.example/", "https://a..b/"])

@@ -31,6 +31,8 @@ def shipped() -> PolicySet:
         ("fifth", 20, 10, 128, 1),
         ("script", 60, 60, 512, 8),
         ("shell", 60, 60, 512, 16),
+        ("data", 60, 30, 512, 4),
+        ("javascript", 60, 60, 512, 32),
     ],
 )
 def test_shipped_profile_has_the_limits_of_the_contract(

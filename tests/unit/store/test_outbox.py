@@ -82,6 +82,7 @@ async def test_end_of_a_batch_is_told_and_its_cancelling_once(jobs: DatabaseJobS
             assert await told(jobs) == []
             await finish(jobs, make, number)
             assert await batches.finish(batch.id, LATER)
+            assert await batches.finish(batch.id, LATER + timedelta(seconds=1))  # it is, and not told again
         else:
             for again in range(2):
                 await batches.cancel(batch.id, LATER + timedelta(seconds=again))

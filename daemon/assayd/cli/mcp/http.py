@@ -77,11 +77,13 @@ def read_token(path: Path) -> str:
         raise RequestError("usage", f"--token-file {path}: {error.strerror}") from error
     try:
         with path.open(encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            found = os.fstat(file.fileno())
             token = file.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError("usage", f"--token-file {path}: it cannot be read: {error}") from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if found.st_uid != os.geteuid():
+        raise RequestError("usage", f"--token-file {path}: it belongs to somebody else; name another")
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise RequestError("usage", f"--token-file {path}: others may use it; chmod 600 {path}")
     if len(token) < LEAST_TOKEN_CHARS or not token.isprintable() or " " in token:
         message = f"--token-file {path}: a token has {LEAST_TOKEN_CHARS} characters or more and no blanks"

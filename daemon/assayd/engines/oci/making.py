@@ -85,7 +85,9 @@ class ContainerMaker:
         """
         for record in self.records.all():
             group = group_of(record)
-            if has_gone(record.daemon) and group.visible and not group.pids():
+            # A mark is missing in records of earlier versions, whose containers soon had a process, too.
+            gone = has_gone(record.daemon) if record.daemon else self.records.is_old(record.name, time.time())
+            if gone and group.visible and not group.pids():
                 with suppress(EngineError):
                     group.remove()
                     self.records.remove(record.name)

@@ -94,6 +94,13 @@ class Records:
                 if now - folder.stat().st_mtime > _OLD_S and not (folder / _RECORD).exists():
                     shutil.rmtree(folder, ignore_errors=True)
 
+    def is_old(self, name: str, now: float) -> bool:
+        """Return whether a container's folder was made longer ago than any step of its life takes."""
+        try:
+            return now - self.folder_of(name).stat().st_mtime > _OLD_S
+        except FileNotFoundError:
+            return False
+
     def all(self) -> Iterator[Record]:
         """Return every record of this host."""
         for path in sorted(self._folder.glob(f"*/{_RECORD}")):

@@ -59,7 +59,7 @@ SAMPLES = (
     _sample("encoding", "d: set\nresult: set = d\n", "inputs.encoding", d={"$py": "set", "value": "ab"}),
     _sample("undefined", "result: int = total\n", "name.undefined"),
     _sample("deleted", "n: int\ndel n\nresult: int = n\n", "sandbox.name_undefined", runs=True, n=1),
-    _sample("module", "import pandas\nresult: int = 1\n", "sandbox.module_missing", runs=True),
+    _sample("module", "import acme_reports\nresult: int = 1\n", "sandbox.module_missing", runs=True),
     _sample("raised", "rows: list\nresult: int = rows[3]\n", "sandbox.raised", runs=True, rows=[]),
     _sample("endless", "while True: pass\nresult: int = 1\n", "sandbox.timeout", runs=True),
     _sample("result_type", "result: list = dict(a=1)\n", "result.type", runs=True),

@@ -248,13 +248,15 @@ def _check_annotations(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Fin
     return tuple(islice(check_annotations(source.text, source.tree, _inputs(payload)), FINDINGS))
 
 
-def _check_inputs(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]:
+def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``data: list``, given ``{}`` -> inputs.type."""
     source = _parsed(payload)
     if source.tree is None:
         return source.findings
     first = payload.inputs or _inputs(payload)
-    found = check_inputs(source.text, source.tree, first, payload.requires)  # type: ignore[arg-type]
+    # What another image has is known where it is.
+    required = payload.requires if policy.image is None else ()
+    found = check_inputs(source.text, source.tree, first, required)  # type: ignore[arg-type]
     given = [(case.name, case.inputs) for case in payload.cases]
     return tuple(islice((*found, *check_values(source.text, source.tree, given)), FINDINGS))
 

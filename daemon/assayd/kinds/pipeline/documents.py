@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp
 from assayd.kinds.pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeline
+from assayd.model.repair import Fix, Repair
 
 
 class PipelineDocument(BaseDocument):
@@ -54,6 +56,17 @@ class StepRunDocument(BaseDocument):
     execution_time_ms: int = Field(description="How long it took.")
 
 
+class PipelineFixDocument(BaseDocument):
+    """The fix that an attempt tries, as its repair has it."""
+
+    repair_id: str = Field(description="The repair.")
+    number: int = Field(description="Which fix of it, from 1.")
+    provider: str = Field(description="Who gave it.")
+    passage: str = Field(description="What was replaced: a step by its number, or `all steps`.")
+    reason: str = Field(description="Why, in the provider's words.")
+    hint: str | None = Field(description="What a person had to say of it.")
+
+
 class PipelineAttemptDocument(BaseDocument):
     """One attempt of a pipeline."""
 
@@ -61,6 +74,7 @@ class PipelineAttemptDocument(BaseDocument):
     verdict: str | None = Field(description="Its verdict; null until then.")
     created_at: Timestamp = Field(description="When it was accepted.")
     parent_id: str | None = Field(description="The attempt that it follows.")
+    fix: PipelineFixDocument | None = Field(description="The fix that it tries; null for one that is none.")
     steps: list[StepRunDocument] = Field(description="The steps that it ran, in order.")
 
 
@@ -76,16 +90,22 @@ def pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
     return PipelineDocument.from_value(pipeline)
 
 
-def pipeline_document(pipeline: StoredPipeline) -> PipelineDetailDocument:
-    """Return a pipeline with its steps, and its attempts with the steps that each ran."""
+def pipeline_document(pipeline: StoredPipeline, repairs: Iterable[Repair] = ()) -> PipelineDetailDocument:
+    """Return a pipeline with its steps, and its attempts with the fix that each tried."""
+    fixes = {fix.attempt_id: _fix(repair, fix) for repair in repairs for fix in repair.fixes}
     return PipelineDetailDocument.from_value(
         pipeline,
         steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],
-        attempts=[_attempt(attempt) for attempt in pipeline.attempts],
+        attempts=[_attempt(attempt, fixes.get(attempt.attempt_id)) for attempt in pipeline.attempts],
     )
 
 
-def _attempt(attempt: PipelineAttempt) -> PipelineAttemptDocument:
-    return PipelineAttemptDocument.from_value(
-        attempt, steps=[StepRunDocument.from_value(step) for step in attempt.steps]
+def _attempt(attempt: PipelineAttempt, fix: PipelineFixDocument | None) -> PipelineAttemptDocument:
+    steps = [StepRunDocument.from_value(step) for step in attempt.steps]
+    return PipelineAttemptDocument.from_value(attempt, fix=fix, steps=steps)
+
+
+def _fix(repair: Repair, fix: Fix) -> PipelineFixDocument:
+    return PipelineFixDocument.from_value(
+        fix, repair_id=repair.id, provider=repair.provider, hint=repair.hint
     )

@@ -58,4 +58,5 @@ async def get_pipeline(
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):
         raise RequestError("not_found", f"there is no pipeline {pipeline_id[:40]}")
-    return json_response(pipeline_document(found))
+    tried = [await call.repairs.of_attempt(attempt.attempt_id) for attempt in found.attempts]
+    return json_response(pipeline_document(found, [repair for some in tried for repair in some]))

@@ -32,7 +32,7 @@ SAMPLES = (
     _sample("path", "path.invalid", code="print(1)\n", collect=["../out.csv"], runs=False),
     _sample("raised", "sandbox.raised", code="print(1 / 0)\n"),
     _sample("undefined", "sandbox.name_undefined", code="print(json.dumps({}))\n"),
-    _sample("no_module", "sandbox.module_missing", code="import pandas\n"),
+    _sample("no_module", "sandbox.module_missing", code="import acme_reports\n"),
     _sample("status", "sandbox.exited_nonzero", code="raise SystemExit(3)\n"),
     _sample("endless", "sandbox.timeout", code="while True: pass\n"),
     _sample(

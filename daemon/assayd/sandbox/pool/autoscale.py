@@ -19,6 +19,9 @@ USED_S = 3600.0
 
 TYPICAL_REFILL_S = 0.3
 
+FRESH_S = 0.1
+"""How long targets hold good when nothing was noted: far less than a rate takes to change."""
+
 
 @dataclass(slots=True)
 class _Rate:
@@ -51,25 +54,35 @@ class Demand:
         self._asked_at: dict[PoolKey, float] = {}
         self._rates: dict[PoolKey, _Rate] = {}
         self._refill_s: dict[PoolKey, float] = {}
+        self._targets: Mapping[PoolKey, int] = {}
+        self._made_at = -math.inf
 
     def keep(self, keys: frozenset[PoolKey]) -> None:
         """Set which keys have a base target even when nobody asks for them."""
+        self._made_at = -math.inf
         self._kept = keys
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
 
     def asked(self, key: PoolKey, now: float) -> None:
         """Note a lease."""
+        self._made_at = -math.inf
         if key in self._kept:
             self._asked_at[key] = now
         self._rates.setdefault(key, _Rate()).add(now)
 
     def refilled(self, key: PoolKey, took_s: float) -> None:
         """Note how long a creation took."""
+        self._made_at = -math.inf
         before = self._refill_s.get(key, took_s)
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
-        """Return the number of idle containers wanted of each key."""
+        """Return the number of idle containers wanted of each key; without news, as it was a moment ago."""
+        if not 0 <= now - self._made_at < FRESH_S:
+            self._targets, self._made_at = self._targets_at(now), now
+        return self._targets
+
+    def _targets_at(self, now: float) -> Mapping[PoolKey, int]:
         for key in [k for k, rate in self._rates.items() if now - rate.at > FORGET_S]:
             del self._rates[key]
         known = {*self._kept, *self._rates}

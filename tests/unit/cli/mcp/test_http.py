@@ -51,6 +51,15 @@ def test_token_that_others_may_know_is_refused(tmp_path, text, mode, said) -> No
         read_token(file)
 
 
+def test_token_that_another_user_has_written_is_refused(tmp_path, monkeypatch) -> None:
+    read_token(tmp_path / "token")
+    owner = (tmp_path / "token").stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+
+    with pytest.raises(RequestError, match="somebody else"):
+        read_token(tmp_path / "token")
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -65,6 +65,15 @@ def test_container_of_a_daemon_that_may_live_is_left_alone(
     assert left(record, maker) == (True, True)
 
 
+def test_dead_container_of_an_earlier_version_is_swept_once_it_is_old(
+    maker: ContainerMaker, record: Record
+) -> None:
+    folder = maker.records.write(replace(record, daemon=""))
+    os.utime(folder, (0, 0))
+    maker._sweep_vanished()
+    assert left(record, maker) == (False, False)
+
+
 def test_container_that_lives_is_left_to_its_daemons_reaper(maker: ContainerMaker, record: Record) -> None:
     maker.records.write(record)
     (Path(record.cgroups["memory"]) / "cgroup.procs").write_text(f"{os.getpid()}\n")

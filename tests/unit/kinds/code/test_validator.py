@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
@@ -265,3 +266,12 @@ def test_case_with_inputs_of_another_type_is_refused_by_reading() -> None:
     cases = [CASES[0], {"name": "text", "inputs": {"data": "ab"}, "expected": 2}]
     found = validator.stages[2].check(payload(cases=cases), POLICY)
     assert [(finding.rule, finding.context) for finding in found] == [("inputs.type", "case text")]
+
+
+@pytest.mark.parametrize(("image", "rules"), [(None, ["inputs.requires"]), ("science", [])])
+def test_what_another_image_has_is_not_judged_by_what_ours_has(image: str | None, rules: list[str]) -> None:
+    policy = replace(POLICY, image=image)
+    submitted = payload(code="result: int = 1", inputs={}, requires=["pandas"])
+
+    assert [finding.rule for finding in validator.stages[2].check(submitted, policy)] == rules
+    assert validator.plan(validator.prepare(submitted), policy, LIMITS).image == (image or "python")

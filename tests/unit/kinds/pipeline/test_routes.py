@@ -1,3 +1,4 @@
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ from assayd.kinds.pipeline.stored import (
     StepRun,
     StoredPipeline,
 )
+from assayd.model.repair import Fix, Repair, Strategy
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 
@@ -43,11 +45,61 @@ def stored(number: int = 1, uid: int = 1000) -> StoredPipeline:
     )
 
 
+class KnownRepairs:
+    """As much of `ports.repairs.Repairs` as is needed."""
+
+    def __init__(self, *known: Repair) -> None:
+        self._known = known
+
+    async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
+        return [one for one in self._known if attempt_id in {fix.attempt_id for fix in one.fixes}]
+
+
+def repaired(attempt_id: str) -> Repair:
+    fix = Fix(
+        number=2,
+        strategy=Strategy.FIX,
+        asked_at=START,
+        digest="d",
+        reason="the table is called sales",
+        passage="1",
+        patched_code="SELECT 1",
+        attempt_id=attempt_id,
+    )
+    return Repair(
+        id="01R",
+        attempt_id="01A",
+        kind="pipeline",
+        provider="local",
+        uid=1000,
+        max_attempts=3,
+        started_at=START,
+        ends_at=START,
+        hint="look at the schema",
+        fixes=(fix,),
+    )
+
+
 @pytest.fixture
-def held(service) -> StoredPipeline:
+def held(app, service) -> Iterator[StoredPipeline]:
     pipeline = stored()
     service.stored_pipelines.held = {pipeline.id: pipeline}
-    return pipeline
+    app.state.repairs = KnownRepairs()
+    yield pipeline
+    app.state.repairs = None
+
+
+async def test_pipeline_tells_which_fix_an_attempt_of_it_tries(app, connect, held) -> None:
+    app.state.repairs = KnownRepairs(repaired(held.id))
+    document = (await connect(1000).get(f"/v1/pipelines/{held.id}")).json()
+    assert document["attempts"][0]["fix"] == {
+        "repair_id": "01R",
+        "number": 2,
+        "provider": "local",
+        "passage": "1",
+        "reason": "the table is called sales",
+        "hint": "look at the schema",
+    }
 
 
 async def test_pipeline_shows_its_steps_and_what_they_came_to(connect, held) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assayd.client import PlainClient
+from assayd.client import Document, PlainClient
 from assayd.kinds.pipeline.forms import print_table_of_steps
 
 pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
@@ -61,7 +62,23 @@ def show(
         console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})")
     for attempt in pipeline["attempts"]:
         console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}")
+        for told in _history(attempt):
+            console.print(f"  {told}")
         print_table_of_steps(attempt["steps"])
+
+
+def _history(attempt: Document) -> Iterator[str]:
+    """Return where an attempt comes from: the one before, and the fix that it tries."""
+    from assayd.cli.terminal import shorten
+
+    if attempt["parent_id"] is not None:
+        yield f"after {attempt['parent_id']}"
+    fix = attempt["fix"]
+    if fix is not None:
+        yield f"fix {fix['number']} of repair {fix['repair_id']}, by {shorten(fix['provider'], 40)}"
+        yield f"reason: {shorten(fix['reason'], 200)}"
+        if fix["hint"] is not None:
+            yield f"hint: {shorten(fix['hint'], 200)}"
 
 
 Database = Annotated[Path, typer.Option(metavar="FILE", help="The database that the result is applied to.")]
