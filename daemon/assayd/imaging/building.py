@@ -20,6 +20,7 @@ from assayd.imaging.baselines import LABEL_BASELINE, measured_baseline
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
 from assayd.imaging.modules import modules_in
 from assayd.imaging.packages import Progress
+from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.recipes import Recipes
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
@@ -139,7 +140,7 @@ def _build_base(
         digest=digest,
         architecture=packages.engine_architecture(),
         python=version,
-        modules=modules_in([root / folder for folder in recipe.python_path]),
+        modules=modules_in([resolved(root, folder) for folder in recipe.python_path]),
     )
     (made / _FACTS).write_text(json.dumps(asdict(facts)))
     made.rename(base)
@@ -150,9 +151,9 @@ def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:
     if recipe.lock is not None and recipe.python is not None:
         progress(f"installing the wheels of {recipe.lock.path}")
         install(recipe.lock, recipe.python_packages, recipe.python, root)
-        _say_pruned(rootfs.disarm(root / SITE), recipe, progress)
+        _say_pruned(rootfs.disarm(resolved(root, SITE)), recipe, progress)
     for place, path in recipe.files:
-        rootfs.write(root / place, path.read_bytes())
+        rootfs.write(root, place, path.read_bytes())
 
 
 def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:

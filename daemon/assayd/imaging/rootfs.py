@@ -4,15 +4,17 @@ Decides by the recipe's allow-list which programs stay. Modes, owners and times 
 """
 
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Sequence, Set
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging import guest_file
 from assayd.imaging.command import run
 from assayd.imaging.digest import library_files
+from assayd.imaging.paths import matching, resolved
 from assayd.imaging.recipe import Recipe
 
 GUEST_UID = 10001
@@ -29,6 +31,8 @@ _MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", SANDBOX)
 _CERTIFICATES = "usr/share/ca-certificates"
 _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 _COMPILE_TIMEOUT_S = 600
+# E.g. libm.so.6, ld-linux-x86-64.so.2, libaio.so.1t64.0.2; not run.so-1.
+_LIBRARY = re.compile(r"\.so(\.[0-9][0-9a-z]*)*\Z")
 
 _ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/:/nonexistent\n"
@@ -53,12 +57,12 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
         ConfigError: ``image.executable_missing``, when a listed program is in none of the packages.
     """
     for pattern in recipe.drop:
-        for path in sorted(root.glob(pattern)):
+        for path in matching(root, pattern):
             _remove(path)
     kept = set(recipe.executables)
     removed = []
     for folder in _PROGRAM_FOLDERS:
-        for path in sorted((root / folder).glob("*")):
+        for path in matching(root, f"{folder}/*"):
             name = path.relative_to(root).as_posix()
             if name not in kept:
                 removed.append(name)
@@ -66,7 +70,7 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
     removed += disarm(root, kept)
     _drop_dangling(root)
     for name in recipe.executables:
-        if not (root / name).exists():
+        if not resolved(root, name).exists():
             raise ConfigError("image.executable_missing", f"image {recipe.name!r}: no package brings /{name}")
     return removed
 
@@ -74,20 +78,19 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
 def furnish(root: Path, recipe: Recipe) -> None:
     """Add what the packages' own scripts would have made, and the recipe's links and scripts."""
     for name in _MOUNT_POINTS:
-        (root / name).mkdir(exist_ok=True)
+        resolved(root, name).mkdir(parents=True, exist_ok=True)
     for name, content in _ACCOUNTS.items():
-        write(root / name, content.encode())
+        write(root, name, content.encode())
     for name, target in recipe.links:
         for link in _places(root, name, target):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
             link.symlink_to(target)
     for name, content in recipe.scripts:
-        write(root / name, content.encode())
-        (root / name).chmod(0o755)
+        write(root, name, content.encode()).chmod(0o755)
     if recipe.ca_bundle:
-        certificates = sorted((root / _CERTIFICATES).rglob("*.crt"))
-        write(root / _BUNDLE, b"".join(path.read_bytes() for path in certificates))
+        names = (path.relative_to(root) for path in matching(root, f"{_CERTIFICATES}/**/*.crt"))
+        write(root, _BUNDLE, b"".join(resolved(root, name).read_bytes() for name in names))
 
 
 def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
@@ -114,7 +117,7 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
 def place_library(library: Path, root: Path, folder: str) -> None:
     """Copy the files of a library folder to their place below `root`, which may hold nothing else."""
     for name, path in library_files(library):
-        write(root / folder / name, path.read_bytes())
+        write(root, f"{folder}/{name}", path.read_bytes())
 
 
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
@@ -129,8 +132,9 @@ def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Rec
         folders: relative to `root`; those that do not exist are passed over.
         recipe: says which interpreter.
     """
-    present = [str(root / folder) for folder in folders if (root / folder).is_dir()]
+    present = [str(path) for path in (resolved(root, folder) for folder in folders) if path.is_dir()]
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
+    options += ["-e", str(root)]  # passes over links to this machine's files
     _run_python(system, recipe, ["-m", "compileall", *options, *present])
 
 
@@ -142,11 +146,12 @@ def python_version(system: Path, recipe: Recipe) -> str:
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
     """Run the image's interpreter through the image's own loader, which needs neither root nor a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
-    loader = next(iter(sorted(system.glob("usr/lib/*/ld-linux*.so*"))), None)
-    if loader is None:
+    found = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    if found is None:
         raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
-    command = [str(loader), "--inhibit-cache", "--library-path", str(loader.parent)]
-    command += [str(system / f"usr/bin/python{recipe.python}"), "-S", "-s", *arguments]
+    loader = resolved(system, found.relative_to(system))
+    command = [str(loader), "--inhibit-cache", "--library-path", str(found.parent)]
+    command += [str(resolved(system, f"usr/bin/python{recipe.python}")), "-S", "-s", *arguments]
     settings = {"PYTHONHOME": str(system / "usr"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment = {**settings, "LANG": "C.UTF-8"}
     return run(command, code="image.python_broken", timeout_s=_COMPILE_TIMEOUT_S, environment=environment)
@@ -154,10 +159,11 @@ def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
 
 def _places(root: Path, name: str, target: str) -> list[Path]:
     """Return where a link goes: with a ``*`` for a folder, into each in which its target exists."""
+    path = PurePosixPath(name)
     if "*" not in name:
-        return [root / name]
-    folder, _, link = name.rpartition("/")
-    return [found / link for found in sorted(root.glob(folder)) if (found / target).is_file()]
+        return [resolved(root, path.parent) / path.name]
+    folders = [found.relative_to(root) for found in matching(root, str(path.parent))]
+    return [resolved(root, each) / path.name for each in folders if resolved(root, each / target).is_file()]
 
 
 def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
@@ -171,7 +177,7 @@ def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
             if path.is_symlink() or not path.stat().st_mode & 0o111:
                 continue
             # The loader and the C library are both library and program.
-            if ".so" in path.name or path.relative_to(root).as_posix() in kept:
+            if _LIBRARY.search(path.name) or path.relative_to(root).as_posix() in kept:
                 continue
             with path.open("rb") as stream:
                 compiled = stream.read(4) == b"\x7fELF"
@@ -187,13 +193,8 @@ def _drop_dangling(root: Path) -> None:
     """Remove links whose target was taken out."""
     for folder, folders, files in os.walk(root):
         for path in (Path(folder, name) for name in folders + files):
-            if path.is_symlink() and not _target(root, path).exists():
+            if path.is_symlink() and not resolved(root, path.relative_to(root)).exists():
                 path.unlink()
-
-
-def _target(root: Path, link: Path) -> Path:
-    target = str(link.readlink())
-    return root / target.lstrip("/") if target.startswith("/") else link.parent / target
 
 
 def _remove(path: Path) -> None:
@@ -203,7 +204,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file that is no program, with the folders that it needs."""
+def write(root: Path, name: str, content: bytes) -> Path:
+    """Write a file of the image that is no program, with the folders that it needs; return where it is."""
+    path = resolved(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # the mode of one that was a program goes with it
     path.write_bytes(content)
+    return path

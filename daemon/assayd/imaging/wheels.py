@@ -16,6 +16,7 @@ from pathlib import Path
 from assayd.errors import ConfigError
 from assayd.imaging.command import run
 from assayd.imaging.digest import digest_of, file_digest
+from assayd.imaging.paths import resolved
 
 SITE = "usr/lib/assayd/site-packages"
 """Where the wheels of a recipe are in its image."""
@@ -66,7 +67,8 @@ def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> Non
     ``image.wheels_failed``.
     """
     _require_current(lock, required)
-    options = ["--no-deps", "--require-hashes", "--no-compile", "--target", str(root / SITE)]
+    site = resolved(root, SITE)
+    options = ["--no-deps", "--require-hashes", "--no-compile", "--target", str(site)]
     try:
         _pip("install", *_only_wheels_for(python), *options, "--requirement", str(lock.path))
     except ConfigError as error:
@@ -78,7 +80,7 @@ def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> Non
             f"{found[3]} was found; find out who changed it before you lock it again"
         )
         raise ConfigError("image.wheel_differs", message) from error
-    shutil.rmtree(root / SITE / "bin", ignore_errors=True)
+    shutil.rmtree(site / "bin", ignore_errors=True)
 
 
 def _require_current(lock: Lock, required: Sequence[str]) -> None:

@@ -1,12 +1,13 @@
 """Root folders: the allow-list decides which programs stay."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.rootfs import furnish, place_library, prune
+from assayd.imaging.rootfs import compile_python, disarm, furnish, place_library, prune, write
 
 
 def recipe(**changes: object) -> Recipe:
@@ -63,6 +64,68 @@ def test_drop_takes_files_folders_and_links(root: Path) -> None:
     assert not list((root / "usr/lib/x").iterdir())
 
 
+@pytest.mark.parametrize("name", ["run.so-1", "run.sofa", "my.socket.d"])
+def test_program_that_is_no_library_by_its_name_is_removed(root: Path, name: str) -> None:
+    place(root, f"site/{name}")
+    assert disarm(root / "site") == [name]
+
+
+@pytest.mark.parametrize(
+    "name", ["_x.cpython-311-x86_64-linux-gnu.so", "libm-04b9.so.5.0", "libaio.so.1t64.0.2"]
+)
+def test_library_of_a_wheel_or_package_stays(root: Path, name: str) -> None:
+    library = place(root, f"site/{name}")
+    assert disarm(root / "site") == []
+    assert library.exists()
+
+
+def test_drop_through_an_absolute_link_takes_the_files_of_the_image(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = place(tmp_path_factory.mktemp("machine"), "certs/a.pem", b"")
+    inside = place(root, f"{outside.relative_to('/')}", b"")
+    (root / "usr/lib").mkdir()
+    (root / "usr/lib/certs").symlink_to(outside.parent)
+    prune(root, recipe(drop=("usr/lib/certs/*",)))
+    assert outside.exists()
+    assert not inside.exists()
+
+
+@pytest.mark.parametrize(("link", "target"), [("certs", "etc"), ("certs/a.pem", "etc/a.pem")])
+def test_file_written_through_an_absolute_link_is_the_images(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, link: str, target: str
+) -> None:
+    machine = tmp_path_factory.mktemp("machine")
+    outside = place(machine, "etc/a.pem", b"machine")
+    (root / link).parent.mkdir(exist_ok=True)
+    (root / link).symlink_to(machine / target)
+    write(root, "certs/a.pem", b"image")
+    assert outside.read_bytes() == b"machine"
+    assert (root / outside.relative_to("/")).read_bytes() == b"image"
+
+
+def test_file_written_through_a_link_of_merged_folders_is_where_it_leads(root: Path) -> None:
+    (root / "usr/lib").mkdir()
+    (root / "lib").symlink_to("usr/lib")
+    write(root, "lib/python3/own.py", b"x = 1")
+    assert (root / "usr/lib/python3/own.py").read_bytes() == b"x = 1"
+    assert (root / "lib").is_symlink()
+
+
+def test_file_in_the_place_of_a_program_is_no_program(root: Path) -> None:
+    write(root, "usr/bin/kept", b"")
+    assert not (root / "usr/bin/kept").stat().st_mode & 0o111
+
+
+def test_link_to_what_only_the_building_machine_has_is_removed(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (root / "usr/gone").symlink_to(tmp_path_factory.mktemp("machine"))
+    (root / "first").symlink_to("/usr/gone")
+    prune(root, recipe())
+    assert not (root / "first").is_symlink()
+
+
 def test_link_to_what_is_gone_is_removed_and_others_stay(root: Path) -> None:
     place(root, "usr/bin/sh")
     (root / "etc").mkdir()
@@ -107,3 +170,17 @@ def test_library_of_the_operator_is_copied_as_files_without_their_modes(
     assert [path.name for path in files] == ["core.fs"]
     assert files[0].read_bytes() == b": x ;"
     assert not files[0].stat().st_mode & 0o111
+
+
+def test_what_a_link_leads_to_on_the_building_machine_is_not_compiled(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    loader = f'#!/bin/sh\nunset PYTHONHOME\nshift 4\nexec {sys.executable} "$@"\n'
+    place(root, "usr/lib/x/ld-linux.so.2", loader.encode())
+    outside = place(tmp_path_factory.mktemp("machine"), "site.py", b"x = 1")
+    inside = place(root, "usr/lib/python3.11/own.py", b"x = 1")
+    inside.with_name("within.py").symlink_to("own.py")
+    inside.with_name("sitecustomize.py").symlink_to(outside)
+    compile_python(root, root, ["usr/lib/python3.11"], recipe(python="3.11"))
+    compiled = {path.name.partition(".")[0] for path in inside.parent.rglob("*.pyc")}
+    assert compiled == {"own", "within"}

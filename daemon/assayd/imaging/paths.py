@@ -1,0 +1,51 @@
+"""Paths below an image's root folder, resolved as after a chroot: no link leads out of it."""
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
+
+from assayd.errors import ConfigError
+
+_MAX_LINKS = 40
+"""Links on one path that Linux follows."""
+
+
+def resolved(root: Path, path: str | PurePath) -> Path:
+    """Return where a path of the image leads to below `root`; what does not exist is taken as it is named.
+
+    Raises: ConfigError ``image.link_loop``.
+    """
+    found, links = root, 0
+    left = [*reversed(PurePosixPath(path).parts)]
+    while left:
+        part = left.pop()
+        if part.startswith("/"):
+            found = root
+        elif part == "..":
+            found = found.parent if found != root else root
+        elif not (found / part).is_symlink():
+            found /= part
+        elif links < _MAX_LINKS:
+            links += 1
+            left += reversed((found / part).readlink().parts)
+        else:
+            message = f"/{path} leads through more than {_MAX_LINKS} links; take the link out (drop)"
+            raise ConfigError("image.link_loop", message)
+    return found
+
+
+def matching(root: Path, pattern: str) -> list[Path]:
+    """Return what a glob pattern finds below `root`, sorted; a link that it finds is not followed."""
+    *folders, last = PurePosixPath(pattern).parts
+    found = [root]
+    for part in folders:
+        inside = (path.relative_to(root) for folder in found for path in _entries(folder, part))
+        found = [resolved(root, path) for path in inside]
+    return sorted({path for folder in found for path in _entries(folder, last)})
+
+
+def _entries(folder: Path, part: str) -> list[Path]:
+    """Return what one part of a pattern finds in a folder that was reached without a link."""
+    if part == "**":
+        return [Path(each) for each, _, _ in os.walk(folder)]
+    return [path for path in folder.iterdir() if fnmatchcase(path.name, part)] if folder.is_dir() else []

@@ -1,0 +1,55 @@
+"""Paths of an image are resolved as after a chroot, whatever its links say."""
+
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import ConfigError
+from assayd.imaging.paths import matching, resolved
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a root folder with links like those of a distribution, beside a file of the machine's."""
+    root = tmp_path / "root"
+    for folder in ("usr/lib/ssl", "etc/ssl/certs"):
+        (root / folder).mkdir(parents=True)
+    (root / "lib").symlink_to("usr/lib")
+    (root / "usr/lib/ssl/certs").symlink_to("/etc/ssl/certs")
+    (tmp_path / "outside").write_text("")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ("/etc/ssl", "etc/ssl/x"),
+        ("//etc/ssl", "etc/ssl/x"),
+        ("../../../../etc", "etc/x"),
+        ("/lib/ssl/certs", "etc/ssl/certs/x"),
+        ("/not/there", "not/there/x"),
+    ],
+)
+def test_link_leads_to_a_place_below_the_root(root: Path, target: str, place: str) -> None:
+    (root / "usr/link").symlink_to(target)
+    assert resolved(root, "usr/link/x") == root / place
+
+
+def test_path_without_links_is_that_below_the_root(root: Path) -> None:
+    assert resolved(root, "usr/lib/new/file") == root / "usr/lib/new/file"
+
+
+def test_link_to_itself_is_refused_by_its_path(root: Path) -> None:
+    (root / "circle").symlink_to("circle")
+    with pytest.raises(ConfigError, match="/circle/x leads through more than 40 links") as raised:
+        resolved(root, "circle/x")
+    assert raised.value.code == "image.link_loop"
+
+
+def test_pattern_finds_what_the_links_of_the_image_lead_to(root: Path) -> None:
+    (root / "etc/ssl/certs/a.pem").write_text("")
+    (root / "out").symlink_to(root.parent)
+    assert matching(root, "lib/ssl/c*s/*.pem") == [root / "etc/ssl/certs/a.pem"]
+    assert matching(root, "**/*.pem") == [root / "etc/ssl/certs/a.pem"]
+    assert matching(root, "usr/lib/*/certs") == [root / "usr/lib/ssl/certs"]
+    assert matching(root, "out/*") == []
