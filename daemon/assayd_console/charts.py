@@ -16,7 +16,7 @@ VERDICTS = ("validated", "failed", "error", "cancelled")
 STYLE = """
 text{font:12px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
 .axis{stroke:#d3d8de}.bar{fill:#2f6fd0}.line{fill:none;stroke:#845400;stroke-width:2}
-.validated{fill:#2c9c56}.failed{fill:#d3423c}.error{fill:#7a1f8f}.cancelled{fill:#b58a1c}.waiting{fill:#c3cad2}
+.validated{fill:#2c9c56}.failed{fill:#d3423c}.error{fill:#7a1f8f}.cancelled{fill:#3a9bdc}.waiting{fill:#c3cad2}
 """
 ROW = 26
 NAME_WIDTH = 230

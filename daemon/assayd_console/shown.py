@@ -7,6 +7,7 @@ a terminal, reorders text or hides it stands there as its code. `marked` sets th
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
@@ -16,6 +17,10 @@ from assayd.cli.terminal import UNSAFE, plain
 
 LINE_CHARS = 2000
 """Of one line; what is beyond is counted."""
+TEXT_CHARS = 64_000
+"""Of one text on a page."""
+UNSAFE_RUNS = re.compile(f"{UNSAFE.pattern}+")
+CODE = Markup('<span class="code">{}</span>')
 
 
 def finalize(value: object) -> object:
@@ -28,19 +33,20 @@ def finalize(value: object) -> object:
 def marked(text: str) -> Markup:
     """Return text whose codes for what is not shown are set apart from what only looks like them."""
     pieces, end = [], 0
-    for match in UNSAFE.finditer(text):
-        pieces += [escape(text[end : match.start()]), _code(match[0])]
+    for match in UNSAFE_RUNS.finditer(text):
+        pieces += [escape(text[end : match.start()]), CODE.format(plain(match[0]))]
         end = match.end()
     return Markup("").join([*pieces, escape(text[end:])])
 
 
-def _code(character: str) -> Markup:
-    return Markup('<span class="code">{}</span>').format(plain(character))
-
-
 def cut_lines(text: str) -> str:
-    """Return text without the ends of its very long lines, which say how long they are."""
-    return "\n".join(_cut(line) for line in text.split("\n"))
+    """Return text without the ends of its very long lines and its own, which say how long they are."""
+    shown = "\n".join(_cut(line) for line in text[:TEXT_CHARS].split("\n"))
+    if len(text) <= TEXT_CHARS:
+        return shown
+    return (
+        f"{shown}\n… ({len(text) - TEXT_CHARS:,} more characters; the files of the attempt's bundle have all)"
+    )
 
 
 def _cut(line: str) -> str:

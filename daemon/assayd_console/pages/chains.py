@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from assayd.client import Document, StreamEvent, requests
 from assayd.client.client_request import ClientRequest
+from assayd.documents import submission_diff
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
@@ -46,9 +47,7 @@ def steps_of(chain: Document) -> Iterator[dict[str, object]]:
     for answer in chain["attempts"]:
         diff = answer["diff"]
         if diff is None and before is not None and not answer["duplicate"]:
-            diff = "\n".join(
-                difflib.unified_diff(before.splitlines(), answer["patched_code"].splitlines(), lineterm="")
-            )
+            diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
         yield {"answer": answer, "diff": diff_lines(diff) if diff else ()}
 
@@ -105,7 +104,8 @@ async def show_chain(request: Request) -> Response:
     """Show one chain, whether or not it goes on."""
     named = _chain(request)
     chain = await request.app.state.daemon.ask(named.state())
-    return page("chain.html", title=named.name, named=named, chain=chain, steps=list(steps_of(chain)))
+    steps = await asyncio.to_thread(list, steps_of(chain))
+    return page("chain.html", title=named.name, named=named, chain=chain, steps=steps)
 
 
 async def follow_chain(request: Request) -> Response:
@@ -116,8 +116,8 @@ async def follow_chain(request: Request) -> Response:
     async def produce(tell: Tell) -> None:
         async def show() -> None:
             chain = await daemon.ask(named.state())
-            values = {"named": named, "chain": chain, "steps": list(steps_of(chain))}
-            await tell("progress", fragment("_chain.html", **values))
+            steps = await asyncio.to_thread(list, steps_of(chain))
+            await tell("progress", fragment("_chain.html", named=named, chain=chain, steps=steps))
 
         await follow(daemon.events(named.events()), lambda _: None, show)
         await tell("end", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -244,6 +245,16 @@ def test_answers_without_a_diff_are_compared_with_the_one_before() -> None:
         ("removed", "-b"),
         ("added", "+c"),
     ]
+
+
+def test_answers_that_have_nothing_in_common_are_compared_in_linear_time() -> None:
+    first, other = ("\n".join(str(n * step % 101) for n in range(5000)) for step in (1, 37))
+    before = time.process_time()
+
+    _, second = steps_of({"attempts": [fix(1, first), fix(2, other)]})
+
+    assert second["diff"][-1].text.endswith("more lines")
+    assert time.process_time() - before < 1
 
 
 def test_cell_of_a_spreadsheet_holds_what_would_begin_another() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assayd_console.live import message
 from assayd_console.rendering import environment
-from assayd_console.shown import LINE_CHARS, cut_lines, marked
+from assayd_console.shown import LINE_CHARS, TEXT_CHARS, cut_lines, marked
 
 
 def test_whatever_a_template_prints_is_escaped_and_visible() -> None:
@@ -20,6 +20,20 @@ def test_whatever_a_template_prints_is_escaped_and_visible() -> None:
 
 def test_codes_are_set_apart_from_text_that_looks_like_them() -> None:
     assert marked("\\x1b \x1b<") == '\\x1b <span class="code">\\x1b</span>&lt;'
+
+
+def test_codes_in_a_row_are_set_apart_together() -> None:
+    assert marked("\xad\xad<\xad") == (
+        '<span class="code">\\xad\\xad</span>&lt;<span class="code">\\xad</span>'
+    )
+
+
+def test_long_text_is_cut_counted_and_had_whole_elsewhere() -> None:
+    shown = cut_lines("b\n" * (TEXT_CHARS // 2 + 5))
+
+    assert len(shown) < TEXT_CHARS + 100
+    assert shown.endswith("… (10 more characters; the files of the attempt's bundle have all)")
+    assert cut_lines("b\n" * (TEXT_CHARS // 2)) == "b\n" * (TEXT_CHARS // 2)
 
 
 def test_long_line_is_cut_and_counted() -> None:
