@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 
+from assayd.cli.own_user import OwnUserH11
 from assayd.client import AsyncClient
 from assayd.errors import RequestError
 from assayd_console.app import build
@@ -28,10 +29,11 @@ def serve(path: str | None, *, port: int, link_file: Path | None) -> None:
     with _listen(port) as listener:
         taken = listener.getsockname()[1]
         links = Links(sessions, taken, link_file)
-        hosts = frozenset({f"{ADDRESS}:{taken}", f"localhost:{taken}"})
+        hosts = frozenset({f"{ADDRESS}:{taken}"})  # never localhost: ::1 may be another user's
         app = build(ConsoleDaemon(AsyncClient(path)), sessions, hosts, after_login=links.renew)
         config = uvicorn.Config(
             app,
+            http=OwnUserH11,
             log_level="warning",
             access_log=False,
             ws="none",

@@ -139,7 +139,7 @@ class CsvWriter:
     HEADS = ("line", "attempt_id", "verdict", "cause", "rules", "took_ms", "labels", "error")
 
     def __init__(self, file: io.StringIO) -> None:
-        self._rows = csv.writer(file)
+        self._rows = csv.writer(file, quoting=csv.QUOTE_ALL)  # some programs also part cells at `;`
 
     def __enter__(self) -> Self:
         self._rows.writerow(self.HEADS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 
 from assayd.client import NotFound
 from assayd_console.app import build
+from assayd_console.pages.batches import CsvWriter
 from assayd_console.pages.chains import MOST_DIFF_LINES, diff_lines, steps_of
 from assayd_console.pages.reference import explain_import
 from assayd_console.pages.submit import submission_of
@@ -242,6 +244,15 @@ def test_answers_without_a_diff_are_compared_with_the_one_before() -> None:
         ("removed", "-b"),
         ("added", "+c"),
     ]
+
+
+def test_cell_of_a_spreadsheet_holds_what_would_begin_another() -> None:
+    file = io.StringIO()
+    item = dict.fromkeys(("attempt_id", "verdict", "cause", "attempt"))
+    with CsvWriter(file) as writer:
+        writer.add({**item, "line": 1, "rules": [], "error": {"message": "no;=1+1"}})
+
+    assert file.getvalue().splitlines()[1] == '"1","","","","","","","no;=1+1"'
 
 
 def test_long_diff_is_cut_and_counted() -> None:

@@ -18,6 +18,7 @@ from mcp.server.lowlevel import Server
 from assayd.cli.mcp.daemon import Daemon
 from assayd.cli.mcp.server import AgentServer
 from assayd.cli.mcp.serving import MESSAGE_BYTES
+from assayd.cli.own_user import OwnUserH11
 from assayd.client import AsyncClient
 from assayd.errors import RequestError
 
@@ -42,7 +43,13 @@ def over_http(socket: str | None, address: str, token_file: Path) -> None:
     server = AgentServer(Daemon(client)).build()
     application = TokenGuard(_application(server, client), token)
     config = uvicorn.Config(
-        application, host=host, port=port, log_level="warning", limit_concurrency=MOST_CALLS, ws="none"
+        application,
+        http=OwnUserH11,
+        host=host,
+        port=port,
+        log_level="warning",
+        limit_concurrency=MOST_CALLS,
+        ws="none",
     )
     print(f"assay: MCP on http://{_written(host)}:{port}/mcp, token in {token_file}", file=sys.stderr)
     uvicorn.Server(config).run()

@@ -1,0 +1,72 @@
+"""Serves HTTP on loopback to processes of one user: any other connection is cut before a byte of it is read.
+
+TCP does not tell who connects, but the kernel lists whose socket each end of a connection is. Where it
+names nobody, or another user, there is no service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+Address = tuple[str, int]
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""Of this network namespace; the second is missing where the kernel has no IPv6."""
+ESTABLISHED = "01"
+"""The one state that counts: sockets that nobody holds any more are listed as root's in the others."""
+MAPPED = bytes(10) + b"\xff\xff"
+"""Before an IPv4 address that a socket of IPv6 has connected to."""
+
+
+class OwnUserH11(H11Protocol):
+    """uvicorn's protocol that bounds headers itself, for connections of our own user alone.
+
+    The other one of uvicorn is a package that the client's distribution does not need.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Cut a connection that is not our own user's, or of which that cannot be told."""
+        super().connection_made(transport)
+        uid = None
+        try:
+            uid = peer_uid(transport)
+        finally:
+            if uid != os.geteuid():
+                transport.abort()
+
+
+def peer_uid(transport: asyncio.BaseTransport) -> int | None:
+    """Return whose process holds the other end of a connection over loopback; None if none is listed."""
+    local, remote = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    if not local or not remote:
+        return None
+    for table in TABLES:
+        if table.exists():
+            uid = uid_of(table.read_text(encoding="ascii"), local[:2], remote[:2])
+            if uid is not None:
+                return uid
+    return None
+
+
+def uid_of(table: str, local: Address, remote: Address) -> int | None:
+    """Return the user of the established connection from `local` to `remote`, as a table lists it."""
+    for ends in zip(_written(local), _written(remote), strict=True):
+        _, found, rest = table.partition(f": {' '.join(ends)} {ESTABLISHED} ")
+        if found:
+            return int(rest.split(maxsplit=4)[3])  # after both queues, the timer and the repeats
+    return None
+
+
+def _written(address: Address) -> Iterator[str]:
+    """Return an address as the tables have it: in the machine's words; IPv4 also as part of IPv6."""
+    host, port = address
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    for each in (packed,) if len(packed) == len(MAPPED) + 4 else (packed, MAPPED + packed):
+        words = struct.unpack(f"={len(each) // 4}I", each)
+        yield f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"
