@@ -56,7 +56,7 @@ def test_dead_container_of_a_daemon_that_has_gone_is_swept_with_its_group(
     assert left(record, maker) == (False, False)
 
 
-@pytest.mark.parametrize("daemon", [own_mark(), ""])
+@pytest.mark.parametrize("daemon", [own_mark(), ""], ids=["this one", "unmarked"])
 def test_container_of_a_daemon_that_may_live_is_left_alone(
     maker: ContainerMaker, record: Record, daemon: str
 ) -> None:

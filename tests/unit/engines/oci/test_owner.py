@@ -36,6 +36,10 @@ def test_process_of_an_earlier_boot_has_gone() -> None:
     assert has_gone(changed(0, "00000000-0000-0000-0000-000000000000"))
 
 
-@pytest.mark.parametrize("mark", ["", "1", "a:b:c:d", "::::", changed(1, "4026531999")])
+@pytest.mark.parametrize(
+    "mark",
+    ["", "1", "a:b:c:d", "::::", changed(1, "4026531999")],
+    ids=["none", "one part", "no numbers", "empty parts", "another namespace"],
+)
 def test_of_another_namespace_or_by_no_mark_nobody_can_tell(mark: str) -> None:
     assert not has_gone(mark)
