@@ -44,9 +44,7 @@ def cut_lines(text: str) -> str:
     shown = "\n".join(_cut(line) for line in text[:TEXT_CHARS].split("\n"))
     if len(text) <= TEXT_CHARS:
         return shown
-    return (
-        f"{shown}\n… ({len(text) - TEXT_CHARS:,} more characters; the files of the attempt's bundle have all)"
-    )
+    return f"{shown}\n… ({len(text) - TEXT_CHARS:,} more characters)"
 
 
 def _cut(line: str) -> str:

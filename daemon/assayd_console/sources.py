@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from assayd.cli.origin import Origin
 from assayd.client import Document
+from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 
 AROUND = 6
 """Lines that are shown around a finding, where a text is too long to be shown whole."""
@@ -76,9 +77,10 @@ def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> Sourc
 
 def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:
     shown = _shown(len(lines), placed)
-    left_out = 0
+    left_out, room = 0, TEXT_CHARS
     for number, text in enumerate(lines, 1):
-        if number not in shown:
+        room -= min(len(text), LINE_CHARS) if number in shown else 0
+        if number not in shown or (room < 0 and number not in placed):
             left_out += 1
             continue
         if left_out:

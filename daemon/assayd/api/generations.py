@@ -146,7 +146,7 @@ async def _document(call: Call, view: GenerationView, *, listed: bool = False) -
 
 
 async def _told(call: Call, generation_id: str) -> Documents:
-    """Tell each change by what is new: stages of an attempt while it runs, an answer while it comes."""
+    """Yield an event for each change: stages of an attempt while it runs, an answer while it comes."""
     number, known, staged = 0, (0, 0), set[str]()
     heard, told = "", (-1, -1)
     async with aclosing(call.generations.follow(generation_id)) as views:

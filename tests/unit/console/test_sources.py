@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 from assayd_console.sources import MOST_LINES, sources
 
 
@@ -61,3 +62,11 @@ def test_steps_are_texts_by_their_names() -> None:
     texts, _ = sources(payload, [finding(1, file="sum")])
 
     assert [(text.name, len(text.lines[0].findings)) for text in texts] == [("load", 0), ("sum", 1)]
+
+
+def test_long_lines_are_left_out_beyond_what_a_text_may_take_but_for_those_with_findings() -> None:
+    code = "\n".join(["\u00ad" * LINE_CHARS] * MOST_LINES)
+    [source], _ = sources({"code": code}, [finding(MOST_LINES)])
+    assert sum(len(line.text) for line in source.lines if line.number) <= TEXT_CHARS + LINE_CHARS
+    assert source.lines[-1].number == MOST_LINES
+    assert [line.text for line in source.lines if not line.number] == ["367 lines without findings"]

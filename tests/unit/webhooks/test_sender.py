@@ -197,6 +197,7 @@ async def test_sender_that_is_ended_in_a_try_leaves_the_message_for_the_next(wor
     world.courier.hangs = set()
     async with world.sender.running():
         await world.until(lambda: world.tries("delivered") == 1)
+    assert [post.headers["webhook-id"] for post in world.courier.sent] == ["m1", "m1"]
 
 
 async def test_defect_of_ours_is_a_failed_try_and_the_next_message_is_sent(world: World) -> None:

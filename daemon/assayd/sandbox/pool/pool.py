@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import back_off_s, finish, task_group
+from assayd.aio import back_off_s, finish, pause, task_group
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
@@ -339,8 +339,7 @@ class Pool:
 
     async def _remove(self, container: Container) -> None:
         ulid = container.ref.ulid
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._calm.wait(), YIELD_S)
+        await pause(YIELD_S, unless=self._calm)
         try:
             await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:

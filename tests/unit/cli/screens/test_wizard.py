@@ -214,6 +214,7 @@ async def test_a_refused_request_is_asked_again_with_the_reason() -> None:
         await until(pilot, lambda: "an extractor takes no database" in picture(pilot))
         await pilot.press("ctrl+g")
         await shown(pilot, "Result")
+    assert [each[0] for each in session.done].count("begin") == 2
 
 
 async def test_answers_stages_and_units_are_seen_as_they_come() -> None:
@@ -290,6 +291,7 @@ async def test_a_refused_name_is_said_as_plain_text() -> None:
         await shown(pilot, "Line")
         await pilot.press("enter")
         await until(pilot, lambda: "[@click=app.exit]now[/]" in picture(pilot))
+        assert pilot.app.return_value is None
 
 
 async def test_a_failed_result_shows_the_error_and_cannot_be_approved() -> None:
