@@ -26,6 +26,8 @@ TOKEN_CHARS = 256
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Of errors that are found before the daemon is asked."""
 
+PAGES = (attempts, attempt, submit, batches, chains, now, reference, trends)
+
 
 def build(
     daemon: ConsoleDaemon,
@@ -72,14 +74,7 @@ def build(
             Route("/", _home),
             Route("/login", log_in, methods=["POST"]),
             Route("/logout", log_out, methods=["POST"]),
-            *attempts.ROUTES,
-            *attempt.ROUTES,
-            *submit.ROUTES,
-            *batches.ROUTES,
-            *chains.ROUTES,
-            *now.ROUTES,
-            *reference.ROUTES,
-            *trends.ROUTES,
+            *(route for room in PAGES for route in room.ROUTES),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
         exception_handlers={AssaydError: _refused, HTTPException: _no_page},

@@ -45,6 +45,17 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
+_OWN = (
+    routes,
+    batch_routes,
+    repair_routes,
+    generation_routes,
+    library_routes,
+    discovery,
+    summary_routes,
+)
+
+
 def create_app(  # noqa: PLR0913  (each is a part of its own)
     service: Service,
     batches: Batches,
@@ -78,26 +89,13 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.examining = False
     app.state.examined = None
     # As they are: an included router makes all its routes anew at the first request, in a tenth of a second.
-    own = (
-        module.router
-        for module in (
-            routes,
-            batch_routes,
-            repair_routes,
-            generation_routes,
-            library_routes,
-            discovery,
-            summary_routes,
-        )
-    )
-    for router in (*own, *routers):
+    for router in (*(module.router for module in _OWN), *routers):
         app.router.routes.extend(router.routes)
     name_operations(app.router.routes)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
-    app.add_middleware(
-        RequestIds, metrics=metrics or Metrics()
-    )  # the last one added is the first to be asked
+    # The last one added is the first to be asked.
+    app.add_middleware(RequestIds, metrics=metrics or Metrics())
     return app
 
 
