@@ -46,6 +46,11 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _default_run_dir() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path("/run" if os.geteuid() == 0 or not base else base) / "assayd-oci"
+
+
 class EngineSettings(_Section):
     """The container engine."""
 
@@ -67,8 +72,9 @@ class EngineSettings(_Section):
         description="Clone containers from a warm one per kind (oci), where that holds; else start each.",
     )
     run_dir: Path = Field(
-        Path("/run/assayd-oci"),
-        description="What lives no longer than containers do (oci); one for the host.",
+        default_factory=_default_run_dir,
+        description="What lives no longer than containers do (oci); one for all daemons of a user.",
+        examples=["/run/assayd-oci"],
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")

@@ -133,7 +133,7 @@ class OciEngine:
         if claimed is not None:
             self._templates.hold(claimed[0], container)
         try:
-            await finish(self._threads.run(self._maker.make, container), timeout_s=self._threads.timeout_s)
+            await finish(self._maker.make(container), timeout_s=self._threads.timeout_s)
         except BaseException:
             await finish(self._discard(container), timeout_s=self._threads.timeout_s)
             raise
