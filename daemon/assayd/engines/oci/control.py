@@ -147,7 +147,7 @@ class Control:
             data, descriptors = b"", []
         try:
             heard = bool(data) and self._hear(json.loads(data), descriptors)
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (ValueError, KeyError, TypeError):
             heard = False
         if not heard:
             for descriptor in descriptors:
@@ -198,8 +198,11 @@ class Control:
                 os.close(descriptor)
         elif "failed" in reply:
             waiting.set_exception(StartFailed(str(reply["failed"])))
-        else:
+        elif descriptors:
             waiting.set_result(descriptors.pop())
+        else:
+            waiting.set_exception(self._has_died())
+            return False
         return True
 
     def _has_died(self) -> EngineError:

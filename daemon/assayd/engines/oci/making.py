@@ -251,6 +251,7 @@ class ContainerMaker:
                     images=str(self._images.roots),
                     shown_at=str(shown_at),
                     hugetlb=host.hugetlb,
+                    timeout_s=self._threads.timeout_s,
                     ids=None if host.is_root else host.ids,
                 )
             return self._launcher

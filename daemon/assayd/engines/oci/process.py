@@ -20,7 +20,6 @@ from assayd.errors import EngineError
 
 _READ_BYTES = 256 * 1024
 _DIAGNOSTICS_BYTES = 8 * 1024
-_READY_WITHIN_S = 20.0
 _ENDS_WITHIN_S = 10.0
 
 
@@ -201,7 +200,7 @@ class LauncherProcess:
 
     @classmethod
     async def start(
-        cls, *, images: str, shown_at: str, hugetlb: str, ids: IdRange | None = None
+        cls, *, images: str, shown_at: str, hugetlb: str, timeout_s: float, ids: IdRange | None = None
     ) -> LauncherProcess:
         """Start it and wait until it serves.
 
@@ -209,6 +208,7 @@ class LauncherProcess:
             images: folder with root filesystems.
             shown_at: where containers are to find them; "" where they can go there by themselves.
             hugetlb: where control groups of that name must be mounted for the runtime; "" where nowhere.
+            timeout_s: how long that may take.
             ids: the user ids for containers, where this is no root's daemon.
 
         Raises: EngineError ``engine.launcher``.
@@ -227,7 +227,7 @@ class LauncherProcess:
             )
         made = cls(ours, process)
         try:
-            async with asyncio.timeout(_READY_WITHIN_S):
+            async with asyncio.timeout(timeout_s):
                 await made._control.ready
         except asyncio.CancelledError:
             made.close()
