@@ -22,6 +22,7 @@ files=(
     systemd/assayd.tmpfiles usr/lib/tmpfiles.d/assayd.conf
     systemd/egress.conf $doc/examples/egress.conf
     systemd/oci.conf $doc/examples/oci.conf
+    systemd/assayd-user.service $doc/examples/assayd-user.service
     etc/assayd.toml $doc/examples/assayd.toml
     grafana/assayd.json $doc/examples/grafana/assayd.json
     prometheus/alerts.yml $doc/examples/prometheus/alerts.yml
