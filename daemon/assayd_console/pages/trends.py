@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d
 """How far back, and how much one column stands for, in seconds."""
 USUAL = "24h"
 MOST_BARS = 15
+LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
@@ -92,22 +94,37 @@ async def _pictures(
     ]
     pictures += [
         (
+            f"limit-{limit}".replace(" ", "-"),
+            f"Share used of the limit: {limit} (since the daemon's start)",
+            charts.histogram(found, title=f"Use of the limit: {limit}"),
+        )
+        for limit in LIMITS
+        if (found := _histogram(sample, "assayd_limit_use_ratio", "{:.0%}".format, limit=limit))
+    ]
+    pictures += [
+        (
             f"latency-{step}",
             f"Time: {step} (since the daemon's start)",
             charts.histogram(found, title=f"Time of {step}"),
         )
         for step in STEPS
-        if (found := _histogram(sample, step))
+        if (found := _histogram(sample, "assayd_attempt_duration_seconds", _took_s, stage=step))
     ]
     return pictures, summary
 
 
-def _histogram(sample: MetricsSample, step: str) -> list[tuple[str, float]]:
-    """Return how many attempts took up to each time, each counted once."""
-    counts = span(sample, None, 1.0).buckets("assayd_attempt_duration_seconds", stage=step)
+def _took_s(seconds: float) -> str:
+    return took(seconds * 1000)
+
+
+def _histogram(
+    sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
+) -> list[tuple[str, float]]:
+    """Return how many attempts came up to each value, each counted once."""
+    counts = span(sample, None, 1.0).buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):
-        found.append(("more" if end == float("inf") else took(end * 1000), number - below))
+        found.append(("more" if end == float("inf") else write(end), number - below))
         below = number
     return found if below else []
 
