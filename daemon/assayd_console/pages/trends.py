@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,7 +18,7 @@ from assayd.client import Document, requests
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, count_bars, spans_until
-from assayd_console.rendering import page
+from assayd_console.rendering import page, picture_file
 from assayd_console.shown import took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
@@ -44,12 +45,10 @@ async def download(request: Request) -> Response:
     asked = await _asked(request)
     pictures, _ = await _pictures(request.app.state.daemon, asked)
     name = request.path_params["name"]
-    found = next((picture for key, _, picture in pictures if key == name), Markup("<svg></svg>"))
-    return Response(
-        charts.standalone(found),
-        media_type="application/octet-stream",
-        headers={"Content-Disposition": f'attachment; filename="assayd-{asked["back"]}.svg"'},
-    )
+    found = next((picture for key, _, picture in pictures if key == name), None)
+    if found is None:
+        raise HTTPException(404, "there is no such picture, or nothing to show in it")
+    return picture_file(found, f"assayd-{name}-{asked['back']}", request.query_params)
 
 
 async def _asked(request: Request) -> dict[str, Any]:
