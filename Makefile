@@ -106,7 +106,7 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
-	@for extra in anthropic gemini lsp mcp openai; do \
+	@for extra in anthropic cluster gemini lsp mcp openai; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 
