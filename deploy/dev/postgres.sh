@@ -15,14 +15,16 @@ longest_state_path=85
 
 usage() {
     cat <<TEXT
-usage: postgres.sh start [DIR [OPTION…]]
+usage: postgres.sh install
+       postgres.sh start [DIR [OPTION…]]
        postgres.sh stop [DIR]
        postgres.sh url [DIR] [owner|gateway|operator] [DATABASE]
 
-  start   start the server whose state is in DIR (default: .run/postgres), as root on a Debian-like system after
-          installing what is missing; OPTIONs are the server's (-c fsync=off). Does nothing while it runs
-  stop    end it and wait until it is gone; DIR stays
-  url     print the URL of an account's database (default: gateway, assayd)
+  install  install what is missing, as root on a Debian-like system; else say what
+  start    start the server whose state is in DIR (default: .run/postgres), after installing what is missing;
+           OPTIONs are the server's (-c fsync=off). Does nothing while it runs
+  stop     end it and wait until it is gone; DIR stays
+  url      print the URL of an account's database (default: gateway, assayd)
 
 The server never runs as root, but as the packages' user "postgres" when root starts it. It listens on a Unix socket, where
 root and who started it are known by their user; with POSTGRES_TLS=1 also on loopback, with TLS and passwords.
@@ -76,7 +78,8 @@ placing() {
 install_packages() {
     [ ! -x "$(programs)/initdb" ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-        die "PostgreSQL is not installed, and only root on a Debian-like system can do that here; install the package postgresql"
+        say "PostgreSQL is not installed, and only root on a Debian-like system can do that here; install the package postgresql"
+        return 1
     fi
     # No cluster of the system's own: this one is private.
     install -D -m 0644 /dev/stdin /etc/postgresql-common/createcluster.d/assayd.conf <<<'create_main_cluster = false'
@@ -212,7 +215,7 @@ SQL
 
 start() {
     if server_pid >/dev/null && answers; then return; fi
-    install_packages
+    install_packages || exit 1
     make_folders
     make_certificate
     make_cluster
@@ -265,6 +268,8 @@ state=${1:-$root/.run/postgres}
 [ "$#" -eq 0 ] || shift
 case "$state" in /*) ;; *) state=$PWD/$state ;; esac
 case "$verb" in
+    # Without it, the tests that need it are not among those that run.
+    install) install_packages || true ;;
     start | stop) locked "$verb" "$@" ;;
     url) url "$@" ;;
     _in_place) in_place "$@" ;;
