@@ -78,12 +78,25 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     kind: str | None,
     label: Sequence[str],
     since: str | None,
+    cause: str | None,
+    rule: str | None,
+    uid: int | None,
     limit: int,
     as_json: bool,
 ) -> int:
     """List attempts, newest first."""
     with PlainClient(daemon) as client:
-        page = client.attempts(state=state, verdict=verdict, kind=kind, label=label, since=since, limit=limit)
+        page = client.attempts(
+            state=state,
+            verdict=verdict,
+            kind=kind,
+            label=label,
+            since=since,
+            cause=cause,
+            rule=rule,
+            uid=uid,
+            limit=limit,
+        )
     if as_json:
         print_json(page)
         return VALIDATED
