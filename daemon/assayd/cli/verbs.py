@@ -127,6 +127,17 @@ LIST = CommandVerb(
         Parameter(name="kind", option="--kind", metavar="TEXT", help="Only of this kind."),
         Parameter(name="label", option="--label", metavar="K=V", many=True, help="Only with this label."),
         Parameter(name="since", option="--since", metavar="TIME", help="Only from this time on (RFC 3339)."),
+        Parameter(name="cause", option="--cause", metavar="TEXT", help="Only with a run that ended so."),
+        Parameter(name="rule", option="--rule", metavar="TEXT", help="Only failed by an error of this rule."),
+        Parameter(
+            name="uid",
+            option="--uid",
+            metavar="N",
+            type="whole",
+            least=0,
+            most=2**32 - 1,
+            help="Only of this user; for operators.",
+        ),
         Parameter(
             name="limit",
             option="--limit",

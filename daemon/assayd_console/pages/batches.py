@@ -17,9 +17,9 @@ from starlette.routing import Route
 from assayd.cli.reports import JunitWriter, SarifWriter
 from assayd.client import Document, StreamEvent, requests
 from assayd_console import charts
-from assayd_console.charts import Bar
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
+from assayd_console.pages.now import count_bars
 from assayd_console.rendering import fragment, page
 
 PAGE = 20
@@ -56,8 +56,14 @@ async def show_details(request: Request) -> Response:
         "_batch_details.html",
         batch=batch,
         summary=summary,
-        rules=charts.bars(_bars(summary["rules"]), title="Attempts by rule", cumulative=True),
-        causes=charts.bars(_bars(summary["causes"]), title="Attempts by cause"),
+        rules=charts.bars(
+            count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
+            title="Attempts by rule",
+            cumulative=True,
+        ),
+        causes=charts.bars(
+            count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
+        ),
         grid=charts.grid(map(_cell, items["items"]), title="A cell per item"),
         malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
         failures=_failures(items["items"]),
@@ -65,13 +71,6 @@ async def show_details(request: Request) -> Response:
         first=first,
         address=address,
     )
-
-
-def _bars(counts: Document) -> list[Bar]:
-    return [
-        Bar(name=name, number=number, shown=f"{number:,}")
-        for name, number in list(counts.items())[:MOST_BARS]
-    ]
 
 
 def _cell(item: Document) -> tuple[str, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -74,7 +75,10 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         "hour_picture": charts.stacked(
             spans_until(look.hour, look.at, 3600), title="Verdicts of the last hour"
         ),
-        "causes": charts.bars(count_bars(look.hour["causes"], MOST_BARS), title="Causes of the last hour"),
+        "causes": charts.bars(
+            count_bars(look.hour["causes"], MOST_BARS, "/attempts?since=1h&cause="),
+            title="Causes of the last hour",
+        ),
         "attempts": await _under_way(request.app.state.daemon) if busy else [],
     }
 
@@ -115,9 +119,9 @@ def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[s
 
 
 def count_bars(counts: Document, most: int, address: str = "") -> list[Bar]:
-    """Return counts as bars, the first of them."""
+    """Return counts as bars, the first of them; each leads to the address that its name ends."""
     return [
-        Bar(name=name, number=number, shown=f"{number:,}", href=f"{address}{name}" if address else "")
+        Bar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
         for name, number in list(counts.items())[:most]
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -65,6 +66,7 @@ async def _pictures(
     wanted = {"since": since, "bucket_s": bucket_s, "kind": asked["kind"] or None}
     summary = await daemon.ask(requests.summary(**wanted))
     sample = read_sample((await daemon.fetch(requests.metrics())).decode(), 0.0)
+    address = "/attempts?" + urlencode({"since": asked["back"], "kind": asked["kind"]})
     pictures = [
         (
             "verdicts",
@@ -74,12 +76,18 @@ async def _pictures(
         (
             "rules",
             "Failures by rule",
-            charts.bars(count_bars(summary["rules"], MOST_BARS), title="Attempts by rule", cumulative=True),
+            charts.bars(
+                count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
+                title="Attempts by rule",
+                cumulative=True,
+            ),
         ),
         (
             "causes",
             "Causes",
-            charts.bars(count_bars(summary["causes"], MOST_BARS), title="Attempts by cause"),
+            charts.bars(
+                count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
+            ),
         ),
     ]
     pictures += [

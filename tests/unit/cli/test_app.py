@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -31,8 +32,10 @@ def test_list_as_json_is_the_page(assay, finished, capsys) -> None:
 
 def test_list_sends_its_filters(assay, service, capsys) -> None:
     assert assay("list", "--verdict", "failed", "--label", "a=b", "--since", "2026-01-01T00:00:00Z") == 0
-    (query,) = service.queries
+    assert assay("list", "--cause", "timeout", "--rule", "case.failed", "--uid", str(os.getuid())) == 0
+    query, other = service.queries
     assert (query.verdict, query.labels, query.since.year) == ("failed", (("a", "b"),), 2026)
+    assert (other.cause, other.rule, other.uid) == ("timeout", "case.failed", os.getuid())
 
 
 def test_show_prints_the_report(assay, finished, capsys) -> None:
