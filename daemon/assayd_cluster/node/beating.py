@@ -1,6 +1,6 @@
 """Tells the gateway every few seconds how this node is, and takes messages when the gateway says so.
 
-A node takes messages while its daemon can run attempts, the gateway answers and agrees, and it is not draining.
+It takes messages while its daemon can run attempts, the gateway answers and agrees, and it is not draining.
 """
 
 from __future__ import annotations

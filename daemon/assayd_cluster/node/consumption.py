@@ -1,7 +1,7 @@
 """Takes messages or takes none: what the heartbeat has found is told to Celery's own thread.
 
-Decides nothing itself. A consumer that is cancelled keeps its connection, on which what is in hand is acknowledged;
-a connection that is made anew begins as the last one was left.
+Decides nothing itself. A consumer that is cancelled keeps its connection, on which what is in hand is
+acknowledged; a connection that is made anew begins as the last one was left.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class DaemonLink:
         return {str(policy["name"]): str(policy["digest"]) for policy in listed}
 
     def submit(self, attempt_id: str, document: str, *, wait_s: float) -> Document:
-        """Submit what a gateway has accepted, under its own id; return it, as far as it is within `wait_s`."""
+        """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         answer: Document = self._client.send(asked)
         return answer

@@ -62,8 +62,9 @@ class Forwarder:
 
 
 def live_event(event: StreamEvent) -> Event | None:
-    """Return an event as the gateway takes it; None for the first, which the gateway has told itself."""
-    seq = int(event.id.rpartition(".")[2])
-    if seq <= 1:
+    """Return an event as the gateway takes it; None for the first and the last, which the gateway tells."""
+    run, seq = (int(number) for number in event.id.split("."))
+    state = event.body.get("state") if event.kind == "state" else None
+    if event.kind == "finished" or state in {"queued", "finished"}:
         return None
-    return {"seq": seq, "kind": event.kind, "at": event.at, "body": event.body}
+    return {"run": run, "seq": seq, "kind": event.kind, "at": event.at, "body": event.body}

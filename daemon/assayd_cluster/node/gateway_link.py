@@ -54,9 +54,7 @@ class Run:
 class GatewayLink:
     """Asks the gateway, from any thread. Raises: GatewayAway, and what each question names."""
 
-    def __init__(
-        self, name: str, address: str, *, token: str, ca_file: Path | None = None
-    ) -> None:
+    def __init__(self, name: str, address: str, *, token: str, ca_file: Path | None = None) -> None:
         socket = address.removeprefix(_SOCKET) if address.startswith(_SOCKET) else None
         transport = httpx.HTTPTransport(
             verify=ssl.create_default_context(cafile=ca_file) if socket is None else False,
@@ -130,7 +128,7 @@ def _refusal(response: httpx.Response) -> AssaydError:
     try:
         error = response.json()["error"]
         code, message = str(error["code"]), str(error["message"])
-        elsewhere = error.get("field") == "elsewhere"
+        elsewhere = error.get("elsewhere") is True
     except (ValueError, KeyError, TypeError, AttributeError):
         pass  # not from the gateway itself: its server, or a proxy
     match response.status_code:

@@ -1,8 +1,9 @@
 """What a node does with one message: claim the attempt, have the daemon run it, bring the verdict.
 
-Decides what each failure means for the message. It is acknowledged by a return, once the gateway has the verdict
-or needs none; put back for another node by `PutBack`; laid aside by `Untrue`. Every step may be taken again, here or
-on another node: the claim gives the same run, the daemon the same attempt, and of two verdicts the first counts.
+Decides what each failure means for the message. It is acknowledged by a return, once the gateway has the
+verdict or needs none; put back for another node by `PutBack`; laid aside by `Untrue`. Every step may be taken
+again, here or on another node: the claim gives the same run, the daemon the same attempt, and of two verdicts
+the first counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import structlog
 
@@ -160,11 +161,17 @@ class Runner:
     def _documents(self, attempt: Document) -> Document:
         """Return a verdict as the gateway takes it."""
         events = [live_event(event) for event in self._daemon.events(attempt["id"])]
-        contents = {file.name: file for file in self._daemon.files(attempt)}
+        listed = {artifact["name"]: artifact for artifact in attempt["artifacts"]}
         return {
-            "attempt": {**attempt, "report": None, "execution": None, "replay_diff": None, "bundle_path": None},
+            "attempt": {
+                **attempt,
+                "report": None,
+                "execution": None,
+                "replay_diff": None,
+                "bundle_path": None,
+            },
             "events": [event for event in events if event is not None],
-            "files": [_described(artifact, contents[artifact["name"]]) for artifact in attempt["artifacts"]],
+            "files": [_described(file, listed.get(file.name, {})) for file in self._daemon.files(attempt)],
         }
 
     def _hand_in(self, run: Run, verdict: Document) -> None:
@@ -213,9 +220,15 @@ def _lost(reason: str, *, started: bool) -> Document:
     return {"lost": True, "reason": reason[:1000], "started": started}
 
 
-def _described(artifact: Document, file: File) -> dict[str, Any]:
+def _described(file: File, artifact: Document) -> Document:
     """Return a file of a bundle, with its content: within the verdict, or to be sent ahead of it."""
-    described = {key: artifact[key] for key in ("name", "media_type", "sha256", "bytes", "truncated")}
+    described: Document = {
+        "name": file.name,
+        "media_type": artifact.get("media_type", "application/json"),  # the manifest is in no list
+        "sha256": file.sha256,
+        "bytes": len(file.content),
+        "truncated": artifact.get("truncated", False),
+    }
     if len(file.content) <= INLINE_BYTES:
         return {**described, "base64": base64.b64encode(file.content).decode()}
     return {**described, "content": file.content}

@@ -1,7 +1,7 @@
 """The program of a node: a Celery worker with threads of its own for the beat, for events and for cancels.
 
-Ends in order on SIGTERM or SIGINT: takes no more, gives back what it has not begun, finishes the rest. A second
-signal ends it at once: what it held the broker gives to others, what the daemon runs the daemon finishes.
+Ends in order on SIGTERM or SIGINT: takes no more, gives back what it has not begun, finishes the rest. A
+second signal ends it at once: what it held the broker gives to others, what the daemon runs the daemon ends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 def run(settings: NodeSettings) -> int:
     """Run the node until it is told to stop; return the exit code. Raises: ConfigError."""
     logs.configure(settings.log.level, settings.log.format)
-    # That it runs as root matters for pickles, which are not accepted; what goes on without a connection is meant to.
+    # Root matters for pickles, which are not accepted; that work goes on without a connection is meant.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     for name in ("celery.app.trace", "celery.worker.strategy"):
@@ -104,7 +104,11 @@ class Node:
             without_heartbeat=True,
             quiet=True,
         )
-        for name, turn in (("beat", self._heart.beat), ("events", self._send_events), ("cancels", self._cancel)):
+        for name, turn in (
+            ("beat", self._heart.beat),
+            ("events", self._send_events),
+            ("cancels", self._cancel),
+        ):
             threading.Thread(target=_repeat, args=(turn,), name=name, daemon=True).start()
         worker.start()
         return int(worker.exitcode or 0)
@@ -159,7 +163,7 @@ class Node:
 
 
 def _repeat(turn: Callable[[], None]) -> None:
-    """Take turns without end. A defect of ours ends the node in order: without this thread it is of no use."""
+    """Take turns without end. A defect of ours ends the node in order: without this thread it is no use."""
     try:
         while True:
             turn()

@@ -1,4 +1,4 @@
-"""A daemon that runs nothing: attempts end after as long as their submission says, with the verdict that it names."""
+"""A daemon that runs nothing: attempts end when their submission says, with the verdict that it names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StubDaemon:
         self._wanted: dict[str, dict[str, object]] = {}
         self._lock = threading.Condition()
 
-    def answer(self, asked: Request) -> Answer:
+    def answer(self, asked: Request) -> Answer:  # noqa: PLR0911  # a case per route
         match asked.path.split("/")[1:]:
             case ["readyz"]:
                 return Answer(200, {"status": "ready"}) if self.ready else refusal(503, "not_ready")
@@ -45,7 +45,9 @@ class StubDaemon:
             case ["v1", "attempts", attempt_id, "events"]:
                 self._wait(attempt_id, 60)
                 lines = [self._event(attempt_id, seq) for seq in (1, 2, 3)]
-                return Answer(200, b"".join(b"data: " + json.dumps(line).encode() + b"\n\n" for line in lines))
+                return Answer(
+                    200, b"".join(b"data: " + json.dumps(line).encode() + b"\n\n" for line in lines)
+                )
             case ["v1", "attempts", attempt_id, "bundle"]:
                 return Answer(200, _packed(self._contents(attempt_id)))
         return refusal(404, "not_found")
