@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import NoReturn
 
 import structlog
@@ -36,11 +38,23 @@ AT_ONCE_S = 0.25
 """What ends within this time is brought whole; of what takes longer, events are sent as they come."""
 LOOK_S = 10.0
 """How long one question after a verdict waits for it."""
-AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""How long until what did not work is tried again; the last one is repeated."""
-DAEMON_AWAY_S = 60.0
-"""After so long without an answer of the daemon, its runs are left to other nodes."""
 LAST_RUN = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """How long until what did not work is tried again, the last one repeated.
+
+    After `daemon_away_s` without an answer of the daemon, its runs are left to other nodes.
+    """
+
+    again_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
+    elsewhere_s: float = 1.0
+    daemon_away_s: float = 60.0
+
+    def pauses(self) -> Iterator[float]:
+        """Return the pauses between tries, without end."""
+        return chain(self.again_s, repeat(self.again_s[-1]))
 
 
 class PutBack(AssaydError):
@@ -63,8 +77,14 @@ class Runner:
     """Runs attempts, each in a thread of Celery's."""
 
     def __init__(
-        self, gateway: GatewayLink, daemon: DaemonLink, forwarder: Forwarder, stopping: Stopping
+        self,
+        gateway: GatewayLink,
+        daemon: DaemonLink,
+        forwarder: Forwarder,
+        stopping: Stopping,
+        tries: Tries = Tries(),
     ) -> None:
+        self._tries = tries
         self._gateway = gateway
         self._daemon = daemon
         self._forwarder = forwarder
@@ -103,7 +123,7 @@ class Runner:
 
     def _claim(self, attempt_id: str, ticket: str) -> Claimed | None:
         """Claim a run; None where the attempt needs none. Waits while another node holds it."""
-        for pause_s in _pauses():
+        for pause_s in self._tries.pauses():
             if self._stopping.draining.is_set():
                 raise PutBack("node.draining", "the node takes no more")
             try:
@@ -113,7 +133,7 @@ class Runner:
                 return None
             except RunHeld as held:
                 if held.elsewhere:
-                    self._pause(AGAIN_S[2])
+                    self._pause(self._tries.elsewhere_s)
                     raise PutBack(held.code, held.message) from held
             except NodeRefused as refused:
                 log.warning("claim.refused", code=refused.code)
@@ -126,7 +146,7 @@ class Runner:
     def _verdict(self, run: Run, claimed: Claimed) -> Document:
         """Return what the daemon says of the attempt, or that the run is lost."""
         away_s, accepted = 0.0, False
-        for pause_s in _pauses():
+        for pause_s in self._tries.pauses():
             try:
                 attempt = self._daemon.submit(run.attempt, claimed.document, wait_s=AT_ONCE_S)
                 accepted = True
@@ -134,7 +154,7 @@ class Runner:
             except ClientError as trouble:
                 if not trouble.retryable:
                     return _lost(f"{trouble.code}: {trouble.message}", started=True)
-                if away_s >= DAEMON_AWAY_S:
+                if away_s >= self._tries.daemon_away_s:
                     return _lost(f"the daemon is away: {trouble.message}", started=accepted)
                 log.warning("daemon.away", code=trouble.code)
             self._pause(pause_s)
@@ -176,7 +196,7 @@ class Runner:
 
     def _hand_in(self, run: Run, verdict: Document) -> None:
         """Bring a verdict until it is taken or needed no more."""
-        for pause_s in _pauses():
+        for pause_s in self._tries.pauses():
             try:
                 for file in verdict.get("files", ()):
                     if "content" in file:
@@ -207,12 +227,6 @@ class Runner:
 
     def _hurry(self) -> NoReturn:
         raise PutBack("node.stopping", "the node stops at once")
-
-
-def _pauses() -> Iterator[float]:
-    yield from AGAIN_S
-    while True:
-        yield AGAIN_S[-1]
 
 
 def _lost(reason: str, *, started: bool) -> Document:

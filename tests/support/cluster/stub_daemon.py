@@ -8,6 +8,7 @@ import json
 import tarfile
 import threading
 import time
+from collections.abc import Iterator
 
 from support.cluster.unix_http import Answer, Request, refusal
 
@@ -19,9 +20,13 @@ class StubDaemon:
         self.cancelled: list[str] = []
         self._ends: dict[str, float] = {}
         self._wanted: dict[str, dict[str, object]] = {}
+        self.away = False
+        self._followed: set[str] = set()
         self._lock = threading.Condition()
 
     def answer(self, asked: Request) -> Answer:  # noqa: PLR0911  # a case per route
+        if self.away:
+            return refusal(503, "not_ready")
         match asked.path.split("/")[1:]:
             case ["readyz"]:
                 return Answer(200, {"status": "ready"}) if self.ready else refusal(503, "not_ready")
@@ -37,20 +42,34 @@ class StubDaemon:
             case ["v1", "attempts", attempt_id]:
                 return self._attempt(attempt_id, float(asked.query.get("wait_s", 0)))
             case ["v1", "attempts", attempt_id, "cancel"]:
-                with self._lock:
-                    self.cancelled.append(attempt_id)
-                    self._ends[attempt_id] = 0
-                    self._lock.notify_all()
+                self.cancel(attempt_id)
                 return self._attempt(attempt_id, 0)
             case ["v1", "attempts", attempt_id, "events"]:
-                self._wait(attempt_id, 60)
-                lines = [self._event(attempt_id, seq) for seq in (1, 2, 3)]
-                return Answer(
-                    200, b"".join(b"data: " + json.dumps(line).encode() + b"\n\n" for line in lines)
-                )
+                return Answer(200, self._events(attempt_id))
             case ["v1", "attempts", attempt_id, "bundle"]:
                 return Answer(200, _packed(self._contents(attempt_id)))
         return refusal(404, "not_found")
+
+    def cancel(self, attempt_id: str) -> None:
+        """End an attempt."""
+        with self._lock:
+            self.cancelled.append(attempt_id)
+            self._ends[attempt_id] = 0
+            self._lock.notify_all()
+
+    def wait_until_followed(self, attempt_id: str) -> None:
+        """Wait until somebody follows an attempt's events."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: attempt_id in self._followed, 30)
+
+    def _events(self, attempt_id: str) -> Iterator[bytes]:
+        with self._lock:
+            self._followed.add(attempt_id)
+            self._lock.notify_all()
+        for seq in (1, 2, 3):
+            if seq == 3:
+                self._wait(attempt_id, 60)
+            yield b"data: " + json.dumps(self._event(attempt_id, seq)).encode() + b"\n\n"
 
     def _wait(self, attempt_id: str, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s

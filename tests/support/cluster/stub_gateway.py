@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from support.cluster.unix_http import Answer, Request, refusal
@@ -22,6 +23,7 @@ class Known:
     verdicts: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     events: list[object] = field(default_factory=list)
+    cancelled: bool = False
     files: dict[str, int] = field(default_factory=dict)
 
 
@@ -33,6 +35,7 @@ class StubGateway:
         self.consume = True
         self.away = False
         self.refuses: dict[str, Answer] = {}
+        self.refused: Counter[str] = Counter()
         self.cancels: list[str] = []
         self.beats: dict[str, dict[str, object]] = {}
         self._beaten: dict[str, float] = {}
@@ -44,7 +47,9 @@ class StubGateway:
             if self.away:
                 return refusal(503, "not_ready")
             _, _, _, node, *rest = asked.path.split("/")
-            answer = self.refuses.get(rest[-1] if rest else "") or self._answer(asked, node, rest)
+            last = rest[-1] if rest else ""
+            self.refused[last] += last in self.refuses
+            answer = self.refuses.get(last) or self._answer(asked, node, rest)
             self.changed.notify_all()
             return answer
 
@@ -92,7 +97,8 @@ class StubGateway:
             known.holders.append(node)
         document = json.dumps(known.document)
         facts = {"uid": 0, "kind": "script", "policy": "script", "created_at": "2026-01-01T00:00:00.000Z"}
-        return Answer(200, {"run": len(known.holders), "document": document, **facts})
+        claimed = {"run": len(known.holders), "document": document, "cancelled": known.cancelled}
+        return Answer(200, {**claimed, **facts})
 
     def _take(self, known: Known, node: str, what: list[str], asked: Request) -> Answer:
         match what:

@@ -26,14 +26,15 @@ class Request(NamedTuple):
 class Answer(NamedTuple):
     status: int
     content: object
+    """Bytes, JSON, or what gives bytes piece by piece."""
 
     def body(self) -> bytes:
         return self.content if isinstance(self.content, bytes) else json.dumps(self.content).encode()
 
 
-def refusal(status: int, code: str, field: str | None = None) -> Answer:
-    error = {"code": code, "message": f"stub: {code}", "field": field, "retryable": status in {409, 503}}
-    return Answer(status, {"error": error})
+def refusal(status: int, code: str, **more: object) -> Answer:
+    error = {"code": code, "message": f"stub: {code}", "field": None, "retryable": status in {409, 503}}
+    return Answer(status, {"error": {**error, **more}})
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -58,12 +59,24 @@ class _Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         answer = self.server.answer(Request(self.command, address.path, dict(parse_qsl(address.query)), body))
+        if isinstance(answer.content, Iterator):
+            self._stream(answer.status, answer.content)
+            return
         content = answer.body()
         with suppress(ConnectionError):
             self.send_response(answer.status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+    def _stream(self, status: int, pieces: Iterator[bytes]) -> None:
+        with suppress(ConnectionError):
+            self.send_response(status)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for piece in pieces:
+                self.wfile.write(piece)
+        self.close_connection = True
 
     do_GET = do_POST = do_PUT = _any  # noqa: N815  # as the library names them
 
