@@ -83,6 +83,14 @@ class ReadinessSupervisor:
             self.sandbox.usable.clear()
             await self.prepare()
 
+    async def keep_sweeping(self) -> None:
+        """Remove containers that were left behind, on a timer."""
+        await self.reaper.keep_sweeping()
+
+    async def image_digest(self, name: str) -> str:
+        """Return which image stands behind a name at present. Raises: EngineError."""
+        return (await self._images.get(name)).digest
+
     async def _prepare_once(self) -> None:
         info = await self._engine.info()
         self.sandbox.info = info
