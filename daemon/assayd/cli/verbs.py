@@ -65,6 +65,12 @@ VALIDATE = CommandVerb(
             name="options", option="--option", metavar="K=V", many=True, help="An option of the kind itself."
         ),
         Parameter(
+            name="sample_rows",
+            option="--sample-rows",
+            default=False,
+            help="Show who repairs it three rows of each table of its database file.",
+        ),
+        Parameter(
             name="cases",
             option="--cases",
             metavar="F.json",
