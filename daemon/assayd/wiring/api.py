@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import uvicorn
+from fastapi import APIRouter
 
 from assayd.api import SocketAccess, create_app, loopback_config, server_config
 from assayd.settings import Settings
@@ -22,8 +24,8 @@ class ApiConfigs:
     metrics: uvicorn.Config
 
 
-def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
-    """Return the servers on these parts."""
+def configure_api(settings: Settings, parts: Assembly, routers: Sequence[APIRouter] = ()) -> ApiConfigs:
+    """Return the servers on these parts; `routers` are added to the daemon's own."""
     app = create_app(
         parts.service,
         parts.batches,
@@ -33,7 +35,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
         access=_access(settings),
         limits=parts.limits.api,
         metrics=parts.metrics,
-        routers=routers_of(parts.shared.kinds),
+        routers=(*routers_of(parts.shared.kinds), *routers),
         budget=parts.scheduler.budget,
     )
     limits = settings.limits
