@@ -91,10 +91,10 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
                 await stack.enter_async_context(notifier.living())
                 parts = await build(settings, stack, overrides)
                 api = configure_api(settings, parts)
-                served = [(api.socket, server_socket)]
+                served = [(ApiServer(api.socket), server_socket)]
                 if metrics is not None:
                     log.info("metrics.listening", address="{}:{}".format(*metrics.getsockname()))
-                    served.append((api.metrics, metrics))
+                    served.append((ApiServer(api.metrics), metrics))
                 await Daemon(parts, notifier).serve(*served)
         finally:
             server_socket.close()
@@ -142,14 +142,13 @@ class Daemon:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def serve(self, *served: tuple[uvicorn.Config, socket.socket]) -> None:
+    async def serve(self, *served: tuple[uvicorn.Server, socket.socket]) -> None:
         """Serve on sockets until a signal says stop; then stop in order."""
-        servers = [(_Server(config), listening) for config, listening in served]
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
             serving = [
                 tasks.create_task(server.serve(sockets=[listening]), name="api")
-                for server, listening in servers
+                for server, listening in served
             ]
             sweeping = tasks.create_task(self._parts.readiness.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
@@ -162,7 +161,7 @@ class Daemon:
             self._parts.batches.stop()
             await self._drain()
             self._parts.scheduler.release_waiters()
-            for server, _ in servers:
+            for server, _ in served:
                 server.should_exit = True
             await asyncio.wait(serving)
             for task in (sweeping, removing, saying):
@@ -245,7 +244,7 @@ class Daemon:
             self._notifier.ready()
 
 
-class _Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """uvicorn without signal handlers of its own."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]

@@ -38,6 +38,10 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)  # a node may be older than its gateway
+
+
 class NodeBeat(_Document):
     """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand."""
 
@@ -52,14 +56,14 @@ class NodeBeat(_Document):
     runs: list[AttemptId] = Field([], max_length=8192)
 
 
-class BeatAnswer(_Document):
+class BeatAnswer(_Answer):
     """Whether the node is to take work, and why not."""
 
     consume: bool
     why: str = ""
 
 
-class CancelledRuns(_Document):
+class CancelledRuns(_Answer):
     """``GET /v1/nodes/{name}/cancelled?wait_s=``: the runs that are to end, once there are any."""
 
     attempts: list[str]
@@ -72,7 +76,7 @@ class Claim(_Document):
     ticket: str = Field(min_length=43, max_length=44, pattern=r"^[A-Za-z0-9+/_-]{43}=?$")
 
 
-class Claimed(_Document):
+class Claimed(_Answer):
     """A run that the node holds now.
 
     `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text; what is
@@ -84,10 +88,12 @@ class Claimed(_Document):
     uid: int
     kind: str
     policy: str
+    cancelled: bool = False
+    live: bool = True
 
 
 class StateBody(_Document):
-    """The attempt is in another state; the first (queued) and the last (finished) are the gateway's to say."""
+    """The attempt is in another state; the first and the last are the gateway's to say."""
 
     state: Literal["checking", "leasing", "running", "judging"]
 
@@ -120,7 +126,7 @@ class OutputBody(_Document):
 
 class _LiveEvent(_Document):
     run: int = Field(ge=0, le=1)
-    seq: int = Field(ge=2, le=MOST_SEQ)
+    seq: int = Field(ge=1, le=MOST_SEQ)
     at: AwareDatetime
 
 
@@ -152,7 +158,16 @@ class OutputEvent(_LiveEvent):
     body: OutputBody
 
 
-LiveEvent = Annotated[StateEvent | StageEvent | UnitEvent | OutputEvent, Field(discriminator="kind")]
+class GapEvent(_LiveEvent):
+    """Stands for output that the node itself has missed; the gateway sees that by itself."""
+
+    kind: Literal["gap"]
+    body: dict[str, int | None]
+
+
+LiveEvent = Annotated[
+    StateEvent | StageEvent | UnitEvent | OutputEvent | GapEvent, Field(discriminator="kind")
+]
 """An event as the node's daemon numbered it: its run (0 before it has a container) and its place."""
 
 
@@ -193,7 +208,7 @@ class RunLost(_Document):
     started: bool = True
 
 
-class VerdictAnswer(_Document):
+class VerdictAnswer(_Answer):
     """What became of it; `counted` is False when another run's verdict was first."""
 
     counted: bool

@@ -52,6 +52,11 @@ def decide_claim(node: str, last: LastRun | None, *, cancelled: bool, others: bo
         return last.number
     if last.alive:
         return Refusal.HELD
+    return _decide_next(node, last, others=others)
+
+
+def _decide_next(node: str, last: LastRun, *, others: bool) -> int | Refusal:
+    """Decide about the run after one that is over."""
     if last.number >= MAX_RUNS:
         return Refusal.EXHAUSTED
     if last.node == node and others:

@@ -1,7 +1,7 @@
-"""The outbox: which attempts are to be published by which gateway, and with which ticket.
+"""The outbox: which attempts each gateway is to publish, and with which ticket.
 
 A row is made in the transaction that accepts the attempt, and goes in the one that records its verdict. A
-ticket is what a node shows to claim the attempt; only its digest is kept, and a new one makes the old useless.
+ticket is what a node shows to claim the attempt; its digest is kept, and a new one makes the old useless.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ class Dispatches:
     async def _renew(self, attempt_id: str, ticket: str) -> bool:
         statement = _TICKET.values(ticket_sha256=ticket_digest(ticket), published_at=None)
         values = {"attempt": attempt_id, "gateway": self._gateway_id}
-        return await self._access.write(lambda connection: connection.execute(statement, values).rowcount == 1)
+        return await self._access.write(
+            lambda connection: connection.execute(statement, values).rowcount == 1
+        )
 
     async def published(self, attempt_ids: Sequence[str]) -> None:
         """Note that the broker has confirmed these."""
-        statement = (
-            update(dispatches).where(_ROW.attempt_id.in_(attempt_ids)).values(published_at=NOW)
-        )
+        statement = update(dispatches).where(_ROW.attempt_id.in_(attempt_ids)).values(published_at=NOW)
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 
     async def cancel(self, attempt_id: str) -> bool:

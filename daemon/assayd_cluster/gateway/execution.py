@@ -1,4 +1,4 @@
-"""Carries attempts out on nodes: publishes each, waits for the verdict that a node brings, ends what none does.
+"""Carries attempts out on nodes: publishes each, waits for the verdict, ends what no node brings one of.
 
 Implements `attempts.execution.Execute`: for scheduler, admission and all that drives attempts, a node is as
 good as a container of this host.
@@ -140,7 +140,7 @@ class RemoteExecution:
     async def _next(self, flight: _Flight) -> None:
         again = asyncio.ensure_future(flight.again.wait())
         try:
-            await asyncio.wait({again, flight.ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((again, flight.ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             again.cancel()
 

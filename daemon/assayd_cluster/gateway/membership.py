@@ -64,7 +64,7 @@ Inherit = Callable[[Estate], Awaitable[None]]
 
 
 class Membership:
-    """This gateway among the others."""
+    """One gateway among the others."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
@@ -127,5 +127,3 @@ class Membership:
             )
 
         return await self._access.write(apply)
-
-

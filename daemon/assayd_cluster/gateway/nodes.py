@@ -56,9 +56,7 @@ def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
     """Return what keeps a node from taking work; empty when nothing does."""
     if not versions_agree(beat.version, __version__):
         return f"version {beat.version} is more than one minor away from the gateway's {__version__}"
-    different = sorted(
-        name for name, digest in beat.profiles.items() if profiles.get(name, digest) != digest
-    )
+    different = sorted(name for name, digest in beat.profiles.items() if profiles.get(name, digest) != digest)
     missing = sorted(profiles.keys() - beat.profiles.keys())
     if different or missing:
         listed = ", ".join((*different, *missing)[:10])

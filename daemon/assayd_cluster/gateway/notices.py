@@ -67,7 +67,9 @@ class Notices:
         failures = 0
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(self._address, autocommit=True) as connection:
+                async with await psycopg.AsyncConnection.connect(
+                    self._address, autocommit=True
+                ) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     failures = 0
                     self.missed()

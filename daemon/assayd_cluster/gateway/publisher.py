@@ -12,17 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import structlog
+from amqp.exceptions import AMQPError
 from celery import Celery
 from kombu.exceptions import OperationalError
 
 from assayd.aio import back_off_s, task_group
 from assayd.errors import StoreError
-from assayd_cluster.broker import TASK
+from assayd_cluster.broker import EXCHANGE, TASK
 from assayd_cluster.gateway.dispatches import Dispatches, Message
 
 log = structlog.get_logger()
 
 THREADS = 4
+ONCE_MORE = {"max_retries": 1, "interval_start": 0}
+"""On a fresh connection: the one before may have been lost while nothing was sent."""
 NOTED_EVERY_S = 0.25
 """How often it is noted what was published; what is not noted at a crash is published twice."""
 
@@ -54,7 +57,7 @@ class Publisher:
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._send, message)
-            except (OperationalError, OSError) as trouble:
+            except (AMQPError, OperationalError, OSError) as trouble:
                 failures += 1
                 self.problem = f"the broker does not take messages: {type(trouble).__name__}"
                 log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
@@ -72,7 +75,15 @@ class Publisher:
         }
         with self._celery.producer_pool.acquire(block=True) as producer:
             self._celery.send_task(
-                TASK, kwargs=arguments, task_id=message.attempt, producer=producer, retry=False, mandatory=True
+                TASK,
+                kwargs=arguments,
+                task_id=message.attempt,
+                exchange=EXCHANGE,
+                routing_key=self._celery.conf.task_default_queue,
+                producer=producer,
+                mandatory=True,
+                retry=True,
+                retry_policy=ONCE_MORE,
             )
 
     async def _keep_noting(self, dispatches: Dispatches) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from assayd.documents import compact, read_json
@@ -29,8 +29,11 @@ CLUSTERS_OWN = ("repair", "webhook")
 
 _RUN = tables.runs.c
 _DISPATCH = dispatches.c
+_NEWEST = tables.runs.alias("newest")
 _LATEST = (
-    select(func.max(_RUN.run_number)).where(_RUN.attempt_id == _DISPATCH.attempt_id).scalar_subquery()
+    select(func.max(_NEWEST.c.run_number))
+    .where(_NEWEST.c.attempt_id == _DISPATCH.attempt_id)
+    .scalar_subquery()
 )
 _OF_DISPATCH = dispatches.join(tables.attempts, tables.attempts.c.id == _DISPATCH.attempt_id).join(
     tables.submissions, tables.submissions.c.digest == tables.attempts.c.submission
@@ -84,9 +87,7 @@ _FORGET = delete(tables.runs).where(_THIS)
 _CANCELLED = (
     select(_DISPATCH.attempt_id)
     .join(tables.runs, _RUN.attempt_id == _DISPATCH.attempt_id)
-    .where(
-        _DISPATCH.cancelled_at.is_not(None), _RUN.daemon_id == bindparam("node"), _RUN.expires_at != OVER
-    )
+    .where(_DISPATCH.cancelled_at.is_not(None), _RUN.daemon_id == bindparam("node"), _RUN.expires_at != OVER)
 )
 _UPLOAD = insert_or(uploads).on_conflict_do_nothing()
 _UPLOADED_BYTES = select(func.coalesce(func.sum(func.length(uploads.c.content)), 0)).where(
@@ -220,7 +221,7 @@ class Runs:
         return {row.sha256: bytes(row.content) for row in rows}
 
 
-def _last_run(connection: Connection, attempt_id: str, row: Row[Any]) -> LastRun | None:
+def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | None:
     if row.run_number is None:
         return None
     over = row.expires_at == OVER

@@ -18,7 +18,7 @@ import structlog
 
 from assayd import __version__
 from assayd.attempts.attempt_run import Finished
-from assayd.attempts.events import EventHub
+from assayd.attempts.events import OUTPUT, EventHub
 from assayd.attempts.verdicts import ended
 from assayd.documents import read_json
 from assayd.documents.event_bodies import finished_body, state_body
@@ -31,7 +31,7 @@ from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, sta
 from assayd.ports.clock import Clock
 from assayd.ports.store import Event, JobStore
 from assayd.store.rows import from_micros
-from assayd_cluster.documents import MOST_SEQ, BundleFile, LiveEvent, RunVerdict
+from assayd_cluster.documents import MOST_SEQ, BundleFile, GapEvent, LiveEvent, RunVerdict
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.runs import HeldRun, Runs
 
@@ -104,10 +104,7 @@ class RunVerdicts:
         uploaded = await self._deps.runs.uploaded(held) if early else {}
         theirs = stamp(datetime.fromisoformat(brought.attempt.created_at))
         ours = stamp(attempt.created_at)
-        files = {
-            _renamed(file.name, theirs, ours): _content(file, uploaded)
-            for file in brought.files
-        }
+        files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in brought.files}
         for name in ("execution", "validation"):
             if f"{name}_{ours}.json" not in files:
                 raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
@@ -132,9 +129,7 @@ class RunVerdicts:
             at=attempt.created_at,
             body={**state_body(State.QUEUED), "request_id": None},
         )
-        middle = [
-            read_event(held, event) for event in brought if event.kind not in {"stdout", "stderr"}
-        ]
+        middle = [event for event in read_events(held, brought) if event.kind not in OUTPUT]
         last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MOST_SEQ
         at = attempt.finished_at or self._deps.clock.now()
         bodies = (("state", state_body(attempt.state)), ("finished", finished_body(attempt)))
@@ -153,17 +148,21 @@ class RunVerdicts:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
 
 
-def read_event(held: HeldRun, event: LiveEvent) -> Event:
-    """Return an event with the run and the number that it has over all nodes."""
+def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
+    """Return events with the runs and the numbers that they have over all nodes, without gaps."""
     before = held.number - 1
-    return Event(
-        attempt_id=held.attempt_id,
-        run_number=event.run + before,
-        seq=event.seq + before * MOST_SEQ,
-        kind=event.kind,
-        at=event.at,
-        body=event.body.model_dump(mode="json"),
-    )
+    return [
+        Event(
+            attempt_id=held.attempt_id,
+            run_number=event.run + before,
+            seq=event.seq + before * MOST_SEQ,
+            kind=event.kind,
+            at=event.at,
+            body=event.body.model_dump(mode="json"),
+        )
+        for event in brought
+        if not isinstance(event, GapEvent)
+    ]
 
 
 def _renamed(name: str, theirs: str, ours: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
@@ -16,28 +17,26 @@ from assayd_cluster.gateway.runs import OVER
 from assayd_cluster.tables import dispatches, nodes
 
 UNCLAIMED_S = 60.0
-"""How long a message may be with the broker, or an ended run without the next, before it is published again."""
+"""How long a message may be with the broker before it is published again."""
 _MICROS = 1_000_000
 
 _RUN = tables.runs.c
+_NEWEST = tables.runs.alias("newest")
 _LATEST = (
-    select(func.max(_RUN.run_number))
-    .where(_RUN.attempt_id == dispatches.c.attempt_id)
+    select(func.max(_NEWEST.c.run_number))
+    .where(_NEWEST.c.attempt_id == dispatches.c.attempt_id)
     .scalar_subquery()
 )
-_PUBLISHED = (
-    select(
-        dispatches.c.attempt_id,
-        dispatches.c.published_at,
-        _RUN.daemon_id,
-        _RUN.leased_at,
-        _RUN.expires_at,
-        NOW.label("now"),
-    )
-    .select_from(
-        dispatches.outerjoin(
-            tables.runs, and_(_RUN.attempt_id == dispatches.c.attempt_id, _RUN.run_number == _LATEST)
-        )
+_PUBLISHED = select(
+    dispatches.c.attempt_id,
+    dispatches.c.published_at,
+    _RUN.daemon_id,
+    _RUN.leased_at,
+    _RUN.expires_at,
+    NOW.label("now"),
+).select_from(
+    dispatches.outerjoin(
+        tables.runs, and_(_RUN.attempt_id == dispatches.c.attempt_id, _RUN.run_number == _LATEST)
     )
 )
 _OLD = _PUBLISHED.where(
@@ -113,11 +112,11 @@ def _listed(connection: Connection) -> Mapping[str, frozenset[str]]:
     return {row.name: frozenset(json.loads(row.runs)) for row in connection.execute(_LISTED)}
 
 
-def _dispatched(row: object) -> Dispatched:
+def _dispatched(row: Any) -> Dispatched:
     return Dispatched(
-        attempt_id=getattr(row, "attempt_id"),
-        published_at=getattr(row, "published_at"),
-        node=getattr(row, "daemon_id"),
-        leased_at=getattr(row, "leased_at"),
-        over=getattr(row, "expires_at") == OVER,
+        attempt_id=row.attempt_id,
+        published_at=row.published_at,
+        node=row.daemon_id,
+        leased_at=row.leased_at,
+        over=row.expires_at == OVER,
     )
