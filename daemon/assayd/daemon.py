@@ -132,7 +132,7 @@ class Daemon:
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
             api = tasks.create_task(server.serve(sockets=[server_socket]), name="api")
-            sweeping = tasks.create_task(self._parts.readiness.reaper.keep_sweeping(), name="sweep")
+            sweeping = tasks.create_task(self._parts.readiness.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
             saying = tasks.create_task(self._say_ready(), name="say-ready")

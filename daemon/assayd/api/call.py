@@ -173,7 +173,7 @@ class Call:
             report=report,
             execution=execution,
             replay_diff=diff,
-            bundle_path=self.service.bundle_path(attempt),
+            bundle_path=None if self.caller.remote else self.service.bundle_path(attempt),
         )
 
 

@@ -15,6 +15,7 @@ from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptO
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
+from assayd.attempts.execution import Readiness
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
@@ -29,7 +30,6 @@ from assayd.ports.artifacts import stamp
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.ports.validator import Validator
-from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -56,8 +56,8 @@ class ServiceDependencies:
     admission: Admission
     scheduler: Scheduler
     hub: EventHub
-    readiness: ReadinessSupervisor
-    selftest: SelfTest
+    readiness: Readiness
+    selftest: SelfTest | None
     retention: Retention
     metrics: Metrics
     caps: Limits
@@ -239,7 +239,10 @@ class DaemonService:
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
         policies = self._shared.policies
-        return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
+        return {
+            name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
+            for name in policies.names
+        }
 
     def check_policy(
         self, name: str, content: bytes
@@ -265,17 +268,18 @@ class DaemonService:
 
     async def image_digest(self, name: str) -> str:
         """Return which image stands behind a name at present. Raises: EngineError."""
-        return (await self._deps.readiness.sandbox.images.get(name)).digest
+        return await self._deps.readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
         rows = list(await self._without_containers())
         rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
-        if all(row.status is not Health.FAIL for row in rows):
+        selftest = self._deps.selftest
+        if selftest is not None and all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             isolation = self._timed("isolation", self._deps.readiness.examine_isolation())
             kinds = [
-                self._timed(f"kind {kind.kind}", self._run_samples(kind, places))
+                self._timed(f"kind {kind.kind}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
@@ -319,12 +323,14 @@ class DaemonService:
         remedy = "look at these attempts' findings; the static rules may want a new case"
         return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
 
-    async def _run_samples(self, validator: Validator, places: asyncio.Semaphore) -> HealthRow:
+    async def _run_samples(
+        self, selftest: SelfTest, validator: Validator, places: asyncio.Semaphore
+    ) -> HealthRow:
         """Run a validator's own samples: all that are only read, and some of those that take a container."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)
-        said = await asyncio.gather(*(self._try(validator, sample, places) for sample in samples))
+        said = await asyncio.gather(*(self._try(selftest, validator, sample, places) for sample in samples))
         complaints = [sentence for sentences in said for sentence in sentences]
         check = f"kind {validator.kind}"
         if complaints:
@@ -332,13 +338,15 @@ class DaemonService:
         of = f"{len(samples)} of its {len(validator.samples)} samples"
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
-    async def _try(self, validator: Validator, sample: Sample, places: asyncio.Semaphore) -> Sequence[str]:
+    async def _try(
+        self, selftest: SelfTest, validator: Validator, sample: Sample, places: asyncio.Semaphore
+    ) -> Sequence[str]:
         """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)
         limits = limits_of(policy, self._deps.caps)
         async with places:
             try:
-                said = await self._deps.selftest.complaints(validator, sample, policy=policy, limits=limits)
+                said = await selftest.complaints(validator, sample, policy=policy, limits=limits)
             except AssaydError as trouble:
                 said = [trouble.message]
         return [f"{sample.name}: {sentence}" for sentence in said]

@@ -58,10 +58,15 @@ class DatabaseAccess:
             await self.write(create)
 
     def insert_or_nothing(self, table: Table) -> Executable:
-        """Return the insert that leaves a row with the same key as it is; each dialect has its own."""
+        """Return the insert that leaves a row with the same key as it is; each dialect has its own.
+
+        Its result's `rowcount` says whether the row is new; not every driver keeps that unasked.
+        """
         if self._dialect == "postgresql":
-            return postgresql.insert(table).on_conflict_do_nothing()
-        return sqlite.insert(table).on_conflict_do_nothing()
+            statement: Executable = postgresql.insert(table).on_conflict_do_nothing()
+        else:
+            statement = sqlite.insert(table).on_conflict_do_nothing()
+        return statement.execution_options(preserve_rowcount=True)
 
     async def close(self) -> None:
         """Finish what is being written and close. Safe to call twice."""

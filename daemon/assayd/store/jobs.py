@@ -24,7 +24,7 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.recorder import Recorder, keep
+from assayd.store.recorder import JobHooks, Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -85,9 +85,11 @@ class DatabaseJobStore:
         access: DatabaseAccess,
         recorders: Sequence[Recorder] = (),
         unsynced: UnsyncedBundles | None = None,
+        hooks: JobHooks | None = None,
     ) -> None:
         self.access = access
         self.unsynced = unsynced
+        self._hooks = hooks
         self._recorders = tuple(recorders)
         self._outbox = Outbox(access)
         self._new_submission = access.insert_or_nothing(tables.submissions)
@@ -113,6 +115,8 @@ class DatabaseJobStore:
             connection.execute(_NEW_ATTEMPT, values)
             if labels:
                 connection.execute(_NEW_LABELS, labels)
+            if self._hooks is not None:
+                self._hooks.accepted(connection, attempt)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -148,6 +152,8 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> bool:
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
                 return False
+            if self._hooks is not None:
+                self._hooks.finished(connection, attempt)
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
@@ -248,7 +254,10 @@ class DatabaseJobStore:
 
 @asynccontextmanager
 async def open_jobs(
-    state_dir: Path, database_url: str | None = None, recorders: Sequence[Recorder] = ()
+    state_dir: Path,
+    database_url: str | None = None,
+    recorders: Sequence[Recorder] = (),
+    hooks: JobHooks | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
 
@@ -259,7 +268,7 @@ async def open_jobs(
     async with open_access(state_dir, database_url) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
-        yield DatabaseJobStore(access, recorders, unsynced)
+        yield DatabaseJobStore(access, recorders, unsynced, hooks)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:

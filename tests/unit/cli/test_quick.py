@@ -143,7 +143,7 @@ def test_function_of_every_verb_takes_what_the_table_says(monkeypatch: pytest.Mo
 
     for verb in VERBS:
         taken = inspect.signature(pkgutil.resolve_name(f"assayd.cli.{verb.run}")).parameters
-        assert list(taken) == ["socket", *(each.name for each in verb.parameters)], verb.name
+        assert list(taken) == ["daemon", *(each.name for each in verb.parameters)], verb.name
 
 
 def test_help_is_one_text_with_every_command(capsys) -> None:

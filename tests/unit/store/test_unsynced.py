@@ -81,7 +81,9 @@ def flushed(jobs: DatabaseJobStore, monkeypatch: pytest.MonkeyPatch) -> list[str
     def committed(connection: Connection) -> None:
         raw = connection.connection.dbapi_connection
         assert raw is not None
-        if raw.execute("PRAGMA synchronous").fetchone()[0] == 2:  # type: ignore[attr-defined]
+        is_server = connection.dialect.name == "postgresql"
+        asked = "SHOW synchronous_commit" if is_server else "PRAGMA synchronous"
+        if raw.execute(asked).fetchone()[0] in {2, "on"}:  # type: ignore[attr-defined]
             waits.append("commit")
 
     monkeypatch.setattr(os, "fsync", fsync)
