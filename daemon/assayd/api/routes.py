@@ -102,7 +102,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         str | None, Query(pattern=RULE, description="Only attempts that an error of this rule failed.")
     ] = None,
     uid: Annotated[
-        int | None, Query(ge=0, le=2**32 - 1, description="Only attempts of this user; for operators.")
+        int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
     ] = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="How many attempts a page has.")] = 50,

@@ -135,7 +135,8 @@ class Job:
 class Facts:
     """What operators see of an attempt beside its row; None where nothing ran, or it was not seen.
 
-    `stages` are those that ran, with their time in seconds.
+    `stages` are those that ran, with their time in seconds. `limit_shares` says of each limit how much of it
+    was used, 1 for all.
     """
 
     stage_reached: str = ""
@@ -151,6 +152,7 @@ class Facts:
     stderr_bytes: int | None = None
     container: str | None = None
     stages: tuple[tuple[str, float], ...] = ()
+    limit_shares: tuple[tuple[str, float], ...] = ()
     denied_imports: int = 0
     denied_connections: int = 0
 

@@ -204,7 +204,8 @@ def _serialized(job: Job, report: Report, ran: Ran | None) -> SerializedResult:
     files = _files(job.attempt, job.submission.document, written, execution, result)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    return SerializedResult(report=written, execution=execution, files=files, facts=facts_of(report, result))
+    facts = facts_of(report, result, job.limits)
+    return SerializedResult(report=written, execution=execution, files=files, facts=facts)
 
 
 def _files(

@@ -239,7 +239,10 @@ class DaemonService:
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
         policies = self._shared.policies
-        return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
+        return {
+            name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
+            for name in policies.names
+        }
 
     def check_policy(
         self, name: str, content: bytes

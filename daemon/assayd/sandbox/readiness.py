@@ -132,10 +132,10 @@ class ReadinessSupervisor:
         metrics.idle_containers.clear()
         for key in state.targets:
             idle = sum(one.key == key for one in state.idle)
-            metrics.idle_containers.labels(key.digest).set(idle)
+            metrics.idle_containers.labels(key.digest, key.image).set(idle)
         metrics.refill_seconds.clear()
         for key, took_s in self._pool.demand.refill_s().items():
-            metrics.refill_seconds.labels(key.digest).set(took_s)
+            metrics.refill_seconds.labels(key.digest, key.image).set(took_s)
 
     async def examine(self) -> Sequence[HealthRow]:
         """Examine engine, images and leftovers now."""

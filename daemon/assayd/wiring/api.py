@@ -24,13 +24,14 @@ class ApiConfigs:
 
 def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     """Return the servers on these parts."""
+    access = _access(settings)
     app = create_app(
         parts.service,
         parts.batches,
         parts.repairs,
         generations=parts.generations,
         library=parts.library,
-        access=_access(settings),
+        access=access,
         limits=parts.limits.api,
         metrics=parts.metrics,
         routers=routers_of(parts.shared.kinds),
@@ -38,7 +39,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     )
     limits = settings.limits
     return ApiConfigs(
-        socket=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
+        socket=server_config(app, access, connections=limits.connections, silence_s=limits.silence_s),
         metrics=loopback_config(parts.service.metrics),
     )
 

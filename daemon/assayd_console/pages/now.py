@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.cli.sample import Span
+from assayd.cli.sample import MetricsSample, Span
 from assayd.client import Document, requests
 from assayd_console import charts
 from assayd_console.charts import Bar
@@ -60,7 +60,7 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         "queue_bytes": now.total("assayd_queue_bytes"),
         "under_way": now.by("assayd_attempts_under_way", "state"),
         "containers": now.by("assayd_containers", "state"),
-        "pools": sorted(now.by("assayd_idle_containers", "pool_key").items()),
+        "pools": sorted(_pools(now)),
         "refills": now.by("assayd_refill_seconds", "pool_key"),
         "warm": leases.get("warm", 0.0) / sum(leases.values()) if sum(leases.values()) else None,
         "engine": engine,
@@ -81,6 +81,13 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         ),
         "attempts": await _under_way(request.app.state.daemon) if busy else [],
     }
+
+
+def _pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
+    """Return image, key and number of the containers that wait."""
+    for labels, number in now.values.get("assayd_idle_containers", {}).items():
+        named = dict(labels)
+        yield named.get("image", ""), named["pool_key"], number
 
 
 async def _under_way(daemon: ConsoleDaemon) -> list[Document]:

@@ -126,8 +126,15 @@ def test_policies_are_listed_and_shown(assay, capsys) -> None:
     assert assay("policy", "list") == 0
     assert capsys.readouterr().out == "extractor\t60s\t5s\t100MB\t1\tFor extractors\n"
     assert assay("policy", "show", "extractor") == 0
-    assert "resources.memory_mb\t100\n" in capsys.readouterr().out
+    assert "resources.memory_mb\t100\t\n" in capsys.readouterr().out
     assert assay("policy", "show", "nothing") == 2
+
+
+def test_value_of_a_policy_is_shown_with_the_line_that_states_it(assay, service, capsys) -> None:
+    place = {"profile": "mine", "file": "/etc/assayd/policies/mine.toml", "line": 3}
+    service.profiles["mine"] = {"name": "mine", "image": "x", "origins": {"image": [place]}}
+    assert assay("policy", "show", "mine") == 0
+    assert capsys.readouterr().out == "name\tmine\t\nimage\tx\tmine.toml:3\n"
 
 
 def test_a_policy_file_is_checked_with_line_numbers(tmp_path, capsys) -> None:

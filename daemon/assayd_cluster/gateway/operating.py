@@ -1,0 +1,82 @@
+"""What operators ask of a gateway beyond what a daemon has: its tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.call import CallDep, json_response
+from assayd.api.generations import read_model
+from assayd.documents.cluster import (
+    NewTokenDocument,
+    TokenBody,
+    TokenDocument,
+    TokenListDocument,
+)
+from assayd.errors import RequestError
+from assayd_cluster.tokens import DatabaseTokens, TokenRecord, TokenTerms, read_scopes
+from assayd_cluster.verifying import TokenVerifier
+
+router = APIRouter(prefix="/v1", tags=["cluster"], responses=answers.ERRORS)
+
+TokenId = Annotated[str, Path(alias="id", max_length=26, description="The token's id.")]
+
+
+def _json(model: type[Any], description: str) -> dict[str, Any]:
+    return {"model": model, "description": description}
+
+
+@router.post(
+    "/tokens",
+    status_code=201,
+    responses={201: _json(NewTokenDocument, "The token, which is shown this once.")},
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": TokenBody.model_json_schema()}}}
+    },
+)
+async def create_token(request: Request, call: CallDep) -> Response:
+    """Make a token; for operators."""
+    call.require_operator()
+    wanted = await read_model(request, call, TokenBody)
+    terms = TokenTerms(
+        name=wanted.name, tenant=wanted.tenant, scopes=read_scopes(wanted.scopes), node=wanted.node
+    )
+    record, secret = await _tokens(request).create(terms)
+    document = NewTokenDocument.from_value(record, scopes=_scopes(record), token=secret)
+    return json_response(document, status=201, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/tokens", responses={200: _json(TokenListDocument, "All tokens.")})
+async def list_tokens(request: Request, call: CallDep) -> Response:
+    """List all tokens, without themselves; for operators."""
+    call.require_operator()
+    found = [_token(record) for record in await _tokens(request).list()]
+    return json_response(TokenListDocument.model_construct(tokens=found))
+
+
+@router.delete("/tokens/{id}", responses={200: _json(TokenDocument, "The token, revoked.")})
+async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
+    """End a token, within seconds at every gateway; once more changes nothing; for operators."""
+    call.require_operator()
+    record = await _tokens(request).revoke(token_id)
+    if record is None:
+        raise RequestError("not_found", f"there is no token {token_id}")
+    verifier: TokenVerifier = request.app.state.verifier
+    verifier.forget()
+    return json_response(_token(record))
+
+
+def _token(record: TokenRecord) -> TokenDocument:
+    return TokenDocument.from_value(record, scopes=_scopes(record))
+
+
+def _scopes(record: TokenRecord) -> list[str]:
+    return sorted(scope.value for scope in record.scopes)
+
+
+def _tokens(request: Request) -> DatabaseTokens:
+    tokens: DatabaseTokens = request.app.state.cluster_tokens
+    return tokens
