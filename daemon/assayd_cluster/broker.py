@@ -20,8 +20,13 @@ def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
     """Return the Celery application of gateway and node; nothing is connected yet."""
     app = Celery("assayd", broker=url, set_as_current=False)
     exchange = Exchange(EXCHANGE, type="direct", durable=True, no_declare=True)
+    quorum = {
+        "x-queue-type": "quorum"
+    }  # by which Celery knows to set a limit per consumer: nothing else is allowed
     app.conf.update(
-        task_queues=[Queue(queue, exchange, routing_key=queue, durable=True, no_declare=True)],
+        task_queues=[
+            Queue(queue, exchange, routing_key=queue, no_declare=True, queue_arguments=quorum),
+        ],
         task_default_queue=queue,
         task_default_exchange=EXCHANGE,
         task_default_routing_key=queue,

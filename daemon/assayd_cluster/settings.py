@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import ConfigError
-from assayd.settings import Count, RootSettings, Settings, load
+from assayd.settings import Count, LogSettings, RootSettings, Settings, load
 
 GATEWAY_FILE = Path("/etc/assayd/gateway.toml")
 NODE_FILE = Path("/etc/assayd/node.toml")
@@ -91,6 +91,7 @@ class NodeSettings(RootSettings):
     queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
     socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
     capacity: Count = Field(4, description="Attempts that this node has in hand at once.")
+    log: LogSettings = LogSettings()
 
 
 def load_gateway_settings() -> GatewaySettings:
