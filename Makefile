@@ -33,7 +33,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces browser images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup engine namespaces browser postgres images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +44,10 @@ run: $(CHOSEN_IMAGES) ## start the daemon, validate the examples, show their rep
 serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
-test: $(TESTED_IMAGES) namespaces browser ## all tests that need a container engine at most
+test: $(TESTED_IMAGES) namespaces browser postgres ## all tests that need a container engine at most
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system" -n 2 --dist loadgroup
 
-test-system: $(TESTED_IMAGES) namespaces browser ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: $(TESTED_IMAGES) namespaces browser postgres ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 
@@ -91,6 +91,9 @@ engine: ## a container engine: the one that answers, else a private one below .r
 namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
 	@deploy/dev/namespaces.sh
 
+postgres: ## the database of a cluster, for tests of the store: installed as root on Debian, else named
+	@deploy/dev/postgres.sh install
+
 browser: ## what tests of the console look at it with: installed as root on Debian, else named
 	@deploy/dev/browser.sh
 
@@ -106,7 +109,7 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
-	@for extra in anthropic gemini lsp mcp openai; do \
+	@for extra in anthropic cluster gemini lsp mcp openai; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 

@@ -24,7 +24,7 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.recorder import Recorder, keep
+from assayd.store.recorder import JobHooks, Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -68,6 +68,12 @@ _EVENTS = (
 _NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
+_THIS_RUN = select(tables.runs.c.run_number).where(
+    tables.runs.c.attempt_id == bindparam("attempt_id"),
+    tables.runs.c.run_number == bindparam("run_number"),
+    tables.runs.c.daemon_id == bindparam("daemon_id"),
+    tables.runs.c.container_ulid == bindparam("container_ulid"),
+)
 _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
@@ -85,9 +91,11 @@ class DatabaseJobStore:
         access: DatabaseAccess,
         recorders: Sequence[Recorder] = (),
         unsynced: UnsyncedBundles | None = None,
+        hooks: JobHooks | None = None,
     ) -> None:
         self.access = access
         self.unsynced = unsynced
+        self._hooks = hooks
         self._recorders = tuple(recorders)
         self._outbox = Outbox(access)
         self._new_submission = access.insert_or_nothing(tables.submissions)
@@ -108,11 +116,13 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> Accepted:
             earlier = _earlier(connection, attempt, digest, idempotency_key)
             if earlier is not None:
-                return Accepted(attempt=earlier, existing=True)
+                return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             connection.execute(self._new_submission, {"digest": digest, "document": document})
             connection.execute(_NEW_ATTEMPT, values)
             if labels:
                 connection.execute(_NEW_LABELS, labels)
+            if self._hooks is not None:
+                self._hooks.accepted(connection, attempt)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -124,6 +134,8 @@ class DatabaseJobStore:
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
+            if connection.execute(_THIS_RUN, values).first() is not None:
+                return
             connection.execute(_NEW_RUN, values)
             for recorder in self._recorders_of(run):
                 keep(connection, "lease", partial(recorder.leased, connection, run))
@@ -148,6 +160,8 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> bool:
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
                 return False
+            if self._hooks is not None:
+                self._hooks.finished(connection, attempt)
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
@@ -159,7 +173,8 @@ class DatabaseJobStore:
             return True
 
         first = await self.access.write(apply)
-        self._outbox.announce(message)
+        if message is not None:
+            self._outbox.announce()
         return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
@@ -248,7 +263,10 @@ class DatabaseJobStore:
 
 @asynccontextmanager
 async def open_jobs(
-    state_dir: Path, database_url: str | None = None, recorders: Sequence[Recorder] = ()
+    state_dir: Path,
+    database_url: str | None = None,
+    recorders: Sequence[Recorder] = (),
+    hooks: JobHooks | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
 
@@ -259,7 +277,7 @@ async def open_jobs(
     async with open_access(state_dir, database_url) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
-        yield DatabaseJobStore(access, recorders, unsynced)
+        yield DatabaseJobStore(access, recorders, unsynced, hooks)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
@@ -279,6 +297,11 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
     return _get(connection, found[0].id)
+
+
+def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
+    """Return whether it is the very attempt that is being recorded: a change may be made twice."""
+    return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 
 def _get(connection: Connection, attempt_id: str) -> Attempt | None:

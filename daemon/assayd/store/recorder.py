@@ -62,6 +62,18 @@ class Recorder(Protocol):
         ...
 
 
+class JobHooks(Protocol):
+    """What belongs into the transactions of all attempts: without it they are not made."""
+
+    def accepted(self, connection: Connection, attempt: Attempt) -> None:
+        """Write what a new attempt needs beside its row."""
+        ...
+
+    def finished(self, connection: Connection, attempt: Attempt) -> None:
+        """Write what a verdict brings with it."""
+        ...
+
+
 @runtime_checkable
 class Completing(Protocol):
     """Records of a kind from which its submissions may be completed."""

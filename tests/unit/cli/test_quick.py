@@ -28,6 +28,7 @@ LINES = [
     "list",
     "list --state running --verdict failed --kind code --label a=b --label c=d --since 2026-01-01T00:00:00Z",
     "list --limit 5 --json",
+    "list --cause timeout --rule case.failed --uid 0",
     "list --limit=500",
     "show last --steps",
     "show 01ABC --form yaml --json",
@@ -142,7 +143,7 @@ def test_function_of_every_verb_takes_what_the_table_says(monkeypatch: pytest.Mo
 
     for verb in VERBS:
         taken = inspect.signature(pkgutil.resolve_name(f"assayd.cli.{verb.run}")).parameters
-        assert list(taken) == ["socket", *(each.name for each in verb.parameters)], verb.name
+        assert list(taken) == ["daemon", *(each.name for each in verb.parameters)], verb.name
 
 
 def test_help_is_one_text_with_every_command(capsys) -> None:

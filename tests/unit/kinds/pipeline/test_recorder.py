@@ -35,9 +35,10 @@ FAILED = Case(name="load", status=CaseStatus.FAILED, stderr="no such table\0", e
 
 
 @pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
-    lay_database(tmp_path)
-    async with open_jobs(tmp_path, recorders=(PipelineRecorder(),)) as store:
+async def jobs(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseJobStore]:
+    if database_url is None:
+        lay_database(tmp_path)
+    async with open_jobs(tmp_path, database_url, recorders=(PipelineRecorder(),)) as store:
         yield store
 
 
