@@ -136,13 +136,7 @@ LIST = CommandVerb(
         Parameter(name="cause", option="--cause", metavar="TEXT", help="Only with a run that ended so."),
         Parameter(name="rule", option="--rule", metavar="TEXT", help="Only failed by an error of this rule."),
         Parameter(
-            name="uid",
-            option="--uid",
-            metavar="N",
-            type="whole",
-            least=0,
-            most=2**32 - 1,
-            help="Only of this user; for operators.",
+            name="uid", option="--uid", metavar="N", type="whole", help="Only of this user (operators)."
         ),
         Parameter(
             name="limit",

@@ -108,7 +108,7 @@ def test_files_of_a_command_line_become_steps_data_and_a_database(tmp_path: Path
     [
         ({"a.db": b"", "schema.sql": b"x"}, {}, "one database, not a.db, schema.sql"),
         ({"a.sh": b"\xff"}, {}, "a.sh is not UTF-8 text"),
-        ({"a.sh": b"true"}, {"extra": {"x": "y"}}, "takes files and --option pipeline_id"),
+        ({"a.sh": b"true"}, {"extra": {"x": "y"}}, "takes files, --option pipeline_id"),
     ],
 )
 def test_files_that_make_no_pipeline_are_refused(
