@@ -47,7 +47,9 @@ def test_hardening_is_rated_ok_or_better(name: str) -> None:
 def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
     for unit in UNITS:
         # The programs are not installed here, which is all that may be said.
-        text = re.sub(r"^ExecStart=/usr/bin/[\w-]+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE)
+        text = re.sub(
+            r"^ExecStart=/usr/bin/[\w-]+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE
+        )
         (tmp_path / unit.name).write_text(text)
     for name in ("egress.conf", "oci.conf"):
         (tmp_path / "assayd.service.d").mkdir(exist_ok=True)
