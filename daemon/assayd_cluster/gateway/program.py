@@ -23,6 +23,7 @@ from assayd.wiring import access_of, application
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating, routes
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
+from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import DatabaseTokens
@@ -82,8 +83,15 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     app = application(gateway.parts, access, (operating.router, routes.router))
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
+    app.state.cluster_nodes = DatabaseNodes(basics.access)
     app.state.node_door = gateway.cluster.door
-    gate = TokenGate(app, verifier, most_of_one=limits.connections * 3 // 4)
+    refusals = gateway.cluster.metrics.refusals
+    gate = TokenGate(
+        app,
+        verifier,
+        most_of_one=limits.connections * 3 // 4,
+        refused=lambda code: refusals.labels(code).inc(),
+    )
     return partial(server_config, gate, access, connections=limits.connections, silence_s=limits.silence_s)
 
 
