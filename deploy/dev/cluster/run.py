@@ -1,11 +1,11 @@
-"""Runs a whole cluster on this machine, in the foreground: broker, database, a gateway, and nodes. Ends all of it.
+"""Runs a whole cluster on this machine, in the foreground: broker, database, gateway, nodes; and ends it.
 
     python deploy/dev/cluster/run.py start [--nodes N] [--engine auto|docker|oci] [--dir .run/cluster]
     python deploy/dev/cluster/run.py stop  [--dir .run/cluster]
 
-Each node has a state directory, a socket and a container engine of its own. What dies is started again, as a service
-manager would. Secrets lie in files that their owner alone can read. Leaves to others: RabbitMQ and PostgreSQL
-(their scripts beside this folder), certificates (certificates.py), tables and tokens (the gateway).
+Each node has a state directory, a socket and a container engine of its own. What dies is started again, as by
+a service manager. Secrets lie in files that their owner alone can read. Leaves to others: RabbitMQ and
+PostgreSQL (their scripts beside this folder), certificates (certificates.py), tables and tokens (gateway).
 """
 
 from __future__ import annotations
@@ -19,106 +19,26 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 
+from processes import ROOT, Broken, Part, Server, run, say, secret, step
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
 BIN = Path(sys.executable).parent
 READY_WITHIN_S = 180.0
 END_WITHIN_S = 40.0
 STOP_WITHIN_S = 150.0
 LOOK_S = 0.5
-AGAIN_S = 1.0
 
 
 class Told(Exception):
     """A signal has come."""
-
-
-class Broken(Exception):
-    """The cluster cannot be started; the message says why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    """A server that a script of ours starts, in a folder."""
-
-    name: str
-    script: Path
-    folder: Path
-    pid_file: Path
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    def start(self) -> None:
-        run([self.script, "start", self.folder], **self.settings)
-
-    def stop(self) -> None:
-        run([self.script, "stop", self.folder])
-
-    def alive(self) -> bool:
-        """Return whether its process is there."""
-        with suppress(OSError, ValueError, IndexError):
-            status = Path(f"/proc/{int(self.pid_file.read_text().split()[0])}/status").read_text()
-            return "State:\tZ" not in status
-        return False
-
-
-class Part:
-    """One of our own programs, which is started again when it ends unasked."""
-
-    def __init__(
-        self, name: str, command: list[str | Path], folder: Path, settings: Mapping[str, str]
-    ) -> None:
-        self.name = name
-        self.log = folder / f"{name}.log"
-        self._command = ["setpriv", "--pdeathsig", "TERM", "--", *map(str, command)]
-        own = {key: value for key, value in os.environ.items() if not key.startswith(("ASSAYD_", "DOCKER_"))}
-        self._environment = {**own, **settings}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._due = 0.0
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                env=self._environment,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def look_after(self) -> None:
-        """Start it again when it has ended."""
-        if self._process is None or self._process.poll() is None:
-            return
-        if not self._due:
-            say(f"{self.name} ended ({self._process.returncode}); it is started again; its log is {self.log}")
-            self._due = time.monotonic() + AGAIN_S
-        elif time.monotonic() >= self._due:
-            self._due = 0.0
-            self.start()
-
-    def ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
-
-    def end(self, within_s: float) -> None:
-        """Tell it to end, and make it end."""
-        for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-            if self._process is None or self._process.poll() is not None:
-                return
-            self._process.send_signal(number)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(wait_s)
 
 
 class Cluster:
@@ -141,29 +61,27 @@ class Cluster:
             folder=folder / "postgres",
             pid_file=folder / "postgres/data/postmaster.pid",
         )
-        self.parts: list[Part] = []
+        self.parts: dict[str, Part] = {}
 
-    def run(self) -> None:
-        """Start everything, and look after it until a signal comes. Raises: Told, Broken."""
-        with ExitStack() as ends:
-            self._start_servers(ends)
-            engines = self._start_engines(ends)
-            ends.callback(self._end_parts)
-            self._start_gateway()
-            for name in self.nodes:
-                self._start_node(name, engines[name])
-            self._wait_until_ready()
-            self._show()
-            while True:
-                time.sleep(LOOK_S)
-                self._look_after()
+    def start(self, ends: ExitStack) -> None:
+        """Start everything; `ends` ends it. Raises: Broken."""
+        self._start_servers(ends)
+        engines = self._start_engines(ends)
+        ends.callback(self._end_parts)
+        self._start_gateway()
+        for name in self.nodes:
+            self._start_daemon(name, engines[name])
+            self._start_worker(name)
+        with step(f"{len(self.nodes)} nodes"):
+            self._wait("a node", lambda: self.ask("GET", "/readyz")[0] == 200)
 
-    def _look_after(self) -> None:
+    def look_after(self) -> None:
+        """Start again what has died."""
         for server in (self.broker, self.database):
             if not server.alive():
                 say(f"{server.name} ended; it is started again")
                 server.start()
-        for part in self.parts:
+        for part in self.parts.values():
             part.look_after()
 
     def _start_servers(self, ends: ExitStack) -> None:
@@ -229,7 +147,14 @@ class Cluster:
             self._begin("gateway", [BIN / "assayd-gateway"], self.folder, settings)
             self._wait("the gateway", lambda: self.ask("GET", "/healthz")[0] == 200)
 
-    def _start_node(self, name: str, engine: Mapping[str, str]) -> None:
+    def _start_daemon(self, name: str, engine: Mapping[str, str]) -> None:
+        folder = self._folder(name)
+        own = {"ASSAYD_SOCKET": f"{folder}/assayd.sock", "ASSAYD_STATE_DIR": f"{folder}/state"}
+        own |= {"ASSAYD_ATTEMPTS__MAX_RUNS": "1", **engine}
+        in_place = [HERE.parent / "oci.sh", "run"] if self.engine == "oci" else []
+        self._begin(f"{name}-daemon", [*in_place, BIN / "assayd"], folder, own)
+
+    def _start_worker(self, name: str) -> None:
         folder = self._folder(name)
         token_file = folder / "token"
         if not token_file.exists():
@@ -237,10 +162,6 @@ class Cluster:
             if status != 201:
                 raise Broken(f"the gateway gives no token for {name}: {said}")
             secret(token_file, str(said["token"]))
-        own = {"ASSAYD_SOCKET": f"{folder}/assayd.sock", "ASSAYD_STATE_DIR": f"{folder}/state"}
-        own |= {"ASSAYD_ATTEMPTS__MAX_RUNS": "1", **engine}
-        in_place = [HERE.parent / "oci.sh", "run"] if self.engine == "oci" else []
-        self._begin(f"{name}-daemon", [*in_place, BIN / "assayd"], folder, own)
         worker = {
             "ASSAYD_NODE_NAME": name,
             "ASSAYD_NODE_GATEWAY": f"https://{self.address}",
@@ -252,13 +173,8 @@ class Cluster:
         self._begin(f"{name}-worker", [BIN / "assayd-node"], folder, worker)
 
     def _begin(self, name: str, command: list[str | Path], folder: Path, settings: Mapping[str, str]) -> None:
-        part = Part(name, command, folder, settings)
-        self.parts.append(part)
+        part = self.parts[name] = Part(name, command, folder, settings)
         part.start()
-
-    def _wait_until_ready(self) -> None:
-        with step(f"{len(self.nodes)} nodes"):
-            self._wait("a node", lambda: self.ask("GET", "/readyz")[0] == 200)
 
     def _wait(self, what: str, holds: Callable[[], bool]) -> None:
         until = time.monotonic() + READY_WITHIN_S
@@ -266,11 +182,11 @@ class Cluster:
             with suppress(OSError, http.client.HTTPException):
                 if holds():
                     return
-            for part in self.parts:
+            for part in self.parts.values():
                 if part.ended():
                     raise Broken(f"{part.name} has ended; the end of {part.log}:\n{tail(part.log)}")
             if time.monotonic() > until:
-                logs = ", ".join(str(part.log) for part in self.parts)
+                logs = ", ".join(str(part.log) for part in self.parts.values())
                 raise Broken(f"{what} is not ready after {READY_WITHIN_S:g} s; logs: {logs}")
             time.sleep(0.1)
 
@@ -286,15 +202,16 @@ class Cluster:
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Say where everything is."""
         own = self.folder
         say(f"ready: gateway on {own}/gateway.sock and https://{self.address}, {', '.join(self.nodes)}")
         say(f"logs: {own}/gateway.log, {own}/node-*/*.log; try: ASSAY_SOCKET={own}/gateway.sock assay doctor")
         say("Ctrl-C, or make cluster-stop, ends all of it")
 
     def _end_parts(self) -> None:
-        workers = [part for part in self.parts if part.name.endswith("-worker")]
-        others = [part for part in reversed(self.parts) if part not in workers]
+        workers = [part for part in self.parts.values() if part.name.endswith("-worker")]
+        others = [part for part in self.parts.values() if part not in workers]
         with step("ending workers, daemons, gateway"), ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda part: part.end(3.0), workers))
             list(pool.map(lambda part: part.end(END_WITHIN_S), others))
@@ -313,46 +230,8 @@ class Cluster:
         return kept.read_text()
 
 
-def say(text: str) -> None:
-    print(f"cluster: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def step(what: str) -> Iterator[None]:
-    """Say what is done, and how long it took."""
-    began = time.monotonic()
-    say(f"{what} …")
-    yield
-    say(f"{what}: {time.monotonic() - began:.1f} s")
-
-
-def run(command: list[str | Path], **settings: str) -> str:
-    """Run a program to its end and return what it printed. Raises: Broken."""
-    ran = subprocess.run(
-        [str(word) for word in command],
-        env={**os.environ, **settings},
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
-    if ran.returncode:
-        shown = " ".join(Path(word).name for word in map(str, command[:3]))
-        raise Broken(f"{shown} failed ({ran.returncode}):\n{(ran.stderr or ran.stdout).strip()[-3000:]}")
-    return ran.stdout
-
-
-def secret(path: Path, text: str) -> str:
-    """Write a secret where its owner alone can read it; return where."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text + "\n")
-    return str(path)
-
-
 def tail(log: Path) -> str:
+    """Return the end of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
 
 
@@ -376,6 +255,7 @@ def stop(folder: Path) -> int:
 
 
 def start(folder: Path, nodes: int, engine: str) -> int:
+    """Run a cluster until a signal comes. Raises: Broken."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if shutil.which("setpriv") is None:
         raise Broken("there is no setpriv (Debian: apt-get install util-linux)")
@@ -395,13 +275,19 @@ def start(folder: Path, nodes: int, engine: str) -> int:
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, tell)
-        with suppress(Told):
-            Cluster(folder, nodes, engine).run()
+        with suppress(Told), ExitStack() as ends:
+            cluster = Cluster(folder, nodes, engine)
+            cluster.start(ends)
+            cluster.show()
+            while True:
+                time.sleep(LOOK_S)
+                cluster.look_after()
     say("ended")
     return 0
 
 
 def main() -> int:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(description="Run a whole cluster on this machine.")
     parser.add_argument("verb", choices=("start", "stop"))
     parser.add_argument("--nodes", type=int, default=2)
