@@ -33,11 +33,15 @@ class Server:
 
     def start(self) -> None:
         """Start it, unless it runs."""
-        run([self.script, "start", self.folder], **self.settings)
+        self.run("start")
 
     def stop(self) -> None:
         """End it."""
-        run([self.script, "stop", self.folder])
+        self.run("stop")
+
+    def run(self, *verb: str) -> str:
+        """Have the script do something; return what it printed."""
+        return run([self.script, verb[0], self.folder, *verb[1:]], **self.settings)
 
     def alive(self) -> bool:
         """Return whether its process is there."""

@@ -44,7 +44,7 @@ class Told(Exception):
 class Cluster:
     """Everything that runs, and where."""
 
-    def __init__(self, folder: Path, nodes: int, engine: str) -> None:
+    def __init__(self, folder: Path, nodes: int, engine: str, broker: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.engine = engine
@@ -54,6 +54,7 @@ class Cluster:
             script=HERE.parent / "rabbitmq.sh",
             folder=folder / "rabbitmq",
             pid_file=folder / "rabbitmq/pid",
+            settings=broker or {},
         )
         self.database = Server(
             name="PostgreSQL",
@@ -73,7 +74,7 @@ class Cluster:
             self._start_daemon(name, engines[name])
             self._start_worker(name)
         with step(f"{len(self.nodes)} nodes"):
-            self._wait("a node", lambda: self.ask("GET", "/readyz")[0] == 200)
+            self.wait("a node", lambda: self.ask("GET", "/readyz")[0] == 200)
 
     def look_after(self) -> None:
         """Start again what has died."""
@@ -126,13 +127,13 @@ class Cluster:
     def _start_gateway(self) -> None:
         folder = self._folder("gateway")
         run([sys.executable, HERE / "certificates.py", folder])
-        owner = run([self.database.script, "url", self.database.folder, "owner"]).strip()
+        owner = self.database.run("url", "owner").strip()
         with step("tables"):
             run(
                 [BIN / "assayd-gateway", "migrate"],
                 ASSAYD_CLUSTER__DATABASE_URL_FILE=secret(folder / "owner.url", owner),
             )
-        account = run([self.database.script, "url", self.database.folder, "gateway"]).strip()
+        account = self.database.run("url", "gateway").strip()
         self.address = f"127.0.0.1:{self._port()}"
         settings = {
             "ASSAYD_SOCKET": str(self.socket),
@@ -145,7 +146,7 @@ class Cluster:
         }
         with step("gateway"):
             self._begin("gateway", [BIN / "assayd-gateway"], self.folder, settings)
-            self._wait("the gateway", lambda: self.ask("GET", "/healthz")[0] == 200)
+            self.wait("the gateway", lambda: self.ask("GET", "/healthz")[0] == 200)
 
     def _start_daemon(self, name: str, engine: Mapping[str, str]) -> None:
         folder = self._folder(name)
@@ -176,8 +177,9 @@ class Cluster:
         part = self.parts[name] = Part(name, command, folder, settings)
         part.start()
 
-    def _wait(self, what: str, holds: Callable[[], bool]) -> None:
-        until = time.monotonic() + READY_WITHIN_S
+    def wait(self, what: str, holds: Callable[[], bool], within_s: float = READY_WITHIN_S) -> None:
+        """Wait until something holds while everything runs. Raises: Broken."""
+        until = time.monotonic() + within_s
         while True:
             with suppress(OSError, http.client.HTTPException):
                 if holds():
@@ -187,7 +189,7 @@ class Cluster:
                     raise Broken(f"{part.name} has ended; the end of {part.log}:\n{tail(part.log)}")
             if time.monotonic() > until:
                 logs = ", ".join(str(part.log) for part in self.parts.values())
-                raise Broken(f"{what} is not ready after {READY_WITHIN_S:g} s; logs: {logs}")
+                raise Broken(f"{what} is not ready after {within_s:g} s; logs: {logs}")
             time.sleep(0.1)
 
     def ask(self, method: str, path: str, document: object = None) -> tuple[int, dict[str, object]]:
