@@ -28,7 +28,9 @@ log = structlog.get_logger()
 HANDSHAKE_S = 10.0
 LOOK_S = 5.0
 """How often it is looked whether the certificate's files have changed."""
-MOST_UNREAD_BYTES = 2**20
+ACCEPT_S = 1.0
+"""How long nothing is accepted after the system could not."""
+CONNECTIONS = 256
 
 
 class CertificateFiles:
@@ -81,133 +83,133 @@ class SecureServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, files: CertificateFiles) -> None:
         super().__init__(config)
-        self.files = files
+        self._files = files
         self._open: Counter[str] = Counter()
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._securing: set[asyncio.Task[None]] = set()
+        self._counted: type[asyncio.Protocol]
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Leave signals to the program."""
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen on these sockets."""
+        """Accept on these sockets."""
         await self.lifespan.startup()
+        spoken = self.config.http_protocol_class
+        self._counted = type("CountedHttp", (_Counted, spoken), {})
         loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(lambda: _Securing(self), sock=each) for each in sockets or []
-        ]
+        self._accepting = {loop.create_task(self._accept(each), name="accept") for each in sockets or []}
+        self.servers = []
         self.started = True
 
-    def takes(self, address: str) -> bool:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and let what is under way end."""
+        for task in (*self._accepting, *self._securing):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._securing, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    @property
+    def open(self) -> int:
+        """Return how many connections there are, those before and in their handshake included."""
+        return self._open.total()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connected, peer = await loop.sock_accept(listener)
+            except ConnectionError:  # it was given up while it waited
+                continue
+            except OSError as problem:  # no descriptor or no memory is left
+                log.error("connection.not_accepted", problem=str(problem))
+                await asyncio.sleep(ACCEPT_S)
+                continue
+            address = counted_address(peer[0])
+            if not self._takes(address):
+                connected.close()
+                continue
+            self._files.refresh()
+            task = loop.create_task(self._secure(connected, address), name="tls-handshake")
+            self._securing.add(task)
+            task.add_done_callback(self._securing.discard)
+
+    async def _secure(self, connected: socket.socket, address: str) -> None:
+        """Hand a connection on when its handshake is done; it is counted until its end."""
+        count = _Count(self._open, address)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._protocol(count),
+                connected,
+                ssl=self._files.context,
+                ssl_handshake_timeout=HANDSHAKE_S,
+            )
+        except (OSError, TimeoutError) as problem:  # ssl.SSLError is one of them
+            log.debug("handshake.failed", address=address, problem=str(problem))
+            count.end()
+        except BaseException:
+            count.end()
+            raise
+
+    def _protocol(self, count: _Count) -> asyncio.Protocol:
+        make = cast("Callable[..., _Counted]", self._counted)
+        made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made.count = count
+        return made
+
+    def _takes(self, address: str) -> bool:
         """Count a connection; False for one too many, of this address or of all."""
-        most = self.config.limit_concurrency or 256
+        most = self.config.limit_concurrency or CONNECTIONS
         kept = most // OTHERS_SHARE
         if self._open.total() >= most - kept or self._open[address] >= most - 2 * kept:
             return False
         self._open[address] += 1
         return True
 
-    def gone(self, address: str) -> None:
-        """Count a connection no more."""
-        self._open[address] -= 1
-        if not self._open[address]:
-            del self._open[address]
 
-    def make_protocol(self) -> asyncio.Protocol:
-        """Return what speaks HTTP on a connection that is secured."""
-        make = cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class)
-        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+class _Count:
+    """One connection in the count of its address, taken out once."""
+
+    def __init__(self, counts: Counter[str], address: str) -> None:
+        self._counts = counts
+        self._address: str | None = address
+
+    def end(self) -> None:
+        """Count it no more. Safe to call twice."""
+        address, self._address = self._address, None
+        if address is not None:
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
 
 
-class _Securing(asyncio.Protocol):
-    """One connection: refused or secured, then passed on to what speaks HTTP."""
+class _Counted(asyncio.Protocol):
+    """What speaks HTTP, and says when its connection has ended."""
 
-    def __init__(self, server: SecureServer) -> None:
-        self._server = server
-        self._address: str | None = None
-        self._http: asyncio.Protocol | None = None
-        self._unread: list[bytes] = []
-        self._lost = False
-        self._handshake: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection, and begin its handshake."""
-        plain = cast("asyncio.Transport", transport)
-        address = counted_address((plain.get_extra_info("peername") or ("",))[0])
-        if not self._server.takes(address):
-            plain.abort()
-            return
-        self._address = address
-        self._server.files.refresh()
-        loop = asyncio.get_running_loop()
-        self._handshake = loop.create_task(self._secure(plain), name="tls-handshake")
-
-    async def _secure(self, plain: asyncio.Transport) -> None:
-        secured = None
-        try:
-            secured = await asyncio.get_running_loop().start_tls(
-                plain,
-                self,
-                self._server.files.context,
-                server_side=True,
-                ssl_handshake_timeout=HANDSHAKE_S,
-            )
-        except (OSError, ssl.SSLError, TimeoutError) as problem:
-            log.debug("handshake.failed", address=self._address, problem=str(problem))
-        if secured is None or self._lost:
-            plain.abort()
-            self._forget()
-            return
-        self._http = self._server.make_protocol()
-        self._http.connection_made(secured)
-        unread, self._unread = self._unread, []
-        for data in unread:
-            self._http.data_received(data)
-
-    def data_received(self, data: bytes) -> None:
-        """Pass on what came; what comes before the other side is ready waits, and is little."""
-        if self._http is not None:
-            self._http.data_received(data)
-        elif sum(map(len, self._unread)) < MOST_UNREAD_BYTES:
-            self._unread.append(data)
-
-    def eof_received(self) -> bool | None:
-        """Pass on."""
-        return self._http.eof_received() if self._http is not None else None
-
-    def pause_writing(self) -> None:
-        """Pass on."""
-        if self._http is not None:
-            self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Pass on."""
-        if self._http is not None:
-            self._http.resume_writing()
+    count: _Count
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass on, and count the connection no more."""
-        self._lost = True
-        if self._http is not None:
-            self._http.connection_lost(exc)
-        if self._handshake is None or self._handshake.done():
-            self._forget()
-
-    def _forget(self) -> None:
-        if self._address is not None:
-            self._server.gone(self._address)
-            self._address = None
+        """Count the connection no more."""
+        self.count.end()
+        super().connection_lost(exc)
 
 
 def listen_tcp(address: str) -> socket.socket:
     """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
+    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise _not_listened(address, "it has no port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         server = socket.create_server((host, int(port)), family=family, backlog=1024)
-    except (OSError, ValueError, OverflowError) as problem:
-        why = getattr(problem, "strerror", None) or str(problem)
-        message = f"cluster.listen is {address!r}: {why}; write HOST:PORT"
-        raise ConfigError("tls.unusable", message, field="cluster.listen") from problem
+    except OSError as problem:
+        raise _not_listened(address, problem.strerror or str(problem)) from problem
     server.setblocking(False)
     return server
+
+
+def _not_listened(address: str, why: str) -> ConfigError:
+    message = f"cluster.listen is {address!r}: {why}; write HOST:PORT of this host"
+    return ConfigError("tls.unusable", message, field="cluster.listen")

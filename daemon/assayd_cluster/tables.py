@@ -57,8 +57,9 @@ nodes = Table(
     Column("engine", Text, nullable=False),
     Column("images", Text, nullable=False),
     Column("runs", Text, nullable=False),
+    Column("drained", Integer, nullable=False, server_default="0"),
 )
-"""Nodes as they last said they were; `images` and `runs` are JSON."""
+"""Nodes as they last said they were; `images` and `runs` are JSON; `drained` is an operator's word."""
 
 tenants = Table(
     "tenants",

@@ -68,6 +68,12 @@ _EVENTS = (
 _NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
+_THIS_RUN = select(tables.runs.c.run_number).where(
+    tables.runs.c.attempt_id == bindparam("attempt_id"),
+    tables.runs.c.run_number == bindparam("run_number"),
+    tables.runs.c.daemon_id == bindparam("daemon_id"),
+    tables.runs.c.container_ulid == bindparam("container_ulid"),
+)
 _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
@@ -110,7 +116,7 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> Accepted:
             earlier = _earlier(connection, attempt, digest, idempotency_key)
             if earlier is not None:
-                return Accepted(attempt=earlier, existing=True)
+                return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             connection.execute(self._new_submission, {"digest": digest, "document": document})
             connection.execute(_NEW_ATTEMPT, values)
             if labels:
@@ -128,6 +134,8 @@ class DatabaseJobStore:
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
+            if connection.execute(_THIS_RUN, values).first() is not None:
+                return
             connection.execute(_NEW_RUN, values)
             for recorder in self._recorders_of(run):
                 keep(connection, "lease", partial(recorder.leased, connection, run))
@@ -165,7 +173,8 @@ class DatabaseJobStore:
             return True
 
         first = await self.access.write(apply)
-        self._outbox.announce(message)
+        if message is not None:
+            self._outbox.announce()
         return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
@@ -288,6 +297,11 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
     return _get(connection, found[0].id)
+
+
+def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
+    """Return whether it is the very attempt that is being recorded: a change may be made twice."""
+    return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 
 def _get(connection: Connection, attempt_id: str) -> Attempt | None:

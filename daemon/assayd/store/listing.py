@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Select, select, tuple_
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
@@ -91,6 +91,5 @@ def _beyond(cursor: str) -> Condition:
     micros, dot, attempt_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
         raise RequestError("invalid", "the cursor is not one that a page gave", field="cursor")
-    at = int(micros)
-    same_time = and_(attempts.c.created_at == at, attempts.c.id < attempt_id)
-    return or_(attempts.c.created_at < at, same_time)
+    # As one value, which the indexes find; with OR, a server walks all pages before this one.
+    return tuple_(attempts.c.created_at, attempts.c.id) < tuple_(int(micros), attempt_id)

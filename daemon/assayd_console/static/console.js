@@ -56,7 +56,7 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    await navigator.clipboard.writeText(await (await fetch(button.dataset.copy)).text());
     button.textContent = "Copied";
   });
 

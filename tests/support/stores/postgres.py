@@ -75,10 +75,10 @@ class PostgresServer:
             del self._with_tables
 
     @contextmanager
-    def empty_database(self) -> Iterator[str]:
+    def empty_database(self, form: str = "") -> Iterator[str]:
         """Make a database without tables, and drop it at the end; gives its URL for the owner."""
         name = f"t{next(self._numbers)}"
-        self.ask(f"CREATE DATABASE {name} OWNER assayd_owner")
+        self.ask(f"CREATE DATABASE {name} OWNER assayd_owner {form}")
         try:
             yield self._urls.replace("DATABASE", name)
         finally:
