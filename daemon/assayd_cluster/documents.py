@@ -6,11 +6,12 @@ for runs that it holds, and nothing else.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from assayd.documents.attempts import AttemptDocument
+from assayd.model.report import StageStatus
 
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 SHA256 = r"^[0-9a-f]{64}$"
@@ -24,6 +25,10 @@ INLINE_BYTES = 64 * 2**10
 """Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
+MOST_SEQ = 10**6
+"""Events that a run numbers at most; the next run begins beyond."""
+MOST_NAME = 8192
+MOST_OUTPUT = 512 * 2**10
 
 AttemptId = Annotated[str, Field(pattern=ULID)]
 Digest = Annotated[str, Field(pattern=SHA256)]
@@ -31,6 +36,10 @@ Digest = Annotated[str, Field(pattern=SHA256)]
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)  # a node may be older than its gateway
 
 
 class NodeBeat(_Document):
@@ -47,14 +56,14 @@ class NodeBeat(_Document):
     runs: list[AttemptId] = Field([], max_length=8192)
 
 
-class BeatAnswer(_Document):
+class BeatAnswer(_Answer):
     """Whether the node is to take work, and why not."""
 
     consume: bool
     why: str = ""
 
 
-class CancelledRuns(_Document):
+class CancelledRuns(_Answer):
     """``GET /v1/nodes/{name}/cancelled?wait_s=``: the runs that are to end, once there are any."""
 
     attempts: list[str]
@@ -67,12 +76,11 @@ class Claim(_Document):
     ticket: str = Field(min_length=43, max_length=44, pattern=r"^[A-Za-z0-9+/_-]{43}=?$")
 
 
-class Claimed(_Document):
+class Claimed(_Answer):
     """A run that the node holds now.
 
     `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text; what is
-    the cluster's business alone (repairs, webhooks) is not in it. `cancelled`: end it at once. `live`:
-    somebody may be following, so its events are sent as they come.
+    the cluster's business alone (repairs, webhooks) is not in it.
     """
 
     run: int = Field(ge=1, le=2)
@@ -80,18 +88,87 @@ class Claimed(_Document):
     uid: int
     kind: str
     policy: str
-    created_at: str
     cancelled: bool = False
     live: bool = True
 
 
-class LiveEvent(_Document):
-    """One event as the node's daemon numbered it; ``seq`` 1 of a run says ``queued`` and is left out."""
+class StateBody(_Document):
+    """The attempt is in another state; the first and the last are the gateway's to say."""
 
-    seq: int = Field(ge=1, le=10**15)
-    kind: Literal["state", "stage", "unit", "stdout", "stderr", "finished", "gap"]
-    at: str = Field(max_length=40)
-    body: dict[str, Any]
+    state: Literal["checking", "leasing", "running", "judging"]
+
+
+class StageBody(_Document):
+    """A stage has ended."""
+
+    name: str = Field(max_length=64)
+    status: StageStatus
+    duration_ms: float = Field(ge=0)
+    findings: int = Field(ge=0)
+
+
+class UnitBody(_Document):
+    """A unit was started, or has ended with a cause."""
+
+    name: str = Field(max_length=MOST_NAME)
+    index: int = Field(ge=1)
+    total: int = Field(ge=1)
+    status: str = Field(max_length=32)
+    duration_ms: float = Field(ge=0)
+
+
+class OutputBody(_Document):
+    """What a unit wrote."""
+
+    unit: str = Field(max_length=MOST_NAME)
+    text: str = Field(max_length=MOST_OUTPUT)
+
+
+class _LiveEvent(_Document):
+    run: int = Field(ge=0, le=1)
+    seq: int = Field(ge=1, le=MOST_SEQ)
+    at: AwareDatetime
+
+
+class StateEvent(_LiveEvent):
+    """An event of kind ``state``."""
+
+    kind: Literal["state"]
+    body: StateBody
+
+
+class StageEvent(_LiveEvent):
+    """An event of kind ``stage``."""
+
+    kind: Literal["stage"]
+    body: StageBody
+
+
+class UnitEvent(_LiveEvent):
+    """An event of kind ``unit``."""
+
+    kind: Literal["unit"]
+    body: UnitBody
+
+
+class OutputEvent(_LiveEvent):
+    """An event of kind ``stdout`` or ``stderr``, which is not durable."""
+
+    kind: Literal["stdout", "stderr"]
+    body: OutputBody
+
+
+class GapEvent(_LiveEvent):
+    """Stands for output that the node itself has missed; the gateway sees that by itself."""
+
+    kind: Literal["gap"]
+    body: dict[str, int | None]
+
+
+LiveEvent = Annotated[
+    StateEvent | StageEvent | UnitEvent | OutputEvent | GapEvent, Field(discriminator="kind")
+]
+"""An event as the node's daemon numbered it: its run (0 before it has a container) and its place."""
 
 
 class LiveEvents(_Document):
@@ -131,7 +208,7 @@ class RunLost(_Document):
     started: bool = True
 
 
-class VerdictAnswer(_Document):
+class VerdictAnswer(_Answer):
     """What became of it; `counted` is False when another run's verdict was first."""
 
     counted: bool

@@ -5,7 +5,18 @@ Times are microseconds since 1970 by the database's clock: gateways and nodes ne
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
 from assayd.store import tables
 
@@ -61,6 +72,16 @@ nodes = Table(
 )
 """Nodes as they last said they were; `images` and `runs` are JSON; `drained` is an operator's word."""
 
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey(_ATTEMPT, ondelete="CASCADE"), primary_key=True),
+    Column("run_number", Integer, primary_key=True),
+    Column("sha256", String(64), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+"""Large files of a bundle, until its verdict is in."""
+
 tenants = Table(
     "tenants",
     metadata,
@@ -85,5 +106,5 @@ tokens = Table(
 )
 """Tokens, of which only the digest is kept; `scopes` are separated by commas."""
 
-ALL = (gateways, drivers, dispatches, nodes, tenants, tokens)
+ALL = (gateways, drivers, dispatches, nodes, uploads, tenants, tokens)
 """Each after those that it refers to."""

@@ -15,6 +15,7 @@ from assayd.attempts.lifecycle import run_attempt
 from assayd.attempts.selftest import SelfTest
 from assayd.attempts.verdicts import Verdicts
 from assayd.metrics import Metrics
+from assayd.ports.elsewhere import Elsewhere
 from assayd.ports.service import HealthRow
 
 
@@ -70,11 +71,16 @@ class Readiness(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Where attempts run. `selftest` runs samples of kinds there; None where each host does that itself."""
+    """Where attempts run.
+
+    `selftest` runs samples of kinds there; None where each host does that itself. `elsewhere` is what other
+    processes carry out; None where there is no other.
+    """
 
     execute: Execute
     readiness: Readiness
     selftest: SelfTest | None
+    elsewhere: Elsewhere | None = None
 
 
 class LocalExecution:

@@ -332,6 +332,10 @@ class Scheduler:
         done, _ = await asyncio.wait({future}, timeout=timeout_s)
         return future.result() if done and not future.cancelled() else None
 
+    def carries(self, attempt_id: str) -> bool:
+        """Return whether an attempt waits or is under way here."""
+        return attempt_id in self._finished
+
     def current(self, attempt_id: str) -> Attempt | None:
         """Return an attempt as it is now, when it is under way."""
         job = self._active.get(attempt_id)

@@ -27,6 +27,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
+from assayd.ports.elsewhere import Elsewhere
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.ports.validator import Validator
@@ -64,6 +65,7 @@ class ServiceDependencies:
     copied_from: str | None = None
     facts: DaemonFacts
     examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]]
+    elsewhere: Elsewhere | None = None
 
 
 SAMPLES_RUN = 1
@@ -139,6 +141,9 @@ class DaemonService:
 
         Raises: RequestError ``not_found``.
         """
+        elsewhere = self._elsewhere(attempt_id)
+        if elsewhere is not None:
+            await elsewhere.ended(attempt_id, timeout_s)
         finished = await self._deps.scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
@@ -147,6 +152,10 @@ class DaemonService:
         if attempt is None:
             raise RequestError("not_found", f"there is no attempt {attempt_id}")
         return attempt
+
+    def _elsewhere(self, attempt_id: str) -> Elsewhere | None:
+        """Return whom to ask about an attempt that is not carried out here."""
+        return None if self._deps.scheduler.carries(attempt_id) else self._deps.elsewhere
 
     def _remember(self, finished: Finished) -> None:
         if finished.report is None or finished.execution is None:
@@ -181,7 +190,9 @@ class DaemonService:
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
-        if not self._deps.scheduler.cancel(attempt_id):
+        elsewhere = self._elsewhere(attempt_id)
+        here = self._deps.scheduler.cancel(attempt_id)
+        if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
@@ -218,6 +229,10 @@ class DaemonService:
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the one with that id, up to ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
+        elsewhere = None if self._deps.hub.knows(attempt_id) else self._elsewhere(attempt_id)
+        attempt = await self._shared.jobs.get(attempt_id) if elsewhere is not None else None
+        if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
+            await elsewhere.attend(attempt)
         if self._deps.hub.knows(attempt_id):
             async with aclosing(self._deps.hub.follow(attempt_id, after=position)) as events:
                 async for event in events:

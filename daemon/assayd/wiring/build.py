@@ -241,6 +241,7 @@ def _build_service(
                 database_in_state=basics.settings.database_url is None,
             ),
             examine_webhooks=basics.sender.examine,
+            elsewhere=execution.elsewhere,
         )
     )
 

@@ -38,7 +38,9 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.print_config:
         print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
         return 0
-    raise ConfigError("settings.invalid", "cluster: not yet")
+    from assayd_cluster.gateway.program import run
+
+    return run(settings)
 
 
 if __name__ == "__main__":
