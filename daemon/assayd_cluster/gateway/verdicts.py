@@ -197,7 +197,7 @@ def _report(attempt: Attempt, brought: RunVerdict, files: Mapping[str, bytes]) -
         "attempt_id": attempt.id,
         "kind": attempt.kind,
         "input_digest": attempt.input_digest,
-        "verdict": verdict.value if verdict is not None else None,
+        "status": verdict.value.upper() if verdict is not None else None,
     }
     for name, value in said.items():
         if report.get(name) != value:

@@ -44,10 +44,13 @@ class Told(Exception):
 class Cluster:
     """Everything that runs, and where."""
 
-    def __init__(self, folder: Path, nodes: int, engine: str, broker: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, nodes: int, engine: str, broker: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.engine = engine
+        self.builds_images = True
         self.socket = folder / "gateway.sock"
         self.broker = Server(
             name="RabbitMQ",
@@ -119,26 +122,21 @@ class Cluster:
     def _without_docker(self) -> dict[str, dict[str, str]]:
         self.engine = "oci"
         oci = {"ASSAYD_ENGINE__KIND": "oci", "ASSAYD_ENGINE__IMAGES_DIR": str(ROOT / ".run/images")}
-        with step("images"):
-            run([HERE.parent / "oci.sh", "install"])
-            run([BIN / "assay", "images", "build", "--cache", ROOT / ".run/cache/images"], **oci)
+        if self.builds_images:
+            with step("images"):
+                run([HERE.parent / "oci.sh", "install"])
+                run([BIN / "assay", "images", "build", "--cache", ROOT / ".run/cache/images"], **oci)
         return dict.fromkeys(self.nodes, oci)
 
     def _start_gateway(self) -> None:
         folder = self._folder("gateway")
         run([sys.executable, HERE / "certificates.py", folder])
         owner = self.database.run("url", "owner").strip()
-        with step("tables"):
-            run(
-                [BIN / "assayd-gateway", "migrate"],
-                ASSAYD_CLUSTER__DATABASE_URL_FILE=secret(folder / "owner.url", owner),
-            )
-        account = self.database.run("url", "gateway").strip()
         self.address = f"127.0.0.1:{self._port()}"
         settings = {
             "ASSAYD_SOCKET": str(self.socket),
             "ASSAYD_STATE_DIR": str(folder / "state"),
-            "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", account),
+            "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", owner),
             "ASSAYD_CLUSTER__BROKER_URL_FILE": str(self.broker.folder / "gateway.url"),
             "ASSAYD_CLUSTER__LISTEN": self.address,
             "ASSAYD_CLUSTER__CERTIFICATE_FILE": str(folder / "gateway.pem"),
@@ -159,7 +157,8 @@ class Cluster:
         folder = self._folder(name)
         token_file = folder / "token"
         if not token_file.exists():
-            status, said = self.ask("POST", "/v1/tokens", {"name": name, "scopes": ["node"], "node": name})
+            wanted = {"name": name, "tenant": "nodes", "scopes": ["node"], "node": name}
+            status, said = self.ask("POST", "/v1/tokens", wanted)
             if status != 201:
                 raise Broken(f"the gateway gives no token for {name}: {said}")
             secret(token_file, str(said["token"]))

@@ -43,7 +43,7 @@ class Load:
         self.expected: dict[str, str] = {}
 
     def submissions(self, number: int, *, slow_s: float = 0.3) -> list[tuple[Document, str]]:
-        """Return so many submissions with their verdicts: one in four fails, some are slow, some bring much."""
+        """Return so many with their verdicts: one in four fails, some are slow, some bring much."""
         made = []
         for _ in range(number):
             text = f"attempt {next(self._numbers)}"
@@ -53,7 +53,9 @@ class Load:
             payload: Document = {"code": code.format(text=text, seconds=seconds)}
             if kind == "large":
                 payload["collect"] = ["large.bin"]
-            made.append(({"kind": "script", "payload": payload}, "failed" if kind == "fails" else "validated"))
+            made.append(
+                ({"kind": "script", "payload": payload}, "failed" if kind == "fails" else "validated")
+            )
         return made
 
     def send(self, number: int, *, slow_s: float = 0.3, within_s: float = 120.0) -> list[str]:
@@ -86,12 +88,15 @@ class Load:
         verdicts = {attempt_id: self._verdict(attempt_id, until) for attempt_id in ids}
         last_at = time.monotonic()
         wrong = [
-            f"{attempt_id}: {verdict}, {self.expected[attempt_id]} is right: {self._client.attempt(attempt_id)['error']}"
+            f"{attempt_id}: {verdict}, which is to be {self.expected[attempt_id]}: {self._error(attempt_id)}"
             for attempt_id, verdict in verdicts.items()
             if verdict not in {None, self.expected[attempt_id]}
         ]
         lost = [attempt_id for attempt_id, verdict in verdicts.items() if verdict is None]
         return Outcome(verdicts=Counter(map(str, verdicts.values())), wrong=wrong, lost=lost, last_at=last_at)
+
+    def _error(self, attempt_id: str) -> object:
+        return self._client.attempt(attempt_id)["error"]
 
     def _verdict(self, attempt_id: str, until: float) -> str | None:
         while (left_s := until - time.monotonic()) > 0:

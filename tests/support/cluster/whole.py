@@ -1,4 +1,4 @@
-"""A whole cluster of the tests' own, as `make cluster` starts it; its parts can be killed, stopped and cut off."""
+"""A whole cluster of the tests' own, as `make cluster` starts it; its parts can be killed and stopped."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def whole_cluster(nodes: int = 2, **settings: str) -> Iterator[WholeCluster]:
     try:
         with ExitStack() as ends:
             started = program.Cluster(folder, nodes, "oci", settings)
+            started.builds_images = False  # they are there: the daemons of other tests have them
             started.start(ends)
             program.say(f"started in {time.monotonic() - began:.1f} s")
             cluster = WholeCluster(started, folder)
