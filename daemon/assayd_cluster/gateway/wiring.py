@@ -11,13 +11,14 @@ from functools import partial
 from assayd.attempts.execution import Execution
 from assayd.ids import Ulids
 from assayd.policies import PolicySet
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.artifacts import BundleAttachments
 from assayd.repairs.attempt_gateway import stored_submission
 from assayd.repairs.chain import repair_attachments
-from assayd.store.artifacts import FileArtifactStore
 from assayd.store.jobs import BUNDLES
 from assayd.wiring import Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
+from assayd_cluster.bundles import open_bundles
+from assayd_cluster.bundles.sweeping import sweeping
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
 from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.elsewhere import OtherGateways
@@ -83,18 +84,14 @@ async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gat
     hooks = OutboxHooks(gateway_id, notices)
     publisher = Publisher(make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
     building = _Building(gateway_id, notices, hooks, publisher)
-    overrides = PartOverrides(execution=building.execution, artifacts=_open_bundles(settings), hooks=hooks)
+    bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
+    overrides = PartOverrides(execution=building.execution, artifacts=bundles, hooks=hooks)
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
+    await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
     return Gateway(parts=parts, cluster=cluster)
-
-
-def _open_bundles(settings: GatewaySettings) -> ArtifactStore:
-    folder = settings.cluster.bundles.directory or settings.state_dir / BUNDLES
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return FileArtifactStore(folder)
 
 
 class _Building:
