@@ -28,7 +28,13 @@ def test_commands_of_the_page_run(tmp_path: Path) -> None:
         }
         (block,) = guide.commands(PAGE, "gateway")
         done = subprocess.run(
-            ["bash", "-euc", block], cwd=home, env=environ, capture_output=True, text=True, timeout=120, check=False
+            ["bash", "-euc", block],
+            cwd=home,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     assert "node-1" in done.stdout
