@@ -1,4 +1,4 @@
-"""The nodes of a cluster: what each has in hand, why one takes no work, and stopping it for work on its host."""
+"""The nodes of a cluster: what each has in hand, why one takes no work; drained for work on its host."""
 
 from __future__ import annotations
 
