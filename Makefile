@@ -1,6 +1,7 @@
 # Every target does the set-up that it needs, and nothing when there is nothing to do.
 # Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours),
-# ENGINE=oci (run and serve start no container engine, but crun or runc itself; as root, or as docs/operating/rootless.md says), IMAGES (for images: which).
+# ENGINE=oci (run and serve start no container engine, but crun or runc itself; as root, or see docs/operating/rootless.md),
+# IMAGES (for images: which).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -33,7 +34,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces browser images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +45,11 @@ run: $(CHOSEN_IMAGES) ## start the daemon, validate the examples, show their rep
 serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
-test: $(TESTED_IMAGES) namespaces browser ## all tests that need a container engine at most
-	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system" -n 2 --dist loadgroup
+test: $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need a container engine at most
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
 
-test-system: $(TESTED_IMAGES) namespaces browser ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+	@deploy/dev/packages.sh tmux
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 
@@ -79,6 +81,15 @@ bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVI
 bench-generate: $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
 
+cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, a gateway on .run/cluster/gateway.sock, NODES=2 nodes
+	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --engine $(or $(ENGINE),auto)
+
+cluster-stop: ## end that cluster, and whatever it has left
+	@$(PYTHON) deploy/dev/cluster/run.py stop
+
+test-cluster: images-oci namespaces postgres broker ## faults of every part of a cluster under load, and rolling upgrades; as root, about 15 minutes
+	@$(OCI_SH) run $(BIN)/pytest -m cluster
+
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
 $(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
@@ -90,6 +101,12 @@ engine: ## a container engine: the one that answers, else a private one below .r
 
 namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
 	@deploy/dev/namespaces.sh
+
+broker: ## the broker of a cluster, for tests: installed as root on Debian, else named
+	@deploy/dev/rabbitmq.sh install
+
+postgres: ## the database of a cluster, for tests of the store: installed as root on Debian, else named
+	@deploy/dev/postgres.sh install
 
 browser: ## what tests of the console look at it with: installed as root on Debian, else named
 	@deploy/dev/browser.sh
@@ -106,7 +123,7 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
-	@for extra in anthropic gemini lsp mcp openai; do \
+	@for extra in anthropic cluster gemini lsp mcp openai; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 
@@ -127,6 +144,6 @@ samples: setup ## write deploy/etc/assayd.toml anew, after a change of the setti
 stop: ## end the private engine
 	@$(ENGINE_SH) stop
 
-clean: stop ## stop, and remove everything that these targets made
+clean: stop cluster-stop ## stop, and remove everything that these targets made
 	@rm -rf .run $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

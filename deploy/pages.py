@@ -36,6 +36,9 @@ EXITS = (
 )
 CLIENT_ENVIRONMENT = (
     ("ASSAY_SOCKET", "The daemon's socket, unless --socket names one."),
+    ("ASSAY_SERVER", "A gateway's address, https://HOST[:PORT], unless --server names one."),
+    ("ASSAY_TOKEN_FILE", "The file of the token for it, unless --token-file names one; mode 0600."),
+    ("ASSAY_CA_FILE", "Certificates to believe instead of the system's, unless --ca-file names some."),
     ("XDG_RUNTIME_DIR", "Where the socket of an ordinary user's daemon is: assayd/assayd.sock below it."),
     ("DOCKER_HOST", "The container engine that `assay images` speaks to, unless the settings name one."),
 )

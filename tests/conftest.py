@@ -13,6 +13,10 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from support.stores.postgres import database_url, postgres
+
+__all__ = ["database_url", "postgres"]
+
 ROOT = Path(__file__).resolve().parents[1]
 ENGINES = ("docker", "oci", "oci-templates")
 

@@ -35,7 +35,7 @@ from assayd.model.attempt import State
 from assayd.sd_notify import Notifier
 from assayd.settings import Settings
 from assayd.sockets import listen, listen_loopback, passed_by_systemd
-from assayd.wiring import ApiConfigs, Assembly, PartOverrides, build, configure_api
+from assayd.wiring import Assembly, PartOverrides, build, configure_api
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
     memory.settle()
-    _take_priority(settings.nice)
+    take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, overrides or PartOverrides()))
     return 0
@@ -69,7 +69,7 @@ def _settle_memory() -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
-def _take_priority(nice: int) -> None:
+def take_priority(nice: int) -> None:
     """Go before the engine's processes: refilling the pool keeps all cores busy, an attempt needs little.
 
     A priority that this process was started with is left alone.
@@ -80,7 +80,7 @@ def _take_priority(nice: int) -> None:
 
 
 async def _main(settings: Settings, overrides: PartOverrides) -> None:
-    with _state_lock(settings.state_dir):
+    with state_lock(settings.state_dir):
         server_socket = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
             async with AsyncExitStack() as stack:
@@ -90,7 +90,12 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
                 # Before all that takes time to come and to go.
                 await stack.enter_async_context(notifier.living())
                 parts = await build(settings, stack, overrides)
-                await Daemon(parts, configure_api(settings, parts), notifier).serve(server_socket, metrics)
+                api = configure_api(settings, parts)
+                served = [(ApiServer(api.socket), server_socket)]
+                if metrics is not None:
+                    log.info("metrics.listening", address="{}:{}".format(*metrics.getsockname()))
+                    served.append((ApiServer(api.metrics), metrics))
+                await Daemon(parts, notifier).serve(*served)
         finally:
             server_socket.close()
             if not passed_by_systemd():
@@ -99,7 +104,7 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
 
 
 @contextmanager
-def _state_lock(state_dir: Path) -> Iterator[None]:
+def state_lock(state_dir: Path) -> Iterator[None]:
     """Hold the state directory for this process alone."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -118,27 +123,37 @@ def _state_lock(state_dir: Path) -> Iterator[None]:
 class Daemon:
     """All parts, and the order in which they stop."""
 
-    def __init__(self, parts: Assembly, api: ApiConfigs, notifier: Notifier) -> None:
+    def __init__(
+        self, parts: Assembly, notifier: Notifier, *, recovers: bool = True, drain_s: float = DRAIN_S
+    ) -> None:
+        """Join the parts.
+
+        Args:
+            parts: all of them.
+            notifier: what tells the service manager.
+            recovers: whether what is unfinished at the start is this process's to go on with.
+            drain_s: how long what is under way has at the stop, before it is left.
+        """
         self._parts = parts
-        self._api = api
         self._notifier = notifier
+        self._recovers = recovers
+        self._drain_s = drain_s
         notifier.status = self._status
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def serve(self, server_socket: socket.socket, metrics_socket: socket.socket | None = None) -> None:
-        """Serve until a signal says stop; then stop in order."""
-        server, side = _Server(self._api.socket), _Server(self._api.metrics)
+    async def serve(self, *served: tuple[uvicorn.Server, socket.socket]) -> None:
+        """Serve on sockets until a signal says stop; then stop in order."""
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
-            api = tasks.create_task(server.serve(sockets=[server_socket]), name="api")
-            sweeping = tasks.create_task(self._parts.readiness.reaper.keep_sweeping(), name="sweep")
+            serving = [
+                tasks.create_task(server.serve(sockets=[listening]), name="api")
+                for server, listening in served
+            ]
+            sweeping = tasks.create_task(self._parts.readiness.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
             saying = tasks.create_task(self._say_ready(), name="say-ready")
-            if metrics_socket is not None:
-                log.info("metrics.listening", address="{}:{}".format(*metrics_socket.getsockname()))
-                tasks.create_task(side.serve(sockets=[metrics_socket]), name="metrics")
             await self._stop.wait()
             log.info("daemon.stopping")
             self._notifier.stopping()
@@ -146,8 +161,9 @@ class Daemon:
             self._parts.batches.stop()
             await self._drain()
             self._parts.scheduler.release_waiters()
-            server.should_exit = side.should_exit = True
-            await asyncio.wait({api})
+            for server, _ in served:
+                server.should_exit = True
+            await asyncio.wait(serving)
             for task in (sweeping, removing, saying):
                 task.cancel()
 
@@ -174,12 +190,13 @@ class Daemon:
     async def _prepare(self) -> None:
         """Become ready, recover what a previous run has left, say so, and stay ready."""
         # Asked before anything can be accepted: nothing of this run may be among it.
-        unfinished = await self._parts.admission.unfinished()
+        unfinished = await self._parts.admission.unfinished() if self._recovers else ()
         await self._parts.readiness.prepare()
-        await self._parts.admission.recover(unfinished)
-        await self._parts.batches.recover(unfinished)
-        await self._parts.repairs.recover()
-        await self._parts.generations.recover()
+        if self._recovers:
+            await self._parts.admission.recover(unfinished)
+            await self._parts.batches.recover(unfinished)
+            await self._parts.repairs.recover()
+            await self._parts.generations.recover()
         _settle_memory()
         origin = self._parts.origin
         log.info(
@@ -192,7 +209,7 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Let what is under way end, for a while; a second signal ends that."""
-        drained = asyncio.ensure_future(self._parts.scheduler.drain(DRAIN_S))
+        drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
@@ -204,10 +221,11 @@ class Daemon:
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop_signal)
+            loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._on_reload_signal)
 
-    def _on_stop_signal(self) -> None:
+    def stop(self) -> None:
+        """Stop in order; asked for again, without waiting for what is under way."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
@@ -226,7 +244,7 @@ class Daemon:
             self._notifier.ready()
 
 
-class _Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """uvicorn without signal handlers of its own."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]

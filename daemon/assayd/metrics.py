@@ -6,6 +6,8 @@ submission cannot make a new time series.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -20,6 +22,7 @@ from assayd import __version__
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of what `render` gives."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 
 
 class Metrics:
@@ -46,6 +49,9 @@ class Metrics:
         self.stage_duration = self._histogram(
             "stage_duration_seconds", "Time of a validator's stage.", "kind", "stage"
         )
+        self.limit_use = self._histogram(
+            "limit_use_ratio", "How much of a limit attempts used, 1 for all.", "limit", buckets=_SHARES
+        )
         self.static_misses = self._counter(
             "static_misses", "Runs that ended in something the static stages let through.", "kind", "rule"
         )
@@ -69,8 +75,8 @@ class Metrics:
         self.engine_info = self._gauge("engine_info", "The engine that is used.", "kind", "version")
         self.leases = self._counter("leases", "Containers handed out.", "start")
         self.containers = self._gauge("containers", "Containers that exist.", "state")
-        self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key")
-        self.refill_seconds = self._gauge("refill_seconds", "Time of a creation lately.", "pool_key")
+        self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key", "image")
+        self.refill_seconds = self._gauge("refill_seconds", "Time of a creation lately.", "pool_key", "image")
         self.engine_call = self._histogram(
             "engine_call_duration_seconds", "Time of a call of the container engine.", "call"
         )
@@ -100,5 +106,7 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"assayd_{name}", text, labels, registry=self.registry)
 
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(f"assayd_{name}", text, labels, registry=self.registry, buckets=_SECONDS)
+    def _histogram(
+        self, name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS
+    ) -> Histogram:
+        return Histogram(f"assayd_{name}", text, labels, registry=self.registry, buckets=buckets)

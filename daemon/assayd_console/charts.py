@@ -5,6 +5,7 @@ Colours come from the page's style sheet by class; `standalone` puts them into a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ text{font:12px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
 .axis{stroke:#d3d8de}.bar{fill:#2f6fd0}.line{fill:none;stroke:#845400;stroke-width:2}
 .validated{fill:#2c9c56}.failed{fill:#d3423c}.error{fill:#7a1f8f}.cancelled{fill:#3a9bdc}.waiting{fill:#c3cad2}
 """
+LINK = re.compile(r"</?a\b[^>]*>")
 ROW = 26
 NAME_WIDTH = 230
 CELL = 14
@@ -128,7 +130,7 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
 def standalone(picture: Markup) -> bytes:
     """Return a picture as a file of its own: with its colours, without links."""
     head, _, rest = str(picture).partition(">")
-    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{rest}'.encode()
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{LINK.sub("", rest)}'.encode()
 
 
 def _column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:

@@ -7,10 +7,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.responses import HTMLResponse
+from markupsafe import Markup
+from starlette.datastructures import QueryParams
+from starlette.responses import HTMLResponse, Response
 
 from assayd import __version__
-from assayd_console import shown
+from assayd_console import charts, shown
 
 HERE = Path(__file__).parent
 
@@ -27,7 +29,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals["version"] = __version__
+    made.globals |= {"version": __version__, "cluster": False}
     made.filters |= {
         "cut_lines": shown.cut_lines,
         "json": shown.as_json,
@@ -42,9 +44,22 @@ def environment() -> Environment:
     return made
 
 
+def show_cluster() -> None:
+    """Have the menu lead to the nodes of a cluster, from now on."""
+    environment().globals["cluster"] = True
+
+
 def fragment(template: str, **values: object) -> str:
     """Return a template with these values."""
     return environment().get_template(template).render(values)
+
+
+def picture_file(picture: Markup, name: str, query: QueryParams) -> Response:
+    """Return a picture as a file to be kept; with ``?shown`` as one that a page of ours may draw from."""
+    drawn_from = "shown" in query
+    headers = {} if drawn_from else {"Content-Disposition": f'attachment; filename="{name}.svg"'}
+    media_type = "image/svg+xml" if drawn_from else "application/octet-stream"
+    return Response(charts.standalone(picture), media_type=media_type, headers=headers)
 
 
 def page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:

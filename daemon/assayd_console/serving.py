@@ -11,7 +11,7 @@ from types import FrameType
 import uvicorn
 
 from assayd.cli.own_user import OwnUserH11
-from assayd.client import AsyncClient
+from assayd.client import AsyncClient, Target
 from assayd.errors import RequestError
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
@@ -23,14 +23,14 @@ GRACE_S = 1
 """How long open pages are waited for at the end."""
 
 
-def serve(path: str | None, *, port: int, link_file: Path | None) -> None:
+def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
     """Serve until the program is ended. Raises: RequestError ``usage``, for a port that is taken."""
     sessions = Sessions()
     with _listen(port) as listener:
         taken = listener.getsockname()[1]
         links = Links(sessions, taken, link_file)
         hosts = frozenset({f"{ADDRESS}:{taken}"})  # never localhost: ::1 may be another user's
-        app = build(ConsoleDaemon(AsyncClient(path)), sessions, hosts, after_login=links.renew)
+        app = build(ConsoleDaemon(AsyncClient(daemon)), sessions, hosts, after_login=links.renew)
         config = uvicorn.Config(
             app,
             http=OwnUserH11,

@@ -34,6 +34,11 @@ class Source:
     lines: Sequence[SourceLine]
     findings: Sequence[Document] = ()
 
+    @property
+    def has_findings(self) -> bool:
+        """Return whether there is something to see in it."""
+        return bool(self.findings) or any(line.findings for line in self.lines)
+
 
 def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
     """Return the texts of a payload, by the name that findings call them."""

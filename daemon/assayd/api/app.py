@@ -7,6 +7,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
@@ -99,11 +100,13 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     return app
 
 
-def server_config(app: FastAPI, *, connections: int = 256, silence_s: float = 30.0) -> uvicorn.Config:
+def server_config(
+    app: ASGIApp, access: SocketAccess, *, connections: int = 256, silence_s: float = 30.0
+) -> uvicorn.Config:
     """Return the server's settings; the daemon binds the socket and handles signals itself."""
     return uvicorn.Config(
         app,
-        http=with_silence(silence_s, app.state.access),
+        http=with_silence(silence_s, access),
         ws="none",
         lifespan="off",
         log_config=None,

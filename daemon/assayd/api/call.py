@@ -106,6 +106,15 @@ class Call:
         """Return whose attempts and batches the caller may list; None stands for everybody's."""
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
+    def listed_uid(self, wanted: int | None) -> int | None:
+        """Return whose attempts are listed where those of one user are wanted.
+
+        Raises: RequestError ``peer.not_operator``, for another user's.
+        """
+        if wanted not in {None, self.caller.peer.uid}:
+            self.require_operator()
+        return self.shown_uid if wanted is None else wanted
+
     @property
     def is_operator(self) -> bool:
         """Return whether the caller is an operator."""
@@ -119,6 +128,8 @@ class Call:
         """See that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
         if not self.access.is_operator(self.caller):
             message = "this is for operators: root, the daemon's own user, and `access.operators_group`"
+            if self.caller.remote:
+                message = "this is for operators: a token with the scope `operate`"
             raise RequestError("peer.not_operator", message)
 
     async def attempt_response(
@@ -164,7 +175,7 @@ class Call:
             report=report,
             execution=execution,
             replay_diff=diff,
-            bundle_path=self.service.bundle_path(attempt),
+            bundle_path=None if self.caller.remote else self.service.bundle_path(attempt),
         )
 
 

@@ -15,6 +15,10 @@ from assayd.errors import AssaydError, EngineError, RequestError, StoreError
 
 STATUS: Mapping[str, int] = {
     "malformed": 400,
+    "token.missing": 401,
+    "token.refused": 401,
+    "token.revoked": 401,
+    "token.scope": 403,
     "peer.not_allowed": 403,
     "peer.not_operator": 403,
     "not_found": 404,
@@ -48,10 +52,15 @@ STATUS: Mapping[str, int] = {
     "repair.hint_unread": 422,
     "repair.finished": 409,
     "repair.no_fallback": 409,
+    "run.held": 409,
+    "run.over": 410,
+    "run.foreign": 403,
+    "ticket.wrong": 403,
     "queue.full": 429,
     "quota.full": 429,
     "quota.disk": 429,
     "quota.webhooks": 429,
+    "token.failures": 429,
     "doctor.busy": 429,
     "not_ready": 503,
 }

@@ -33,17 +33,25 @@ _TOO_MANY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request: its credentials when it connected, and all groups that it was in."""
+    """Who sends a request: its credentials when it connected, and all groups that it was in.
+
+    Attributes:
+        remote: whether it is on another host, by a token; its uid is then its tenant's number.
+        operator: whether its token says that it sees everything.
+    """
 
     peer: Peer
     groups: frozenset[int]
+    remote: bool = False
+    operator: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketAccess:
     """Who may use the socket, and who sees everybody's attempts.
 
-    With neither uids nor gids listed, whoever can open the socket may use it. Operators always may: root,
+    With neither uids nor gids listed, whoever can open the socket may use it; a remote caller's token was
+    judged before. Operators always may: root,
     the daemon's own user `own_uid` (who can read its files anyway), and the operators' group.
     """
 
@@ -54,12 +62,14 @@ class SocketAccess:
 
     def admits(self, caller: Caller) -> bool:
         """Return whether this caller may use the API at all."""
-        if not (self.uids or self.gids) or self.is_operator(caller):
+        if caller.remote or not (self.uids or self.gids) or self.is_operator(caller):
             return True
         return caller.peer.uid in self.uids or not self.gids.isdisjoint(caller.groups)
 
     def is_operator(self, caller: Caller) -> bool:
         """Return whether this caller sees everything."""
+        if caller.remote:
+            return caller.operator
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
 
     def sees(self, caller: Caller, owned: Attempt | Batch) -> bool:

@@ -34,6 +34,7 @@ LISTED_CHARS = 200
 """Of what was asked for, in a list."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
 ID_PREFIX = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
+RULE = r"^[a-z0-9_.-]{1,128}$"
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.ERRORS)
@@ -94,6 +95,15 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         ),
     ] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
+    cause: Annotated[
+        str | None, Query(max_length=64, description="Only attempts whose run ended by this cause.")
+    ] = None,
+    rule: Annotated[
+        str | None, Query(pattern=RULE, description="Only attempts that an error of this rule failed.")
+    ] = None,
+    uid: Annotated[
+        int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
+    ] = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="How many attempts a page has.")] = 50,
 ) -> Response:
@@ -106,7 +116,9 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         batch_id=batch,
         labels=tuple(_read_label(text) for text in label or ()),
         since=since,
-        uid=call.shown_uid,
+        cause=cause,
+        rule=rule,
+        uid=call.listed_uid(uid),
         cursor=cursor,
         limit=limit,
     )

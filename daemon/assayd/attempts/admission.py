@@ -223,14 +223,20 @@ class Admission:
         """Return the attempts without a verdict; before the daemon is ready, those of previous runs."""
         return await self._deps.jobs.unfinished()
 
-    async def recover(self, unfinished: Sequence[Attempt]) -> None:
-        """Start attempts that a previous run has left without a verdict; one document at a time is held."""
+    async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
+        """Start attempts that a previous run has left without a verdict; one document at a time is held.
+
+        `renumbered`: their events begin behind all that were, as those are gone.
+        """
         for attempt in unfinished:
-            await self._recover(attempt, await self._deps.jobs.document(attempt.id))
+            document = await self._deps.jobs.document(attempt.id)
+            # Nothing publishes an event in less than a microsecond.
+            passed = (self._deps.clock.now() - attempt.created_at) // timedelta(microseconds=1)
+            await self._recover(attempt, document, behind=max(0, passed) if renumbered else 0)
         if unfinished:
             log.warning("attempts.recovered", count=len(unfinished))
 
-    async def _recover(self, attempt: Attempt, document: bytes) -> None:
+    async def _recover(self, attempt: Attempt, document: bytes, *, behind: int) -> None:
         try:
             async with self._scheduler.budget.reading(len(document)):
                 submission = await self.read(document)
@@ -239,9 +245,7 @@ class Admission:
             await self._give_up(attempt, document, trouble)
         else:
             await self._request_repair(attempt, submission)
-            # Nothing publishes an event in less than a microsecond.
-            behind = (self._deps.clock.now() - attempt.created_at) // timedelta(microseconds=1)
-            self._scheduler.start(replace(order, events_behind=max(0, behind)), permitted=False)
+            self._scheduler.start(replace(order, events_behind=behind), permitted=False)
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
         """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""

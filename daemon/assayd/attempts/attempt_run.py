@@ -10,7 +10,7 @@ from assayd.aio import Deadline
 from assayd.analysis.analyst import Analyst
 from assayd.documents.event_bodies import output_body, stage_body, state_body, unit_body
 from assayd.fair_queue import FairSemaphore
-from assayd.model.attempt import TRANSITIONS, Attempt, State
+from assayd.model.attempt import MAX_RUNS, TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, Judgement, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
@@ -24,7 +24,7 @@ from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
-RequireImage = Callable[[Validator, ExecutionPolicy], Awaitable[None]]
+RequireImage = Callable[[Validator, ExecutionPolicy, RunSpec], Awaitable[None]]
 """Sees that a kind may run in the image that a policy names. Raises: EngineError."""
 
 WAITING_S = 24 * 3600.0
@@ -40,7 +40,7 @@ async def no_hints(validator: Validator, judgement: Judgement) -> Judgement:
     return judgement
 
 
-async def any_image(validator: Validator, policy: ExecutionPolicy) -> None:
+async def any_image(validator: Validator, policy: ExecutionPolicy, spec: RunSpec) -> None:
     """Take any image."""
 
 
@@ -57,6 +57,7 @@ class AttemptDependencies:
     daemon_id: str
     generation: str
     retry_window_s: float = 60.0
+    max_runs: int = MAX_RUNS
     attachments: BundleAttachments = no_attachments
     require_image: RequireImage = any_image
     add_hints: AddHints = no_hints
@@ -134,7 +135,8 @@ class Job:
 class Facts:
     """What operators see of an attempt beside its row; None where nothing ran, or it was not seen.
 
-    `stages` are those that ran, with their time in seconds.
+    `stages` are those that ran, with their time in seconds. `limit_shares` says of each limit how much of it
+    was used, 1 for all.
     """
 
     stage_reached: str = ""
@@ -150,6 +152,7 @@ class Facts:
     stderr_bytes: int | None = None
     container: str | None = None
     stages: tuple[tuple[str, float], ...] = ()
+    limit_shares: tuple[tuple[str, float], ...] = ()
     denied_imports: int = 0
     denied_connections: int = 0
 

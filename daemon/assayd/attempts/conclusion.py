@@ -6,11 +6,12 @@ import asyncio
 import platform
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
 import structlog
 
 from assayd import __version__
-from assayd.attempts.attempt_run import AttemptDependencies, Facts, Finished, Job
+from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.errors import AssaydError
@@ -20,7 +21,7 @@ from assayd.model.merge import Ran, failed_by, merge_report, merge_stages, stati
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
-from assayd.ports.artifacts import ArtifactStore, Bundle, stamp
+from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
 from assayd.ports.clock import Clock
 from assayd.ports.validator import Rates, offers
 
@@ -42,6 +43,25 @@ NOTHING = b"null"
 """The document of what did not happen."""
 
 
+class ConclusionDependencies(Protocol):
+    """What an attempt is concluded with."""
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Return where its bundle goes."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Return what tells the time."""
+        ...
+
+    @property
+    def attachments(self) -> BundleAttachments:
+        """Return what adds files of an attempt that follows another."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerializedResult:
     """What an attempt came to as bytes: the two documents, and all files of the bundle by name."""
@@ -60,7 +80,7 @@ def is_large(result: RunResult) -> bool:
 
 async def conclude(
     job: Job,
-    deps: AttemptDependencies,
+    deps: ConclusionDependencies,
     static: tuple[StageReport, ...],
     ran: Ran | None,
     failure: Failure | None,
@@ -93,7 +113,7 @@ async def conclude(
     )
 
 
-async def _attach(attempt: Attempt, deps: AttemptDependencies, result: SerializedResult) -> None:
+async def _attach(attempt: Attempt, deps: ConclusionDependencies, result: SerializedResult) -> None:
     """Add what the bundle of an attempt that follows another has beside its own; that is a copy."""
     if attempt.parent_id is None or attempt.verdict is None:
         return
@@ -204,7 +224,8 @@ def _serialized(job: Job, report: Report, ran: Ran | None) -> SerializedResult:
     files = _files(job.attempt, job.submission.document, written, execution, result)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    return SerializedResult(report=written, execution=execution, files=files, facts=facts_of(report, result))
+    facts = facts_of(report, result, job.limits)
+    return SerializedResult(report=written, execution=execution, files=files, facts=facts)
 
 
 def _files(

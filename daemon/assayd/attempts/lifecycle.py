@@ -28,7 +28,7 @@ from assayd.attempts.attempt_run import (
 from assayd.attempts.conclusion import conclude, is_large
 from assayd.errors import AssaydError, EngineError
 from assayd.findings.network_troubles import with_network_words
-from assayd.model.attempt import MAX_RUNS, Failure, State
+from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import NetworkMode
 from assayd.model.report import StageReport
@@ -53,7 +53,7 @@ async def run_attempt(job: Job, deps: AttemptDependencies) -> Finished:
     ran: Ran | None = None
     failure: Failure | None = None
     try:
-        _refuse_a_third_run(job)
+        _refuse_a_further_run(job, deps)
         checked = await _check(job, deps)
         static = checked.stages
         spec = _plan(job, checked)
@@ -95,9 +95,10 @@ def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None
         raise Abandoned(job.attempt.run_number if broken_off else None)
 
 
-def _refuse_a_third_run(job: Job) -> None:
-    if job.attempt.run_number >= MAX_RUNS:
-        message = "The attempt was interrupted twice through no fault of its own."
+def _refuse_a_further_run(job: Job, deps: AttemptDependencies) -> None:
+    if job.attempt.run_number >= deps.max_runs:
+        times = "twice" if deps.max_runs > 1 else "once"
+        message = f"The attempt was interrupted {times} through no fault of its own."
         raise AssaydError("attempt.interrupted", message)
 
 
@@ -131,12 +132,12 @@ async def _execute(job: Job, deps: AttemptDependencies, spec: RunSpec, payload: 
         except EngineError as problem:
             failing_since = failing_since or deps.clock.monotonic()
             left_s = deps.retry_window_s - (deps.clock.monotonic() - failing_since)
-            if not problem.retryable or job.attempt.run_number >= MAX_RUNS or left_s <= 0:
+            if not problem.retryable or job.attempt.run_number >= deps.max_runs or left_s <= 0:
                 raise
             log.warning("lease.failed", code=problem.code)
             await _wait_for_engine(job, deps, problem, left_s)
             continue
-        if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= MAX_RUNS:
+        if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= deps.max_runs:
             return await _judge(job, deps, payload, result)
         log.warning("run.lost", evidence=dict(result.outcome.evidence))
         failing_since = None
@@ -161,7 +162,7 @@ async def _run_once(job: Job, deps: AttemptDependencies, spec: RunSpec) -> RunRe
     async with AsyncExitStack() as held:
         with job.measured(deps.clock, "lease"):
             async with job.deadline.scope():
-                await deps.require_image(job.validator, job.policy)
+                await deps.require_image(job.validator, job.policy, spec)
                 await held.enter_async_context(_slot(job, deps))
                 lease = await held.enter_async_context(deps.sandbox.lease(spec, *job.attempt.flow))
             await _journal(job, deps, lease)
@@ -211,7 +212,7 @@ def _lost(ran: Ran | None) -> Failure | None:
     """Name the internal error when the last run was lost through one."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
-    message = "The run was lost, and so was the one before; the execution's evidence says how."
+    message = "The run was lost, and no further one is allowed; the execution's evidence says how."
     return Failure(code="run.lost", message=message)
 
 

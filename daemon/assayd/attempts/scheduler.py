@@ -16,18 +16,10 @@ import structlog
 
 from assayd import memory
 from assayd.aio import Deadline, pause, task_group
-from assayd.attempts.attempt_run import (
-    WAITING_S,
-    Abandoned,
-    AttemptDependencies,
-    Emit,
-    Finished,
-    Job,
-)
+from assayd.attempts.attempt_run import WAITING_S, Abandoned, Emit, Finished, Job
 from assayd.attempts.events import EventHub
-from assayd.attempts.lifecycle import run_attempt
+from assayd.attempts.execution import Execute
 from assayd.attempts.telemetry import count_attempt, summary_line
-from assayd.attempts.verdicts import Verdicts
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
 from assayd.documents.event_bodies import state_body
@@ -38,7 +30,8 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
-from assayd.ports.store import Query
+from assayd.ports.clock import Clock
+from assayd.ports.store import JobStore, Query
 from assayd.ports.validator import Validator
 
 log = structlog.get_logger()
@@ -82,15 +75,25 @@ class Order:
     submission: Submission | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerDependencies:
+    """What the queue works with. `stopping` is set by it once nothing more is started."""
+
+    execute: Execute
+    jobs: JobStore
+    clock: Clock
+    hub: EventHub
+    metrics: Metrics
+    stopping: asyncio.Event
+
+
 class Scheduler:
     """The queue and everything that is under way."""
 
-    def __init__(
-        self, deps: AttemptDependencies, *, hub: EventHub, metrics: Metrics, limits: QueueLimits
-    ) -> None:
+    def __init__(self, deps: SchedulerDependencies, limits: QueueLimits) -> None:
         self._deps = deps
-        self._hub = hub
-        self._metrics = metrics
+        self._hub = deps.hub
+        self._metrics = deps.metrics
         self._limits = limits
         self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
@@ -98,11 +101,8 @@ class Scheduler:
         self.budget = ByteBudget(limits.bytes)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
-        self._stopping = asyncio.Event()
+        self._stopping = deps.stopping
         self._released = False
-        self._verdicts = Verdicts(
-            jobs=deps.jobs, artifacts=deps.artifacts, clock=deps.clock, hub=hub, stopping=self._stopping
-        )
         self.static_misses: Counter[tuple[str, str]] = Counter()
         self._tasks: asyncio.TaskGroup
 
@@ -121,6 +121,11 @@ class Scheduler:
     def active(self) -> int:
         """Count the attempts under way."""
         return len(self._active)
+
+    def resize(self, active: int) -> None:
+        """Let so many attempts be under way from now on; those that are go on."""
+        self._limits = replace(self._limits, active=active)
+        self._advance()
 
     def states(self) -> Counter[State]:
         """Count what has no verdict yet, by state."""
@@ -269,9 +274,11 @@ class Scheduler:
                     await held.enter_async_context(self._large_slot(order))
             try:
                 await self._read(job, order)
-                return await self._run_to_verdict(job)
+                finished = await self._deps.execute(job)
             finally:
                 job.read = None  # before the slot is given to the next one
+            self._summarise(finished)
+            return finished
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
         """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
@@ -295,13 +302,6 @@ class Scheduler:
         kinds = {order.attempt.kind: order.validator}
         async with self.budget.reading(len(document)):
             job.read = await read_accepted(document, kinds)
-
-    async def _run_to_verdict(self, job: Job) -> Finished:
-        with self._deps.sandbox.pool.attempt():
-            finished = await run_attempt(job, self._deps)
-            finished = await self._verdicts.record(finished, job.timings_s)
-        self._summarise(finished)
-        return finished
 
     def _summarise(self, finished: Finished) -> None:
         """Count it, and write the one line that carries everything an operator asks."""
@@ -331,6 +331,10 @@ class Scheduler:
             return None
         done, _ = await asyncio.wait({future}, timeout=timeout_s)
         return future.result() if done and not future.cancelled() else None
+
+    def carries(self, attempt_id: str) -> bool:
+        """Return whether an attempt waits or is under way here."""
+        return attempt_id in self._finished
 
     def current(self, attempt_id: str) -> Attempt | None:
         """Return an attempt as it is now, when it is under way."""

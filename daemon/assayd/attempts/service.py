@@ -15,6 +15,7 @@ from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptO
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
+from assayd.attempts.execution import Readiness
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
@@ -26,10 +27,10 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import describe
 from assayd.ports.artifacts import stamp
+from assayd.ports.elsewhere import Elsewhere
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.ports.validator import Validator
-from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -56,14 +57,15 @@ class ServiceDependencies:
     admission: Admission
     scheduler: Scheduler
     hub: EventHub
-    readiness: ReadinessSupervisor
-    selftest: SelfTest
+    readiness: Readiness
+    selftest: SelfTest | None
     retention: Retention
     metrics: Metrics
     caps: Limits
     copied_from: str | None = None
     facts: DaemonFacts
     examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]]
+    elsewhere: Elsewhere | None = None
 
 
 SAMPLES_RUN = 1
@@ -139,6 +141,9 @@ class DaemonService:
 
         Raises: RequestError ``not_found``.
         """
+        elsewhere = self._elsewhere(attempt_id)
+        if elsewhere is not None:
+            await elsewhere.ended(attempt_id, timeout_s)
         finished = await self._deps.scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
@@ -147,6 +152,10 @@ class DaemonService:
         if attempt is None:
             raise RequestError("not_found", f"there is no attempt {attempt_id}")
         return attempt
+
+    def _elsewhere(self, attempt_id: str) -> Elsewhere | None:
+        """Return whom to ask about an attempt that is not carried out here."""
+        return None if self._deps.scheduler.carries(attempt_id) else self._deps.elsewhere
 
     def _remember(self, finished: Finished) -> None:
         if finished.report is None or finished.execution is None:
@@ -181,7 +190,9 @@ class DaemonService:
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
-        if not self._deps.scheduler.cancel(attempt_id):
+        elsewhere = self._elsewhere(attempt_id)
+        here = self._deps.scheduler.cancel(attempt_id)
+        if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
@@ -209,7 +220,8 @@ class DaemonService:
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this machine; None without a bundle."""
-        return None if attempt.bundle is None else str(self._shared.artifacts.path(attempt.bundle))
+        path = None if attempt.bundle is None else self._shared.artifacts.path(attempt.bundle)
+        return None if path is None else str(path)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
@@ -218,6 +230,10 @@ class DaemonService:
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the one with that id, up to ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
+        elsewhere = None if self._deps.hub.knows(attempt_id) else self._elsewhere(attempt_id)
+        attempt = await self._shared.jobs.get(attempt_id) if elsewhere is not None else None
+        if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
+            await elsewhere.attend(attempt)
         if self._deps.hub.knows(attempt_id):
             async with aclosing(self._deps.hub.follow(attempt_id, after=position)) as events:
                 async for event in events:
@@ -239,7 +255,10 @@ class DaemonService:
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
         policies = self._shared.policies
-        return {name: describe(policies.get(name), egress=policies.egress) for name in policies.names}
+        return {
+            name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
+            for name in policies.names
+        }
 
     def check_policy(
         self, name: str, content: bytes
@@ -265,17 +284,18 @@ class DaemonService:
 
     async def image_digest(self, name: str) -> str:
         """Return which image stands behind a name at present. Raises: EngineError."""
-        return (await self._deps.readiness.sandbox.images.get(name)).digest
+        return await self._deps.readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
         rows = list(await self._without_containers())
         rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
-        if all(row.status is not Health.FAIL for row in rows):
+        selftest = self._deps.selftest
+        if selftest is not None and all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             isolation = self._timed("isolation", self._deps.readiness.examine_isolation())
             kinds = [
-                self._timed(f"kind {kind.kind}", self._run_samples(kind, places))
+                self._timed(f"kind {kind.kind}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
@@ -319,12 +339,14 @@ class DaemonService:
         remedy = "look at these attempts' findings; the static rules may want a new case"
         return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
 
-    async def _run_samples(self, validator: Validator, places: asyncio.Semaphore) -> HealthRow:
+    async def _run_samples(
+        self, selftest: SelfTest, validator: Validator, places: asyncio.Semaphore
+    ) -> HealthRow:
         """Run a validator's own samples: all that are only read, and some of those that take a container."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)
-        said = await asyncio.gather(*(self._try(validator, sample, places) for sample in samples))
+        said = await asyncio.gather(*(self._try(selftest, validator, sample, places) for sample in samples))
         complaints = [sentence for sentences in said for sentence in sentences]
         check = f"kind {validator.kind}"
         if complaints:
@@ -332,13 +354,15 @@ class DaemonService:
         of = f"{len(samples)} of its {len(validator.samples)} samples"
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
-    async def _try(self, validator: Validator, sample: Sample, places: asyncio.Semaphore) -> Sequence[str]:
+    async def _try(
+        self, selftest: SelfTest, validator: Validator, sample: Sample, places: asyncio.Semaphore
+    ) -> Sequence[str]:
         """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)
         limits = limits_of(policy, self._deps.caps)
         async with places:
             try:
-                said = await self._deps.selftest.complaints(validator, sample, policy=policy, limits=limits)
+                said = await selftest.complaints(validator, sample, policy=policy, limits=limits)
             except AssaydError as trouble:
                 said = [trouble.message]
         return [f"{sample.name}: {sentence}" for sentence in said]

@@ -6,7 +6,7 @@ Decides what is shown. The form of a line is `log`'s, the names of the metrics a
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -15,17 +15,19 @@ from assayd.documents.base import milliseconds
 from assayd.metrics import Metrics
 from assayd.model.finding import Severity
 from assayd.model.report import Report, StageStatus
-from assayd.model.run import RunResult, UnitResult
+from assayd.model.run import Limits, RunResult, UnitResult
 
 RULES_SHOWN = 10
 """How many rules the line of an attempt names; its report has them all."""
 
 
-_LOGGED = tuple(field.name for field in fields(Facts) if field.name not in {"stages", "cpu_s"})
+_LOGGED = tuple(
+    field.name for field in fields(Facts) if field.name not in {"stages", "cpu_s", "limit_shares"}
+)
 """The facts that are keys of the line as they are."""
 
 
-def facts_of(report: Report, result: RunResult | None) -> Facts:
+def facts_of(report: Report, result: RunResult | None, limits: Limits) -> Facts:
     """Return what operators see of an attempt; what the guest wrote is not among it."""
     facts = Facts(
         stage_reached=report.stage_reached,
@@ -39,10 +41,10 @@ def facts_of(report: Report, result: RunResult | None) -> Facts:
             if stage.status is not StageStatus.SKIPPED
         ),
     )
-    return facts if result is None else _with_run(facts, result)
+    return facts if result is None else _with_run(facts, result, limits)
 
 
-def _with_run(facts: Facts, result: RunResult) -> Facts:
+def _with_run(facts: Facts, result: RunResult, limits: Limits) -> Facts:
     units = result.units
     exit_code, signal = result.exit
     return replace(
@@ -54,9 +56,28 @@ def _with_run(facts: Facts, result: RunResult) -> Facts:
         stdout_bytes=sum(unit.stdout.total_bytes for unit in units),
         stderr_bytes=sum(unit.stderr.total_bytes for unit in units),
         container=result.container.id,
+        limit_shares=tuple(_limit_shares(result, limits)),
         denied_imports=_denied(units, "import"),
         denied_connections=_denied(units, "network"),
     )
+
+
+def _limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, float]]:
+    yield "time", result.wall_s / limits.timeout_s
+    yield "memory", result.peak_memory_bytes / limits.memory_bytes
+    if not result.units:
+        return
+    most: dict[str, tuple[float, Callable[[UnitResult], float]]] = {
+        "unit time": (limits.unit_timeout_s, lambda unit: unit.usage.wall_s),
+        "output": (
+            limits.output_read_bytes,
+            lambda unit: max(unit.stdout.total_bytes, unit.stderr.total_bytes),
+        ),
+        "disk": (limits.work_bytes, lambda unit: unit.usage.work_bytes),
+        "files": (limits.work_files, lambda unit: unit.usage.work_files),
+    }
+    for name, (limit, used) in most.items():
+        yield name, max(used(unit) for unit in result.units) / limit
 
 
 def _denied(units: Sequence[UnitResult], kind: str) -> int:
@@ -102,6 +123,8 @@ def count_attempt(metrics: Metrics, finished: Finished) -> None:
     metrics.denied_connections.labels(kind).inc(facts.denied_connections)
     for step, took_s in attempt.timings_s.items():
         metrics.attempt_duration.labels(step).observe(took_s)
+    for limit, share in facts.limit_shares:
+        metrics.limit_use.labels(limit).observe(share)
     for stage, took_s in facts.stages:
         metrics.stage_duration.labels(kind, stage).observe(took_s)
 

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
             stream.reconfigure(errors="replace")
     try:
-        return _run(_socket_first(list(sys.argv[1:] if arguments is None else arguments)))
+        return _run(_address_first(list(sys.argv[1:] if arguments is None else arguments)))
     except AssaydError as error:
         from assayd.cli.exits import exit_code
         from assayd.cli.terminal import plain
@@ -61,13 +61,19 @@ def _program() -> Callable[..., object]:
     return get_command(app)
 
 
-def _socket_first(arguments: list[str]) -> list[str]:
-    """Let `--socket` stand anywhere on the line, although it belongs to the program and not to a command."""
-    for place, argument in enumerate(arguments):
-        if argument == "--":
-            break
-        if argument == "--socket" and place + 1 < len(arguments):
-            return arguments[place : place + 2] + arguments[:place] + arguments[place + 2 :]
-        if argument.startswith("--socket="):
-            return [argument, *arguments[:place], *arguments[place + 1 :]]
-    return arguments
+def _address_first(arguments: list[str]) -> list[str]:
+    """Let the options that say where the daemon is stand anywhere on the line: they are the program's."""
+    from assayd.cli.verb import ADDRESS_OPTIONS
+
+    first: list[str] = []
+    rest: list[str] = []
+    waiting = list(arguments)
+    while waiting and waiting[0] != "--":
+        word = waiting.pop(0)
+        option, equals, _ = word.partition("=")
+        own = option == "--token-file" and rest[:1] == ["mcp"]  # that of those who ask it
+        if option not in ADDRESS_OPTIONS or own or not (equals or waiting):
+            rest.append(word)
+        else:
+            first += [word] if equals else [word, waiting.pop(0)]
+    return [*first, *rest, *waiting]

@@ -10,8 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.quick import SUMMARY, help_text
-from assayd.cli.verb import TYPES, CommandVerb, Parameter
+from assayd.cli.verb import ADDRESS_OPTIONS, TYPES, CommandVerb, Parameter
 from assayd.cli.verbs import GROUPS, TYPED, VERBS
+from assayd.client import AddressOptions
 from assayd.kinds import registry
 
 
@@ -41,15 +42,22 @@ app = typer.Typer(
 )
 
 
+def _address_option(option: str) -> Any:
+    metavar, text = ADDRESS_OPTIONS[option]
+    return typer.Option(option, metavar=metavar, help=text)
+
+
 @app.callback()
 def start(
     context: typer.Context,
-    socket: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The daemon's socket; else ASSAY_SOCKET.")
-    ] = None,
+    socket: Annotated[str | None, _address_option("--socket")] = None,
+    server: Annotated[str | None, _address_option("--server")] = None,
+    token_file: Annotated[str | None, _address_option("--token-file")] = None,
+    ca_file: Annotated[str | None, _address_option("--ca-file")] = None,
 ) -> None:
     """Validate untrusted code in throwaway containers."""
-    context.obj = socket
+    named = AddressOptions(socket=socket, server=server, token_file=token_file, ca_file=ca_file)
+    context.obj = None if named == AddressOptions() else named
 
 
 def command_of(verb: CommandVerb) -> Callable[..., None]:

@@ -14,7 +14,7 @@ from assayd.cli.project import NAME, Project, find_project, is_folder, submissio
 from assayd.cli.terminal import out
 from assayd.cli.validate import run
 from assayd.cli.validating import ReportFiles, put
-from assayd.client import Document, PlainClient
+from assayd.client import Document, PlainClient, Target
 from assayd.errors import RequestError
 
 WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
@@ -22,13 +22,13 @@ WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
 
 
 def check(
-    socket: str | None, *, files: Sequence[Path], sarif: Path | None, junit: Path | None, verbose: bool
+    daemon: Target, *, files: Sequence[Path], sarif: Path | None, junit: Path | None, verbose: bool
 ) -> int:
     """Validate files, or all of the project; show those that are not validated, and return the worst code."""
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()
     done: list[tuple[Document, Origin]] = []
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         for path, project in _wanted(files):
             table = project.table_of(path)
             if table is None:

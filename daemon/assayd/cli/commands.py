@@ -8,12 +8,12 @@ from pathlib import Path
 
 from assayd.cli.exits import VALIDATED
 from assayd.cli.terminal import out, plain, print_json
-from assayd.client import PlainClient
+from assayd.client import PlainClient, Target
 from assayd.errors import RequestError
 
 
 def validate(  # noqa: PLR0913  (one parameter per option)
-    socket: str | None,
+    daemon: Target,
     *,
     kind: str,
     files: Sequence[Path],
@@ -23,6 +23,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     settings: Sequence[str],
     labels: Sequence[str],
     options: Sequence[str],
+    sample_rows: bool,
     cases: Path | None,
     intent: str | None,
     repair: str | None,
@@ -48,7 +49,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
         policy=policy,
         settings=settings,
         labels=labels,
-        options=options,
+        options=[*options, "sample_rows=true"] if sample_rows else options,
         cases=cases,
         intent=intent,
         webhook=webhook,
@@ -61,29 +62,42 @@ def validate(  # noqa: PLR0913  (one parameter per option)
         reports=ReportFiles(sarif=sarif, junit=junit),
     )
     if not watch:
-        return validate_once(socket, request, repair, shown)
+        return validate_once(daemon, request, repair, shown)
     from assayd.cli.watch import watch as watch_files
 
     watched = [*files, *(path for path in (input_file, cases) if path is not None)]
     return watch_files(
-        lambda: validate_once(socket, request, repair, shown), watched, clear=sys.stdout.isatty()
+        lambda: validate_once(daemon, request, repair, shown), watched, clear=sys.stdout.isatty()
     )
 
 
 def list_attempts(  # noqa: PLR0913  (one parameter per filter)
-    socket: str | None,
+    daemon: Target,
     *,
     state: str | None,
     verdict: str | None,
     kind: str | None,
     label: Sequence[str],
     since: str | None,
+    cause: str | None,
+    rule: str | None,
+    uid: int | None,
     limit: int,
     as_json: bool,
 ) -> int:
     """List attempts, newest first."""
-    with PlainClient(socket) as client:
-        page = client.attempts(state=state, verdict=verdict, kind=kind, label=label, since=since, limit=limit)
+    with PlainClient(daemon) as client:
+        page = client.attempts(
+            state=state,
+            verdict=verdict,
+            kind=kind,
+            label=label,
+            since=since,
+            cause=cause,
+            rule=rule,
+            uid=uid,
+            limit=limit,
+        )
     if as_json:
         print_json(page)
         return VALIDATED
@@ -97,7 +111,7 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 
 
 def show(
-    socket: str | None,
+    daemon: Target,
     *,
     attempt_id: str,
     form: str | None,
@@ -112,7 +126,7 @@ def show(
 
     form = "steps" if steps else form
     as_json = as_json or fields is not None
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         attempt = client.attempt(find(client, attempt_id))
         if form is not None:
             form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
@@ -125,7 +139,7 @@ def show(
     return VALIDATED
 
 
-def logs(socket: str | None, *, attempt_id: str, stream: str) -> int:
+def logs(daemon: Target, *, attempt_id: str, stream: str) -> int:
     """Print what the code wrote; of an attempt that runs, as it is written."""
     from assayd.cli.artifacts import logs as read_logs
     from assayd.cli.ids import attempt_id as find
@@ -133,7 +147,7 @@ def logs(socket: str | None, *, attempt_id: str, stream: str) -> int:
     if stream not in {"stdout", "stderr", "both"}:
         raise RequestError("usage", "--stream is stdout, stderr or both")
     wanted = ("stdout", "stderr") if stream == "both" else (stream,)
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         attempt = client.attempt(find(client, attempt_id))
         if attempt["state"] != "finished":
             told = client.events(attempt["id"])
@@ -146,34 +160,34 @@ def logs(socket: str | None, *, attempt_id: str, stream: str) -> int:
     return VALIDATED
 
 
-def events(socket: str | None, *, attempt_id: str | None, follow: bool, as_json: bool) -> int:
+def events(daemon: Target, *, attempt_id: str | None, follow: bool, as_json: bool) -> int:
     """Follow what happens to an attempt, up to its verdict; or to all attempts."""
     from assayd.cli.ids import attempt_id as find
     from assayd.cli.listing import print_events
 
     if follow and attempt_id is not None:
         raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         told = client.all_events() if attempt_id is None else client.events(find(client, attempt_id))
         print_events(told, as_json=as_json, with_id=attempt_id is None)
     return VALIDATED
 
 
-def cancel(socket: str | None, *, attempt_id: str) -> int:
+def cancel(daemon: Target, *, attempt_id: str) -> int:
     """Stop an attempt."""
     from assayd.cli.ids import attempt_id as find
 
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         client.cancel(find(client, attempt_id))
     return VALIDATED
 
 
-def replay(socket: str | None, *, attempt_id: str, as_json: bool) -> int:
+def replay(daemon: Target, *, attempt_id: str, as_json: bool) -> int:
     """Run a finished attempt's submission again, and show what differs."""
     from assayd.cli.ids import attempt_id as find
     from assayd.cli.replay import exit_code, render_diff, run
 
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         attempt = run(client, find(client, attempt_id))
     if as_json:
         print_json(attempt)
@@ -182,14 +196,14 @@ def replay(socket: str | None, *, attempt_id: str, as_json: bool) -> int:
     return exit_code(attempt)
 
 
-def artifacts(socket: str | None, *, attempt_id: str, extract: Path | None, as_json: bool) -> int:
+def artifacts(daemon: Target, *, attempt_id: str, extract: Path | None, as_json: bool) -> int:
     """List the files of an attempt's bundle, or fetch them."""
     from assayd.cli.artifacts import extract as write_all
     from assayd.cli.ids import attempt_id as find
     from assayd.cli.listing import ARTIFACT_HEADS, artifact_row
     from assayd.cli.table import print_table
 
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         attempt = client.attempt(find(client, attempt_id))
         if extract is not None:
             for path in write_all(client, attempt, extract):
@@ -204,13 +218,13 @@ def artifacts(socket: str | None, *, attempt_id: str, extract: Path | None, as_j
     return VALIDATED
 
 
-def kinds(socket: str | None, *, kind: str | None, as_json: bool) -> int:
+def kinds(daemon: Target, *, kind: str | None, as_json: bool) -> int:
     """List the kinds that the daemon takes, or describe one."""
     from assayd.cli.kinds import KIND_HEADS, describe
     from assayd.cli.screen import line
     from assayd.cli.table import print_table
 
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         found = client.kinds() if kind is None else client.kind(kind)
     if as_json:
         print_json(found)
@@ -225,7 +239,7 @@ def kinds(socket: str | None, *, kind: str | None, as_json: bool) -> int:
     return VALIDATED
 
 
-def version(socket: str | None) -> int:
+def version(daemon: Target) -> int:
     """Print the version."""
     from assayd import __version__
 

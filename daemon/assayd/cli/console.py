@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from assayd.cli.exits import VALIDATED
+from assayd.client import Target
 from assayd.errors import RequestError
 
 NEEDS = "assay console needs packages that are missing here: pip install 'assayd-client[console]'"
 
 
-def serve(socket: str | None, *, port: int, link_file: Path | None) -> int:
+def serve(daemon: Target, *, port: int, link_file: Path | None) -> int:
     """Serve the console until the program is ended."""
     try:
         import jinja2  # noqa: F401
@@ -20,5 +21,5 @@ def serve(socket: str | None, *, port: int, link_file: Path | None) -> int:
         raise RequestError("usage", NEEDS) from missing
     from assayd_console.serving import serve as serve_console
 
-    serve_console(socket, port=port, link_file=link_file)
+    serve_console(daemon, port=port, link_file=link_file)
     return VALIDATED

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
-from assayd.client import Conflict, Document, PlainClient
+from assayd.client import Conflict, Document, PlainClient, Target
 from assayd.errors import RequestError
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ def review(
 
     if not on_a_terminal():
         raise RequestError("usage", "screens need a terminal; assay show ID prints the same")
-    socket = context.find_root().obj
-    with PlainClient(socket) as client:
+    daemon = context.find_root().obj
+    with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)
-    raise typer.Exit(_ended(Wizard(Session(socket, provider=provider), reviewed=found)))
+    raise typer.Exit(_ended(Wizard(Session(daemon, provider=provider), reviewed=found)))
 
 
 def on_a_terminal() -> bool:
@@ -159,13 +159,11 @@ def on_a_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def _on_screens(
-    socket: str | None, request: dict[str, Any], given: Given, *, name: str, out: Path | None
-) -> int:
+def _on_screens(daemon: Target, request: dict[str, Any], given: Given, *, name: str, out: Path | None) -> int:
     from assayd.cli.screens.session import Asked, Session
     from assayd.cli.screens.wizard import Wizard
 
-    session = Session(socket, provider=request["provider"])
+    session = Session(daemon, provider=request["provider"])
     return _ended(Wizard(session, asked=Asked(**request), given=given, name=name), out)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from assayd.cli.amounts import duration
 from assayd.cli.screen import StyledLine, line
@@ -60,6 +61,17 @@ def policy_row(policy: Document) -> list[str]:
 
 
 POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
+
+
+def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
+    """Return the values of a profile by dotted name, each with the files and lines that state it."""
+    shown = {name: value for name, value in policy.items() if name != "origins"}
+    for field, value in flatten(shown):
+        places = policy["origins"].get(field, ())
+        yield field, value, ", ".join(f"{Path(each['file']).name}:{each['line']}" for each in places)
+
+
+POLICY_VALUE_HEADS = ("field", "value", "stated in")
 
 
 def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:

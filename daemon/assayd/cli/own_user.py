@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 Address = tuple[str, int]
@@ -27,8 +28,11 @@ MAPPED = bytes(10) + b"\xff\xff"
 class OwnUserH11(H11Protocol):
     """uvicorn's protocol that bounds headers itself, for connections of our own user alone.
 
-    The other one of uvicorn is a package that the client's distribution does not need.
+    The other one of uvicorn is a package that the client's distribution does not need. Headers that do not
+    come within `headers_s` end their connection: each of those holds one of the few that there are.
     """
+
+    headers_s = 30.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Cut a connection that is not our own user's, or of which that cannot be told."""
@@ -39,6 +43,20 @@ class OwnUserH11(H11Protocol):
         finally:
             if uid != os.geteuid():
                 transport.abort()
+        self._headers_due = self.loop.call_later(self.headers_s, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Read, and stop or start the time that the headers of a request may take."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._headers_due.cancel()
+        elif self._headers_due.cancelled():
+            self._headers_due = self.loop.call_later(self.headers_s, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the time limit of a connection that is gone."""
+        self._headers_due.cancel()
+        super().connection_lost(exc)
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:

@@ -32,8 +32,8 @@ def list_policies(context: typer.Context, as_json: Json = False) -> None:
 
 @policy_app.command("show")
 def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
-    """Show a profile with its effective values."""
-    from assayd.cli.listing import flatten, print_table
+    """Show a profile with its effective values, and which profiles' files state them."""
+    from assayd.cli.listing import POLICY_VALUE_HEADS, policy_values, print_table
     from assayd.cli.terminal import out, print_json
 
     with _client(context) as client:
@@ -41,7 +41,7 @@ def show_policy(context: typer.Context, name: str, as_json: Json = False) -> Non
     if as_json:
         print_json(policy)
     else:
-        print_table(out(), ("field", "value"), flatten(policy))
+        print_table(out(), POLICY_VALUE_HEADS, [list(row) for row in policy_values(policy)])
 
 
 @policy_app.command("check")

@@ -7,13 +7,17 @@ the same table and says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from assayd.cli.verb import TYPES, CommandVerb, Parameter
+from assayd.cli.verb import ADDRESS_OPTIONS, TYPES, CommandVerb, Parameter
 from assayd.cli.verbs import GROUPS, TYPED, VERBS
+
+if TYPE_CHECKING:
+    from assayd.client import AddressOptions
 
 SUMMARY = "Validate untrusted code in throwaway containers."
 NAME_WIDTH = 12
+OPTION_WIDTH = 17
 
 
 def run(arguments: Sequence[str]) -> int | None:
@@ -23,10 +27,10 @@ def run(arguments: Sequence[str]) -> int | None:
         return 0
     if list(arguments) == ["--version"]:
         arguments = ["version"]
-    socket, rest = _socket(arguments)
+    daemon, rest = _address(arguments)
     verb = next((each for each in VERBS if rest and each.name == rest[0]), None)
     values = None if verb is None else read(verb, rest[1:])
-    return None if verb is None or values is None else verb.call(socket, values)
+    return None if verb is None or values is None else verb.call(daemon, values)
 
 
 def read(verb: CommandVerb, words: Sequence[str]) -> dict[str, Any] | None:
@@ -71,8 +75,11 @@ def help_text() -> str:
             f"  {SUMMARY}",
             "",
             "Options:",
-            f"  {'--socket PATH':<{NAME_WIDTH + 4}} The daemon's socket; else ASSAY_SOCKET.",
-            f"  {'--help':<{NAME_WIDTH + 4}} Show this; after a command, what that takes.",
+            *(
+                f"  {f'{option} {metavar}':<{OPTION_WIDTH}} {text}"
+                for option, (metavar, text) in ADDRESS_OPTIONS.items()
+            ),
+            f"  {'--help':<{OPTION_WIDTH}} Show this; after a command, what that takes.",
             "",
             "Commands:",
             *(_command_line(name, text) for name, text in sorted(lines)),
@@ -96,13 +103,21 @@ def _folded(text: str, room: int) -> list[str]:
     return lines
 
 
-def _socket(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """Return the socket that the line begins with, and the rest."""
-    if arguments and arguments[0].startswith("--socket="):
-        return arguments[0].partition("=")[2], arguments[1:]
-    if len(arguments) > 1 and arguments[0] == "--socket":
-        return arguments[1], arguments[2:]
-    return None, arguments
+def _address(arguments: Sequence[str]) -> tuple[AddressOptions | None, Sequence[str]]:
+    """Return where the line's beginning says that the daemon is, and the rest."""
+    named: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        option, equals, value = rest[0].partition("=")
+        if option not in ADDRESS_OPTIONS or (not equals and len(rest) == 1):
+            break
+        named[option.removeprefix("--").replace("-", "_")] = value if equals else rest[1]
+        del rest[: 1 if equals else 2]
+    if not named:
+        return None, rest
+    from assayd.client import AddressOptions
+
+    return AddressOptions(**named), rest
 
 
 def _place(values: dict[str, Any], verb: CommandVerb, loose: list[str]) -> bool:

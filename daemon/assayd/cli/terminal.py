@@ -21,6 +21,8 @@ UNSAFE = re.compile(
 
 def plain(text: str) -> str:
     """Make foreign text harmless to show: what acts on a terminal is shown as its code."""
+    if text.isascii() and text.isprintable():  # as nearly all is: lists print hundreds
+        return text
     return UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from assayd.cli.exits import TROUBLE, VALIDATED
 from assayd.cli.terminal import out, print_json
-from assayd.client import PlainClient
+from assayd.client import PlainClient, ServerChoice, Target
+from assayd.errors import RequestError
 
 
-def doctor(socket: str | None, *, as_json: bool) -> int:
+def doctor(daemon: Target, *, as_json: bool) -> int:
     """Let the daemon examine itself, and show what it says."""
     from assayd.cli.listing import CHECK_HEADS, check_row
     from assayd.cli.table import print_table
 
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         checks = client.doctor()["checks"]
     if as_json:
         print_json(checks)
@@ -24,11 +25,11 @@ def doctor(socket: str | None, *, as_json: bool) -> int:
     return TROUBLE if any(check["status"] == "fail" for check in checks) else VALIDATED
 
 
-def collect_garbage(socket: str | None, *, dry_run: bool, as_json: bool) -> int:
+def collect_garbage(daemon: Target, *, dry_run: bool, as_json: bool) -> int:
     """Have removed what is too old or too much."""
     from assayd.cli.amounts import count
 
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         swept = client.collect_garbage(dry_run=dry_run)
     if as_json:
         print_json(swept)
@@ -39,34 +40,37 @@ def collect_garbage(socket: str | None, *, dry_run: bool, as_json: bool) -> int:
     return VALIDATED
 
 
-def backup(socket: str | None, *, target: Path, state_dir: Path | None) -> int:
+def backup(daemon: Target, *, target: Path, state_dir: Path | None) -> int:
     """Copy the database and bundles of a state directory."""
     from assayd.cli.amounts import count
     from assayd.cli.backup import back_up, find_state
 
     if state_dir is None:
-        with PlainClient(socket) as client:
+        with PlainClient(daemon) as client:
+            if isinstance(client.address, ServerChoice):
+                message = f"backup copies files of this host, and {client.address} is another"
+                raise RequestError("usage", f"{message}; copy its database and bundles with their own tools")
             state_dir = find_state(client)
     copied = count(back_up(target, state_dir), "new bundle")
     print(f"{target}: the database and {copied} of {state_dir}")
     return VALIDATED
 
 
-def metrics(socket: str | None) -> int:
+def metrics(daemon: Target) -> int:
     """Print the daemon's metrics."""
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         sys.stdout.write(client.metrics().decode())
     return VALIDATED
 
 
-def top(socket: str | None, *, interval: float, once: bool) -> int:
+def top(daemon: Target, *, interval: float, once: bool) -> int:
     """Show what the daemon does, once or again and again."""
     from rich.console import Console
 
     from assayd.cli.top import Watch, render, watch
 
     console = Console(highlight=False, soft_wrap=True)
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         if once or not console.is_terminal:
             console.print(render(Watch(client).look()))
         else:

@@ -12,7 +12,7 @@ from assayd.cli.kinds import ShownAttempt, form_of
 from assayd.cli.origin import UNKNOWN, Origin
 from assayd.cli.terminal import out, plain, print_json
 from assayd.cli.validate import ValidateRequest, build_submission, run
-from assayd.client import Document, PlainClient
+from assayd.client import Document, PlainClient, Target
 from assayd.errors import RequestError
 
 STDOUT = Path("-")
@@ -65,14 +65,14 @@ class Shown:
         return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
 
 
-def validate_once(socket: str | None, request: ValidateRequest, repair: str | None, shown: Shown) -> int:
+def validate_once(daemon: Target, request: ValidateRequest, repair: str | None, shown: Shown) -> int:
     """Validate what the line says, show it, and return the exit code."""
     shown.reports.require_one_on_stdout()
     print_form = None if shown.form is None else form_of(request.kind, shown.form)
     submission, origin = build_submission(request)
     if repair is not None:
         submission["repair"] = {"provider": repair}
-    with PlainClient(socket) as client:
+    with PlainClient(daemon) as client:
         attempt = run(client, submission, show_progress=sys.stderr.isatty() and not shown.quiet)
         if repair is not None and attempt["verdict"] == "failed":
             from assayd.cli.repair import follow_repairs

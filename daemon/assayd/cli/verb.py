@@ -6,7 +6,18 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assayd.client import Target
+
+ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
+    "--socket": ("PATH", "The daemon's socket; else ASSAY_SOCKET."),
+    "--server": ("URL", "A gateway, https://HOST[:PORT]; else ASSAY_SERVER."),
+    "--token-file": ("FILE", "The token for it; else ASSAY_TOKEN_FILE."),
+    "--ca-file": ("FILE", "Certificates to believe; else ASSAY_CA_FILE."),
+}
+"""Options of the program itself, which say where the daemon is; they may stand anywhere on a line."""
 
 TYPES: Mapping[str, Callable[[str], object]] = {"text": str, "path": Path, "whole": int, "number": float}
 
@@ -47,19 +58,19 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandVerb:
-    """One command. `run` is a function of this package, which takes the socket and the parameters."""
+    """One command. `run` is a function of this package, which takes the daemon and the parameters."""
 
     name: str
     help: str
     run: str
     parameters: tuple[Parameter, ...] = ()
 
-    def call(self, socket: str | None, values: Mapping[str, Any]) -> int:
+    def call(self, daemon: Target, values: Mapping[str, Any]) -> int:
         """Run it with what a line says; return the exit code."""
         function = pkgutil.resolve_name(f"assayd.cli.{self.run}")
         given = {
             each.name: (values.get(each.name) or ()) if each.many else values.get(each.name, each.default)
             for each in self.parameters
         }
-        code: int = function(socket, **given)
+        code: int = function(daemon, **given)
         return code

@@ -65,6 +65,12 @@ VALIDATE = CommandVerb(
             name="options", option="--option", metavar="K=V", many=True, help="An option of the kind itself."
         ),
         Parameter(
+            name="sample_rows",
+            option="--sample-rows",
+            default=False,
+            help="Show who repairs it three rows of each table of its database file.",
+        ),
+        Parameter(
             name="cases",
             option="--cases",
             metavar="F.json",
@@ -127,6 +133,11 @@ LIST = CommandVerb(
         Parameter(name="kind", option="--kind", metavar="TEXT", help="Only of this kind."),
         Parameter(name="label", option="--label", metavar="K=V", many=True, help="Only with this label."),
         Parameter(name="since", option="--since", metavar="TIME", help="Only from this time on (RFC 3339)."),
+        Parameter(name="cause", option="--cause", metavar="TEXT", help="Only with a run that ended so."),
+        Parameter(name="rule", option="--rule", metavar="TEXT", help="Only failed by an error of this rule."),
+        Parameter(
+            name="uid", option="--uid", metavar="N", type="whole", help="Only of this user (operators)."
+        ),
         Parameter(
             name="limit",
             option="--limit",
@@ -369,6 +380,8 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "library": ("assayd.cli.library:library_app", "Approve what is validated, and get it back by its name."),
     "repair": ("assayd.cli.repair:repair_app", "Have failed attempts fixed, and see what was tried."),
     "policy": ("assayd.cli.policy_app:policy_app", "Look at profiles, and check files of them."),
+    "token": ("assayd.cli.token_app:token_app", "Make, list and revoke tokens of a gateway; for operators."),
+    "node": ("assayd.cli.node_app:node_app", "Have a node of a cluster take no work, or take it again."),
     "images": ("assayd.cli.images_app:images_app", "Build and list the images of containers."),
 }
 """What has commands of its own: its `typer.Typer`, and what it is for. Those of kinds are beside them."""
@@ -382,5 +395,6 @@ TYPED: Mapping[str, tuple[str, str]] = {
         "assayd.cli.generate:generate_app",
         "Look at an attempt on screens: approve it, edit it, give a hint.",
     ),
+    "nodes": ("assayd.cli.node_app:nodes_app", "List the nodes of a cluster; for operators."),
 }
 """Verbs that people type and scripts do not repeat: typer's own, each with what it is for."""

@@ -1,4 +1,4 @@
-"""A client for programs on the same host: the API's verbs, blocking or asynchronous.
+"""A client for programs: the API's verbs, blocking or asynchronous, on a socket of the host or a gateway.
 
     with Client() as client:
         attempt = client.submit({"kind": "extractor", "payload": {...}}, wait_s=60)
@@ -13,7 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assayd.client.address import SYSTEM_SOCKET, SocketChoice, find_socket
+from assayd.client.address import (
+    SYSTEM_SOCKET,
+    AddressOptions,
+    ServerChoice,
+    SocketChoice,
+    Target,
+    find_daemon,
+    find_socket,
+)
 from assayd.client.answers import Document, StreamEvent
 from assayd.client.errors import (
     ClientError,
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SYSTEM_SOCKET",
+    "AddressOptions",
     "AsyncClient",
     "Client",
     "ClientError",
@@ -43,8 +52,11 @@ __all__ = [
     "PlainClient",
     "QueueFull",
     "Refused",
+    "ServerChoice",
     "SocketChoice",
     "StreamEvent",
+    "Target",
+    "find_daemon",
     "find_socket",
 ]
 

@@ -1,4 +1,4 @@
-"""Which socket the daemon listens on, and who said so."""
+"""Where the daemon is asked: a socket of this host, or the HTTPS address of a gateway; and who said so."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from assayd.errors import RequestError
 
 SYSTEM_SOCKET = Path("/run/assayd/assayd.sock")
+HTTPS_PORT = 443
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressOptions:
+    """What a line or a program names: a socket, or a server with the files that it takes."""
+
+    socket: str | Path | None = None
+    server: str | None = None
+    token_file: str | Path | None = None
+    ca_file: str | Path | None = None
+
+
+Target = str | Path | AddressOptions | None
+"""The daemon to ask: the path of its socket, or what is named; None for what the environment says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +34,55 @@ class SocketChoice:
 
     path: Path
     source: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerChoice:
+    """A gateway's address, who said that it is that one, and the files that it takes.
+
+    Attributes:
+        token_file: the file of the token that is sent with each request.
+        ca_file: certificates to believe instead of the system's; None for those.
+    """
+
+    host: str
+    port: int
+    source: str
+    token_file: Path
+    ca_file: Path | None = None
+
+    @property
+    def authority(self) -> str:
+        """Return host and port, as a URL and the Host header have them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == HTTPS_PORT else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"https://{self.authority} ({self.source})"
+
+
+Address = SocketChoice | ServerChoice
+
+
+def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -> Address:
+    """Choose where to ask: what is named, else what the environment names, else the usual socket.
+
+    Raises: RequestError ``usage``, for a socket and a server at once, a URL that is not https, no token.
+    """
+    options = named if isinstance(named, AddressOptions) else AddressOptions(socket=named)
+    if options.socket and options.server:
+        raise RequestError("usage", "--socket and --server are two daemons; name one of them")
+    if options.server:
+        return _server(options.server, "--server", options, environ)
+    _refuse_files_alone(options, environ)
+    if options.socket or not environ.get("ASSAY_SERVER"):
+        return find_socket(str(options.socket) if options.socket else None, environ)
+    if environ.get("ASSAY_SOCKET"):
+        raise RequestError("usage", "ASSAY_SOCKET and ASSAY_SERVER are two daemons; unset one of them")
+    return _server(environ["ASSAY_SERVER"], "ASSAY_SERVER", options, environ)
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
@@ -30,3 +97,44 @@ def find_socket(named: str | None = None, environ: Mapping[str, str] = os.enviro
         if own.exists() or not SYSTEM_SOCKET.exists():
             return SocketChoice(path=own, source="the default of this user")
     return SocketChoice(path=SYSTEM_SOCKET, source="the default")
+
+
+def _refuse_files_alone(options: AddressOptions, environ: Mapping[str, str]) -> None:
+    if (options.token_file or options.ca_file) and (options.socket or not environ.get("ASSAY_SERVER")):
+        given = "--token-file" if options.token_file else "--ca-file"
+        message = f"{given} is for a server, and here is a socket; name the server with --server"
+        raise RequestError("usage", message)
+
+
+def _server(url: str, source: str, options: AddressOptions, environ: Mapping[str, str]) -> ServerChoice:
+    host, port = _read_url(url, source)
+    token_file = options.token_file or environ.get("ASSAY_TOKEN_FILE")
+    if not token_file:
+        message = f"{source} {url} needs a token; name its file with --token-file or ASSAY_TOKEN_FILE"
+        raise RequestError("usage", message)
+    ca_file = options.ca_file or environ.get("ASSAY_CA_FILE")
+    return ServerChoice(
+        host=host,
+        port=port,
+        source=source,
+        token_file=Path(token_file),
+        ca_file=Path(ca_file) if ca_file else None,
+    )
+
+
+def _read_url(url: str, source: str) -> tuple[str, int]:
+    """Return host and port. A password, path or query in it is refused, and not shown."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, HTTPS_PORT if parts.port is None else parts.port
+    except ValueError as error:
+        raise RequestError("usage", f"{source} is no URL: {error}; write https://HOST[:PORT]") from error
+    if parts.scheme != "https":
+        scheme = parts.scheme if parts.scheme in {"http", "ws", "ftp"} else "no scheme of ours"
+        message = f"{source} has {scheme}; a token is sent over https only: write https://HOST[:PORT]"
+        raise RequestError("usage", message)
+    more = parts.username is not None or parts.path not in {"", "/"} or parts.query or parts.fragment
+    if not host or more or not port or not (host.isascii() and host.isprintable() and " " not in host):
+        message = f"{source} takes host and port alone, in ASCII; write https://HOST[:PORT]"
+        raise RequestError("usage", message)
+    return host, port

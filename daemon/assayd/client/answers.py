@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
 
-from assayd.client.address import SocketChoice
+from assayd.client.address import Address, ServerChoice, SocketChoice
 from assayd.client.errors import ClientError, DaemonUnreachable, Later, error_class
 
 T = TypeVar("T")
@@ -101,23 +101,38 @@ def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
     raise raised
 
 
-def require_socket(socket: SocketChoice) -> None:
+def require_socket(address: Address) -> None:
     """Raise Unreachable when there is no socket: the HTTP library would leave one of its own open."""
-    if not socket.path.exists():
+    if isinstance(address, SocketChoice) and not address.path.exists():
         raise _unreachable(
-            socket, "there is no such socket", "start it with `assayd`, or name its socket with --socket"
+            address, "there is no such socket", "start it with `assayd`, or name its socket with --socket"
         )
 
 
-def lost(socket: SocketChoice, error: Exception) -> DaemonUnreachable:
+def lost(address: Address, error: Exception) -> DaemonUnreachable:
     """Return the error for a connection that failed."""
-    if not os.access(socket.path, os.W_OK):
-        return _unreachable(socket, "you may not open it", "join the group that owns it")
-    why = str(error) or type(error).__name__
-    return _unreachable(socket, why, "look at its log, or start it with `assayd`")
+    if isinstance(address, ServerChoice):
+        return _server_lost(address, error)
+    if not os.access(address.path, os.W_OK):
+        return _unreachable(address, "you may not open it", "join the group that owns it")
+    return _unreachable(address, _why(error), "look at its log, or start it with `assayd`")
 
 
-def _unreachable(socket: SocketChoice, why: str, remedy: str) -> DaemonUnreachable:
-    where = f"{socket.path} ({socket.source})"
-    message = f"the daemon does not answer on {where}: {why}; {remedy}"
+def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
+    why = _why(error)
+    if "CERTIFICATE_VERIFY_FAILED" not in why:
+        return _unreachable(server, why, "look whether host and port are right, and at the gateway's log")
+    # As OpenSSL says it: "… certificate verify failed: unable to get local issuer certificate (_ssl.c:1016)"
+    reason = why.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    remedy = "name the file of the authority that issued it with --ca-file, or ask for the host by its name"
+    message = f"the certificate of {server} is not believed: {reason}; {remedy}"
+    return DaemonUnreachable("server.certificate", message)
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _unreachable(address: Address, why: str, remedy: str) -> DaemonUnreachable:
+    message = f"the daemon does not answer on {address}: {why}; {remedy}"
     return DaemonUnreachable("daemon.unreachable", message, retryable=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from assayd.client.address import find_socket
+from assayd.client.address import Target, find_daemon
 from assayd.client.answers import (
     EventReader,
     LineReader,
@@ -19,6 +18,7 @@ from assayd.client.answers import (
     require_socket,
 )
 from assayd.client.client_request import SILENCE_S, ClientRequest
+from assayd.client.transport import async_http
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -28,13 +28,9 @@ if TYPE_CHECKING:
 class AsyncClient(Verbs):
     """The asynchronous client; answers are documents with attributes. Raises ClientError."""
 
-    def __init__(self, socket: str | Path | None = None) -> None:
-        import httpx
-
-        self.socket = find_socket(str(socket) if socket else None)
-        # No TLS on a socket; reading the system's certificates for it would take most of a short call.
-        transport = httpx.AsyncHTTPTransport(uds=str(self.socket.path), verify=False)
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://assayd")
+    def __init__(self, daemon: Target = None) -> None:
+        self.address = find_daemon(daemon)
+        self._http = async_http(self.address)
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,26 +74,26 @@ class AsyncClient(Verbs):
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         import httpx
 
-        require_socket(self.socket)
+        require_socket(self.address)
         try:
             async with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
                     refuse(response.status_code, response.headers, await response.aread())
                 yield response.aiter_bytes()
         except httpx.TransportError as error:
-            raise lost(self.socket, error) from error
+            raise lost(self.address, error) from error
 
     async def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
         import httpx
 
-        require_socket(self.socket)
+        require_socket(self.address)
         arguments = ask.arguments()
         if isinstance(ask.content, Iterable):
             arguments["content"] = _one_by_one(ask.content)
         try:
             response = await self._http.request(**arguments)
         except httpx.TransportError as error:
-            raise lost(self.socket, error) from error
+            raise lost(self.address, error) from error
         if response.is_error:
             refuse(response.status_code, response.headers, response.content)
         return response

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from assayd.client.address import find_socket
+from assayd.client.address import Target, find_daemon
 from assayd.client.answers import (
     EventReader,
     LineReader,
@@ -19,6 +18,7 @@ from assayd.client.answers import (
     require_socket,
 )
 from assayd.client.client_request import SILENCE_S, ClientRequest
+from assayd.client.transport import blocking_http
 from assayd.client.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -28,13 +28,9 @@ if TYPE_CHECKING:
 class Client(Verbs):
     """The blocking client; answers are documents with attributes. Raises ClientError."""
 
-    def __init__(self, socket: str | Path | None = None) -> None:
-        import httpx
-
-        self.socket = find_socket(str(socket) if socket else None)
-        # No TLS on a socket; reading the system's certificates for it would take most of a short call.
-        transport = httpx.HTTPTransport(uds=str(self.socket.path), verify=False)
-        self._http = httpx.Client(transport=transport, base_url="http://assayd")
+    def __init__(self, daemon: Target = None) -> None:
+        self.address = find_daemon(daemon)
+        self._http = blocking_http(self.address)
 
     def __enter__(self) -> Self:
         return self
@@ -74,23 +70,23 @@ class Client(Verbs):
     def _stream(self, ask: ClientRequest[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
         import httpx
 
-        require_socket(self.socket)
+        require_socket(self.address)
         try:
             with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
                 if response.is_error:
                     refuse(response.status_code, response.headers, response.read())
                 yield response.iter_bytes()
         except httpx.TransportError as error:
-            raise lost(self.socket, error) from error
+            raise lost(self.address, error) from error
 
     def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
         import httpx
 
-        require_socket(self.socket)
+        require_socket(self.address)
         try:
             response = self._http.request(**ask.arguments())
         except httpx.TransportError as error:
-            raise lost(self.socket, error) from error
+            raise lost(self.address, error) from error
         if response.is_error:
             refuse(response.status_code, response.headers, response.content)
         return response

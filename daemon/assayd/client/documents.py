@@ -13,6 +13,13 @@ if TYPE_CHECKING:
         BatchResultDocument,
         ItemPageDocument,
     )
+    from assayd.documents.cluster import (
+        NewTokenDocument,
+        NodeDocument,
+        NodeListDocument,
+        TokenDocument,
+        TokenListDocument,
+    )
     from assayd.documents.discovery import (
         KindDocument,
         KindListDocument,
@@ -32,6 +39,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
+    "cluster": (
+        "NewTokenDocument",
+        "NodeDocument",
+        "NodeListDocument",
+        "TokenDocument",
+        "TokenListDocument",
+    ),
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "generations": (
         "GenerationDocument",
@@ -63,11 +77,16 @@ __all__ = [
     "GenerationPageDocument",
     "LibraryEntryDocument",
     "LibraryPageDocument",
+    "NewTokenDocument",
+    "NodeDocument",
+    "NodeListDocument",
     "PolicyListDocument",
     "RepairDocument",
     "RepairPageDocument",
     "StepDocument",
     "SummaryDocument",
+    "TokenDocument",
+    "TokenListDocument",
 ]
 
 

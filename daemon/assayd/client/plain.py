@@ -1,4 +1,4 @@
-"""The client for those that must start fast: h11 on the socket, answers as JSON objects.
+"""The client for those that must start fast: h11 on the connection, answers as JSON objects.
 
 A connection serves one request: on a socket of the same host, making one costs less than keeping it.
 """
@@ -10,26 +10,27 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
 import h11
 
-from assayd.client.address import SocketChoice, find_socket
+from assayd.client.address import Address, ServerChoice, Target, find_daemon
 from assayd.client.answers import EventReader, LineReader, StreamEvent, lost, refuse, require_socket
 from assayd.client.client_request import SILENCE_S, ClientRequest
 from assayd.client.verbs import Verbs
 
 PIECE_BYTES = 64 * 2**10
+CONNECT_S = 10.0
+"""How long a server may take to be connected to, and to say who it is."""
 
 
 class PlainClient(Verbs):
     """The blocking client whose answers are JSON objects. Raises ClientError."""
 
-    def __init__(self, socket: str | Path | None = None) -> None:
-        self.socket = find_socket(str(socket) if socket else None)
+    def __init__(self, daemon: Target = None) -> None:
+        self.address = find_daemon(daemon)
 
     def __enter__(self) -> Self:
         return self
@@ -45,43 +46,65 @@ class PlainClient(Verbs):
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request and return its answer as it is."""
-        with _exchange(self.socket, ask, ask.timeout_s) as pieces:
+        with _exchange(self.address, ask, ask.timeout_s) as pieces:
             return b"".join(pieces)
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
-        with _exchange(self.socket, ask, SILENCE_S) as pieces:
+        with _exchange(self.address, ask, SILENCE_S) as pieces:
             for piece in pieces:
                 yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the JSON that each line of its answer is, as they come."""
         reader = LineReader(json.loads)
-        with _exchange(self.socket, ask, ask.wait_s) as pieces:
+        with _exchange(self.address, ask, ask.wait_s) as pieces:
             for piece in pieces:
                 yield from reader.feed(piece)
 
 
 @contextmanager
-def _exchange(place: SocketChoice, ask: ClientRequest[Any], silence_s: float) -> Iterator[Iterator[bytes]]:
+def _exchange(address: Address, ask: ClientRequest[Any], silence_s: float) -> Iterator[Iterator[bytes]]:
     """Send a request, and give its answer in pieces.
 
-    Raises: ClientError, as the answer says, or DaemonUnreachable.
+    Raises: ClientError, as the answer says, or DaemonUnreachable; RequestError, for files of a server.
     """
-    require_socket(place)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
-        connected.settimeout(silence_s or None)
-        wire = _Wire(connected=connected, state=h11.Connection(h11.CLIENT))
-        try:
-            connected.connect(str(place.path))
-            wire.send(ask)
+    require_socket(address)
+    host, more = "assayd", {}
+    if isinstance(address, ServerChoice):
+        from assayd.client.secure import authorization
+
+        host, more = address.authority, {"Authorization": authorization(address)}
+    try:
+        with _connect(address, silence_s or None) as connected:
+            wire = _Wire(connected=connected, state=h11.Connection(h11.CLIENT))
+            wire.send(ask, {"Host": host, **more})
             status, headers = wire.head()
             if status >= 400:
                 refuse(status, headers, b"".join(wire.body()))
             yield wire.body()
-        except (OSError, h11.ProtocolError) as error:
-            raise lost(place, error) from error
+    except (OSError, h11.ProtocolError) as error:
+        raise lost(address, error) from error
+
+
+@contextmanager
+def _connect(address: Address, silence_s: float | None) -> Iterator[socket.socket]:
+    if not isinstance(address, ServerChoice):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
+            connected.settimeout(silence_s)
+            connected.connect(str(address.path))
+            yield connected
+        return
+    from assayd.client.secure import tls_context
+
+    context = tls_context(address)
+    with (
+        socket.create_connection((address.host, address.port), CONNECT_S) as plain,
+        context.wrap_socket(plain, server_hostname=address.host) as secured,
+    ):
+        secured.settimeout(silence_s)
+        yield secured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +114,13 @@ class _Wire:
     connected: socket.socket
     state: h11.Connection
 
-    def send(self, ask: ClientRequest[Any]) -> None:
-        """Send a request. A daemon that refuses it may stop reading before its end: it has answered then."""
+    def send(self, ask: ClientRequest[Any], own: dict[str, str]) -> None:
+        """Send a request, with headers that are its address's own.
+
+        A daemon that refuses it may stop reading before its end: it has answered then.
+        """
         query = urlencode(list(ask.query))
-        headers = {"Host": "assayd", "Connection": "close", **ask.all_headers()}
+        headers = {**own, "Connection": "close", **ask.all_headers()}
         body = ask.body()
         if isinstance(body, bytes):
             headers["Content-Length"] = str(len(body))

@@ -317,6 +317,38 @@ def send_batch(
     )
 
 
+def create_token(**wanted: object) -> ClientRequest[documents.NewTokenDocument]:
+    """Make a token of a gateway: name, tenant, scopes, node. The answer alone has the token."""
+    return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
+
+
+def tokens() -> ClientRequest[documents.TokenListDocument]:
+    """Return the tokens of a gateway, without themselves."""
+    return _get(lambda: documents.TokenListDocument, "tokens")
+
+
+def revoke_token(token_id: str) -> ClientRequest[documents.TokenDocument]:
+    """End a token of a gateway."""
+    return ClientRequest(
+        method="DELETE", path=path("tokens", token_id), reads=lambda: documents.TokenDocument
+    )
+
+
+def nodes() -> ClientRequest[documents.NodeListDocument]:
+    """Return the nodes of a cluster."""
+    return _get(lambda: documents.NodeListDocument, "nodes")
+
+
+def drain_node(name: str) -> ClientRequest[documents.NodeDocument]:
+    """Have a node take no further work."""
+    return _post(lambda: documents.NodeDocument, "nodes", name, "drain")
+
+
+def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
+    """Have a node that was drained take work again."""
+    return _post(lambda: documents.NodeDocument, "nodes", name, "resume")
+
+
 def _get(
     reads: Callable[[], type[T]], *parts: str, query: Query = (), wait_s: float = 0.0
 ) -> ClientRequest[T]:

@@ -161,18 +161,19 @@ def _encoded(value: object) -> bytes:
 def _weight(value: object) -> int:
     """Return about how much there is to write, up to a piece."""
     weight, waiting = 0, [value]
-    while waiting and weight < _PIECE:
-        each = waiting.pop()
+    for each in waiting:  # it grows while it is walked through
         weight += 1
         if isinstance(each, str):
             weight += len(each) // 16
-        elif isinstance(each, BaseModel):
-            waiting.append(vars(each))
         elif isinstance(each, dict):
             weight += sum(map(len, map(str, each))) // 16
             waiting.extend(each.values())
         elif isinstance(each, list | tuple):
             waiting.extend(each)
+        elif isinstance(each, BaseModel):
+            waiting.append(vars(each))
+        if weight >= _PIECE:
+            break
     return weight
 
 

@@ -72,7 +72,9 @@ def _said(text: str) -> str:
 
 def _line(text: str) -> str:
     """Return a text on one line, without what is not seen: nobody else than we begins a line here."""
-    seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
+    seen = text
+    if not text.isprintable():
+        seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
     return shorten(" ".join(seen.split()), _FIELD_CHARS)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from types import MappingProxyType
 
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.submission import JsonValue
+from assayd.policies.origins import Origins
 
 MEGABYTE = 2**20
 
@@ -61,7 +64,22 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     }
 
 
-def describe(policy: ExecutionPolicy, *, egress: bool = True) -> dict[str, JsonValue]:
+def flat(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+    """Return the values that bind submitted code by dotted name."""
+    return dict(_flattened(effective(policy), ""))
+
+
+def _flattened(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[str, JsonValue]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{within}{key}.")
+        else:
+            yield f"{within}{key}", value
+
+
+def describe(
+    policy: ExecutionPolicy, *, egress: bool = True, origins: Origins = MappingProxyType({})
+) -> dict[str, JsonValue]:
     """Return all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
     reason = unenforceable(policy, egress=egress)
     return {
@@ -72,6 +90,10 @@ def describe(policy: ExecutionPolicy, *, egress: bool = True) -> dict[str, JsonV
         "digest": policy.digest,
         "enforceable": reason is None,
         "unenforceable_reason": reason,
+        "origins": {
+            field: [{"profile": each.profile, "file": str(each.file), "line": each.line} for each in places]
+            for field, places in sorted(origins.items())
+        },
     }
 
 

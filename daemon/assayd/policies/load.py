@@ -11,10 +11,11 @@ from pathlib import Path
 
 from assayd.errors import RequestError
 from assayd.model.policy import DEFAULT_BOUNDS, Bounds, ExecutionPolicy, Range
-from assayd.policies.canonical import unenforceable
+from assayd.policies.canonical import flat, unenforceable
 from assayd.policies.clamp import clamp, narrow
 from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
 from assayd.policies.merge import merge_bounds
+from assayd.policies.origins import Origins, origins
 from assayd.policies.resolve import Draft, ProfileResolver
 from assayd.tomlfile import FileError, Problem, nearest
 
@@ -32,6 +33,7 @@ class PolicySet:
         self._widest = merge_bounds(bounds, widest)
         self._policies: dict[str, ExecutionPolicy] = {}
         self._paths: dict[str, Path] = {}
+        self._origins: dict[str, Origins] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,6 +64,10 @@ class PolicySet:
     def path(self, name: str) -> Path:
         """Return which file a profile comes from; the name must be known."""
         return self._paths[name]
+
+    def origins(self, name: str) -> Origins:
+        """Return which profiles state the values of one; the name must be known."""
+        return self._origins[name]
 
     def check_file(self, path: Path) -> list[Problem]:
         """Find what is wrong in a file if it were loaded with the others of this set."""
@@ -107,6 +113,8 @@ class PolicySet:
             raise FileError(CODE, resolver.problems)
         self._policies = {name: self._effective(draft) for name, draft in drafts.items() if draft is not None}
         self._paths = paths
+        values = {name: flat(draft.policy) for name, draft in drafts.items() if draft is not None}
+        self._origins = {name: origins(name, profiles, values.__getitem__) for name in profiles}
 
     def _effective(self, draft: Draft) -> ExecutionPolicy:
         return clamp(draft.policy, narrow(draft.bounds, self._widest))

@@ -48,6 +48,8 @@ class Query:
     batch_id: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     since: datetime | None = None
+    cause: str | None = None
+    rule: str | None = None
     uid: int | None = None
     cursor: str | None = None
     limit: int = 50
@@ -59,12 +61,14 @@ class Query:
             "verdict": self.verdict,
             "kind": self.kind,
             "batch_id": self.batch_id,
+            "cause": self.cause,
         }
         return (
             all(value is None or getattr(attempt, name) == value for name, value in wanted.items())
             and all(attempt.labels.get(name) == value for name, value in self.labels)
             and attempt.id.startswith(self.id_prefix or "")
             and (self.since is None or attempt.created_at >= self.since)
+            and (self.rule is None or self.rule in attempt.rules)
             and (self.uid is None or attempt.peer.uid == self.uid)
         )
 

@@ -83,6 +83,14 @@ class ReadinessSupervisor:
             self.sandbox.usable.clear()
             await self.prepare()
 
+    async def keep_sweeping(self) -> None:
+        """Remove containers that were left behind, on a timer."""
+        await self.reaper.keep_sweeping()
+
+    async def image_digest(self, name: str) -> str:
+        """Return which image stands behind a name at present. Raises: EngineError."""
+        return (await self._images.get(name)).digest
+
     async def _prepare_once(self) -> None:
         info = await self._engine.info()
         self.sandbox.info = info
@@ -124,10 +132,10 @@ class ReadinessSupervisor:
         metrics.idle_containers.clear()
         for key in state.targets:
             idle = sum(one.key == key for one in state.idle)
-            metrics.idle_containers.labels(key.digest).set(idle)
+            metrics.idle_containers.labels(key.digest, key.image).set(idle)
         metrics.refill_seconds.clear()
         for key, took_s in self._pool.demand.refill_s().items():
-            metrics.refill_seconds.labels(key.digest).set(took_s)
+            metrics.refill_seconds.labels(key.digest, key.image).set(took_s)
 
     async def examine(self) -> Sequence[HealthRow]:
         """Examine engine, images and leftovers now."""
@@ -155,10 +163,12 @@ class ReadinessSupervisor:
             return _row("engine", Health.FAIL, trouble.message, "start the container engine")
         made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
         detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
+        if self.engine_note:
+            detail = f"{detail}; {self.engine_note}"
         if info.warnings:
             weight = Health.FAIL if self._refuse_vulnerable else Health.WARN
             return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")
-        return _row("engine", Health.OK, f"{detail}; {self.engine_note}" if self.engine_note else detail)
+        return _row("engine", Health.OK, detail)
 
     async def _examine_images(self) -> list[HealthRow]:
         needed = {spec.image for spec in self._usual}

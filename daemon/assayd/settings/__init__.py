@@ -1,19 +1,32 @@
 """What an operator may set. Only the roots read it; every other part is handed what it needs."""
 
-from assayd.settings.load import Row, effective, load_settings, variable
-from assayd.settings.model import OWN_POLICIES, RepairProvider, Settings
+from assayd.settings.load import Row, effective, load, load_settings, variable
+from assayd.settings.model import (
+    OWN_POLICIES,
+    Count,
+    LogSettings,
+    RepairProvider,
+    RootSettings,
+    Seconds,
+    Settings,
+)
 from assayd.settings.sample import documented, sample
 from assayd.settings.webhooks import WebhookReceiver, WebhookSettings
 
 __all__ = [
     "OWN_POLICIES",
+    "Count",
+    "LogSettings",
     "RepairProvider",
+    "RootSettings",
     "Row",
+    "Seconds",
     "Settings",
     "WebhookReceiver",
     "WebhookSettings",
     "documented",
     "effective",
+    "load",
     "load_settings",
     "sample",
     "variable",

@@ -6,18 +6,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from assayd import tomlfile
 from assayd.errors import ConfigError
-from assayd.settings.model import Settings
+from assayd.settings.model import RootSettings, Settings
 
 CODE = "settings.invalid"
 PREFIX = "ASSAYD_"
 DEFAULT_FILE = Path("/etc/assayd/assayd.toml")
-_FILE_VARIABLE = "ASSAYD_CONFIG"
+_FILE_VARIABLE = "CONFIG"
+
+S = TypeVar("S", bound=RootSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,72 +33,83 @@ class Row:
     description: str
 
 
-class _Environment(Settings, BaseSettings):
-    """The same fields, for the reader of environment variables."""
-
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid")
-
-
 def load_settings() -> Settings:
-    """Read file and environment.
+    """Read file and environment of the daemon. Raises: as `load`."""
+    return load(Settings, DEFAULT_FILE)
+
+
+def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
+    """Read file and environment of a program, whose variables begin with a prefix.
 
     Raises:
         ConfigError: ``settings.invalid``, naming the file's line or the variable.
     """
-    file = _read_file()
+    file = _read_file(default_file, prefix)
     if file is not None:
-        tomlfile.parse(file, Settings, CODE)
-    variables = _read_environment()
-    settings = _combine(file.values if file is not None else {}, variables)
+        tomlfile.parse(file, model, CODE)
+    variables = _read_environment(model, prefix)
+    settings = _combine(model, file.values if file is not None else {}, variables, prefix)
     origins = (
         {name: f"{file.path}:{file.line(name.split('.'))}" for name in _leaves(file.values)} if file else {}
     )
-    origins |= {name: f"environment {variable(name)}" for name in _leaves(variables)}
+    origins |= {name: f"environment {variable(name, prefix)}" for name in _leaves(variables)}
     return settings.with_origins(origins)
 
 
-def effective(settings: Settings) -> list[Row]:
+def effective(settings: RootSettings) -> list[Row]:
     """List every setting with its value and where that came from."""
     return list(_rows(settings, (), settings.origins))
 
 
-def variable(name: str) -> str:
+def variable(name: str, prefix: str = PREFIX) -> str:
     """Return the environment variable of a setting, e.g. of ``pool.enabled``."""
-    return PREFIX + name.upper().replace(".", "__")
+    return prefix + name.upper().replace(".", "__")
 
 
-def _read_file() -> tomlfile.TomlFile | None:
-    named = os.environ.get(_FILE_VARIABLE)
-    path = Path(named) if named else DEFAULT_FILE
+def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
+    named = os.environ.get(prefix + _FILE_VARIABLE)
+    path = Path(named) if named else default
     if not named and not path.exists():
         return None
     return tomlfile.read(path, CODE)
 
 
-def _read_environment() -> dict[str, object]:
-    _refuse_unknown_variables()
+def _read_environment(model: type[RootSettings], prefix: str) -> dict[str, object]:
+    _refuse_unknown_variables(model, prefix)
+    config = SettingsConfigDict(env_prefix=prefix, env_nested_delimiter="__", extra="forbid")
+    reader = type("_Environment", (model, BaseSettings), {"model_config": config})
     try:
-        return dict(EnvSettingsSource(_Environment)())
+        return dict(EnvSettingsSource(reader)())
     except SettingsError as problem:
         raise ConfigError(CODE, f"environment: {problem}; lists are written as JSON") from problem
 
 
-def _refuse_unknown_variables() -> None:
-    known = [variable(row.name) for row in _rows(Settings(), (), {})]
+def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
+    known = [variable(name, prefix) for name in _names(model, ())]
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
-        if name.startswith(PREFIX) and name not in known and name not in {_FILE_VARIABLE, *sections}:
+        if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
             message = f"{name}: there is no such setting{tomlfile.nearest(name, known)}"
             raise ConfigError(CODE, message, field=name)
 
 
-def _combine(file: Mapping[str, object], variables: Mapping[str, object]) -> Settings:
+def _names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
+    """List the dotted names of all settings."""
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _names(kind, (*within, name))
+        else:
+            yield ".".join((*within, name))
+
+
+def _combine(model: type[S], file: Mapping[str, object], variables: Mapping[str, object], prefix: str) -> S:
     try:
-        return Settings.model_validate(_over(file, variables))
+        return model.model_validate(_over(file, variables))
     except ValidationError as problem:
         # The file by itself was found good, so a variable is at fault.
         lines = [
-            f"{variable('.'.join(map(str, e['loc'])))}: {tomlfile.sentence(e['msg'])}"
+            f"{variable('.'.join(map(str, e['loc'])), prefix)}: {tomlfile.sentence(e['msg'])}"
             for e in problem.errors()
         ]
         raise ConfigError(CODE, "\n".join(lines)) from problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -89,6 +89,14 @@ class ImageSettings(_Section):
 
     recipes_dir: Path = Field(
         Path("/etc/assayd/images.d"), description="Recipes of your own, NAME.toml; the folder need not exist."
+    )
+
+
+class AttemptSettings(_Section):
+    """Attempts."""
+
+    max_runs: Annotated[Count, Field(le=2)] = Field(
+        2, description="Runs of an attempt at most; 1 beside assayd-node, which counts over all nodes."
     )
 
 
@@ -325,7 +333,24 @@ def _default_socket() -> Path:
     return Path(base) / "assayd" / "assayd.sock"
 
 
-class Settings(_Section):
+class RootSettings(_Section):
+    """All settings of a program, with where each was set."""
+
+    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Return where each value that is not a default came from, by dotted name."""
+        return self._origins
+
+    def with_origins(self, origins: Mapping[str, str]) -> Self:
+        """Return the same settings, with their origins."""
+        copy = self.model_copy()
+        copy._origins = dict(origins)
+        return copy
+
+
+class Settings(RootSettings):
     """All settings. ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` outside."""
 
     socket: Path = Field(
@@ -364,6 +389,7 @@ class Settings(_Section):
     )
     engine: EngineSettings = EngineSettings()
     images: ImageSettings = ImageSettings()
+    attempts: AttemptSettings = AttemptSettings()
     pool: PoolSettings = PoolSettings()
     analysis: AnalysisSettings = AnalysisSettings()
     limits: LimitsSettings = LimitsSettings()
@@ -377,16 +403,3 @@ class Settings(_Section):
     repair: RepairSettings = RepairSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
-
-    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
-
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """Return where each value that is not a default came from, by dotted name."""
-        return self._origins
-
-    def with_origins(self, origins: Mapping[str, str]) -> Settings:
-        """Return the same settings, with their origins."""
-        copy = self.model_copy()
-        copy._origins = dict(origins)
-        return copy

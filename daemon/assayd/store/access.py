@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from assayd.store.database import READERS, OpenDatabase, open_database
 from assayd.store.faults import translated
+from assayd.store.server import ServerPatience, one_at_a_time
 from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
@@ -25,7 +26,8 @@ class DatabaseAccess:
     def __init__(self, database: OpenDatabase) -> None:
         self._database = database
         self._dialect = database.writing.dialect.name
-        self._writer = Writer(database.writing)
+        self._patience = ServerPatience()
+        self._writer = Writer(database.writing, self._patience)
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
@@ -38,11 +40,20 @@ class DatabaseAccess:
     async def read(self, fetch: Callable[[Connection], T]) -> T:
         """Run a query in a thread that reads. Raises: StoreError."""
 
-        def run() -> T:
-            with translated("reading the database"), self._database.reading.connect() as connection:
+        def query() -> T:
+            with self._database.reading.connect() as connection:
                 return fetch(connection)
 
+        def run() -> T:
+            with translated("reading the database"):
+                return query() if not self.is_shared else self._patience.see_through(query)
+
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether other processes may write to this database, too."""
+        return self._dialect != "sqlite"
 
     async def make(self, tables: Sequence[Table]) -> None:
         """Make those of these tables that are missing, with their indexes. Raises: StoreError."""
@@ -51,17 +62,24 @@ class DatabaseAccess:
         )
 
         def create(connection: Connection) -> None:
+            if self.is_shared:
+                one_at_a_time(connection)
             for table in missing:
-                table.create(connection)
+                table.create(connection, checkfirst=True)
 
         if missing:
             await self.write(create)
 
     def insert_or_nothing(self, table: Table) -> Executable:
-        """Return the insert that leaves a row with the same key as it is; each dialect has its own."""
+        """Return the insert that leaves a row with the same key as it is; each dialect has its own.
+
+        Its result's `rowcount` says whether the row is new; not every driver keeps that unasked.
+        """
         if self._dialect == "postgresql":
-            return postgresql.insert(table).on_conflict_do_nothing()
-        return sqlite.insert(table).on_conflict_do_nothing()
+            statement: Executable = postgresql.insert(table).on_conflict_do_nothing()
+        else:
+            statement = sqlite.insert(table).on_conflict_do_nothing()
+        return statement.execution_options(preserve_rowcount=True)
 
     async def close(self) -> None:
         """Finish what is being written and close. Safe to call twice."""

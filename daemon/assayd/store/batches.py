@@ -24,8 +24,8 @@ from sqlalchemy import (
     case,
     func,
     insert,
-    or_,
     select,
+    tuple_,
     update,
 )
 
@@ -38,7 +38,7 @@ from assayd.ports.batches import BatchPage
 from assayd.store import expiry
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox, message_of_batch
-from assayd.store.rows import Values, from_micros, read_moment, to_micros
+from assayd.store.rows import from_micros, read_moment, to_micros
 from assayd.store.tables import batch_items, batches, submissions, verdicts
 
 # SQLAlchemy types a select by its columns; rows are read by name here.
@@ -52,6 +52,8 @@ _JOINED = batch_items.outerjoin(verdicts, verdicts.c.attempt_id == _ITEM.attempt
 _NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
 _BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name"))
 _BY_ID = select(batches).where(_THIS)
+_LOCKED = _BY_ID.with_for_update()
+"""Nobody ends a batch while lines are added to it, or the other way around, wherever they do."""
 _UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _UNENDED)
 _GO_ON = update(batches).where(_THIS)
 _KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
@@ -127,7 +129,7 @@ class DatabaseBatchStore:
 
         def apply(connection: Connection) -> Received:
             wanted = {"batch": batch_id, "lines": list(digests)}
-            if connection.execute(_BY_ID, wanted).first() is None:
+            if connection.execute(_LOCKED, wanted).first() is None:
                 raise _removed()
             known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN, wanted)}
             rows = [known.get((line.number, line.input_digest)) for line in lines]
@@ -198,19 +200,18 @@ class DatabaseBatchStore:
         Whoever ends it again finds it finished, and nothing is told a second time.
         """
 
-        def apply(connection: Connection) -> tuple[bool, Values | None]:
+        def apply(connection: Connection) -> bool:
+            found = connection.execute(_LOCKED, {"batch": batch_id}).mappings().first()
             if connection.execute(statement, {"batch": batch_id}).rowcount != 1:
-                found = connection.execute(_BY_ID, {"batch": batch_id}).mappings().first()
-                return found is not None and found["finished_at"] is not None, None
+                return found is not None and found["finished_at"] is not None
             batch = _read_batch(connection.execute(_BY_ID, {"batch": batch_id}).mappings().one())
-            message = None
             if batch.webhook is not None:
-                message = message_of_batch(batch, _tally(connection, batch_id), at)
-            self._outbox.add(connection, message)
-            return True, message
+                self._outbox.add(connection, message_of_batch(batch, _tally(connection, batch_id), at))
+            return True
 
-        ended, message = await self._access.write(apply)
-        self._outbox.announce(message)
+        ended = await self._access.write(apply)
+        if ended:
+            self._outbox.announce()
         return ended
 
     async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
@@ -316,8 +317,7 @@ def _beyond(cursor: str) -> Any:
     micros, dot, batch_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
         raise RequestError("invalid", "the cursor is not one that a page gave", field="cursor")
-    at = int(micros)
-    return or_(batches.c.created_at < at, and_(batches.c.created_at == at, batches.c.id < batch_id))
+    return tuple_(batches.c.created_at, batches.c.id) < tuple_(int(micros), batch_id)
 
 
 def _batch_values(batch: Batch) -> dict[str, object]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -22,12 +22,21 @@ from sqlalchemy.pool import QueuePool
 from assayd.errors import ConfigError
 from assayd.store import tables
 from assayd.store.faults import translated, unusable
+from assayd.store.server import (
+    ServerPatience,
+    changing_tables,
+    check_server,
+    reading_engine,
+    writing_engine,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-HEAD = "0008"
+T = TypeVar("T")
+
+HEAD = "0009"
 """The newest revision in `migrations`; a test holds the two together."""
 
 BACKENDS = ("sqlite", "postgresql")
@@ -58,12 +67,15 @@ class OpenDatabase:
         self.writing.dispose()
 
 
-def open_database(state_dir: Path, url: str | None = None) -> OpenDatabase:
+def open_database(
+    state_dir: Path, url: str | None = None, patience: ServerPatience | None = None
+) -> OpenDatabase:
     """Open the database and bring its schema up to date. Blocks.
 
     Args:
         state_dir: where the SQLite file is, when there is no `url`.
         url: SQLAlchemy URL of another database.
+        patience: how long its server is waited for.
 
     Raises:
         ConfigError: ``store.url``, for a URL that is not one or whose driver is missing.
@@ -71,7 +83,7 @@ def open_database(state_dir: Path, url: str | None = None) -> OpenDatabase:
     """
     parsed = _parse(url) if url is not None else None
     if parsed is not None and parsed.get_backend_name() != "sqlite":
-        return _migrated(_open_server(parsed))
+        return _migrated(_open_server(parsed), patience)
     path = Path(parsed.database) if parsed is not None and parsed.database else state_dir / FILE
     with translated(f"opening {path}"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -120,27 +132,37 @@ class WritingConnection:
     To fetch it each time costs as much as a statement. After a failure it is given back, and fetched anew.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, patience: ServerPatience | None = None) -> None:
         self._engine = engine
         self._is_sqlite = engine.dialect.name == "sqlite"
+        self._patience = patience or ServerPatience()
         self._open: Connection | None = None
         self._waits: bool | None = None
 
+    def run(self, apply: Callable[[Connection], T], *, durable: bool) -> T:
+        """Run a change in a transaction whose commit waits for the disk, or does not.
+
+        A server's always waits: its death is not that of the machines whose containers are on record there.
+        While it is away it is waited for, and the change is made again, also when only the answer to its
+        commit was lost.
+        """
+
+        def transact() -> T:
+            with self._transaction(durable=durable) as connection:
+                return apply(connection)
+
+        return transact() if self._is_sqlite else self._patience.see_through(transact)
+
     @contextmanager
-    def transaction(self, *, durable: bool) -> Iterator[Connection]:
-        """Open a transaction whose commit waits for the disk, or does not."""
+    def _transaction(self, *, durable: bool) -> Iterator[Connection]:
         try:
             connection = self._open = self._open or self._engine.connect()
             self._wait(connection, durable=durable)
             with connection.begin():
-                if not durable and not self._is_sqlite:
-                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
                 yield connection
         except BaseException:
             self.close()
             raise
-        if not self._is_sqlite:  # a server's connection is tried each time that it is fetched
-            self.close()
 
     def _wait(self, connection: Connection, *, durable: bool) -> None:
         """Set whether commits wait: between transactions only. One that does flushes those before it, too."""
@@ -188,28 +210,43 @@ def _parse(url: str) -> URL:
 
 
 def _open_server(url: URL) -> OpenDatabase:
-    return OpenDatabase(
-        writing=create_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True),
-        reading=create_engine(url, pool_size=READERS, max_overflow=0, pool_pre_ping=True),
-    )
+    return OpenDatabase(writing=writing_engine(url), reading=reading_engine(url, READERS))
 
 
-def _migrated(database: OpenDatabase) -> OpenDatabase:
+def _migrated(database: OpenDatabase, patience: ServerPatience | None = None) -> OpenDatabase:
     """Bring the schema up to date; the database is closed again when that fails."""
     try:
-        with translated("opening the database"), database.writing.connect() as connection:
-            revision, is_empty = _revision(connection)
-            if is_empty:
-                _make_anew(connection)
-            elif revision != HEAD:
-                # Only then: Alembic takes half a second to import.
-                from assayd.store.migrations import upgrade
-
-                upgrade(connection, revision, HEAD)
+        with translated("opening the database"):
+            if database.writing.dialect.name == "sqlite":
+                with database.writing.connect() as connection:
+                    _migrate(connection)
+            else:
+                (patience or ServerPatience()).see_through(lambda: _migrate_server(database.writing))
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _migrate_server(engine: Engine) -> None:
+    """Bring the schema of a server up to date, where it is not: one program at a time."""
+    with engine.connect() as connection:
+        check_server(connection)
+        connection.rollback()
+        if _revision(connection) != (HEAD, False):
+            with changing_tables(connection):
+                _migrate(connection)
+
+
+def _migrate(connection: Connection) -> None:
+    revision, is_empty = _revision(connection)
+    if is_empty:
+        _make_anew(connection)
+    elif revision != HEAD:
+        # Only then: Alembic takes half a second to import.
+        from assayd.store.migrations import upgrade
+
+        upgrade(connection, revision, HEAD)
 
 
 def _make_anew(connection: Connection) -> None:

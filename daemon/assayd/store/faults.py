@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from assayd.errors import StoreError
+from assayd.store.server import is_away
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.ELOOP}
@@ -28,15 +29,34 @@ _SQLITE_CODES = {
     sqlite3.SQLITE_CORRUPT: "store.corrupt",
     sqlite3.SQLITE_NOTADB: "store.corrupt",
 }
+# Those of a server, or of a class of them, https://www.postgresql.org/docs/current/errcodes-appendix.html
+_SERVER_CODES = {
+    "08": "store.unreachable",
+    "28": "store.unwritable",
+    "40": "store.busy",
+    "42501": "store.unwritable",
+    "53100": "store.full",
+    "53300": "store.busy",
+    "55P03": "store.busy",
+    "57014": "store.busy",
+    "57P": "store.unreachable",
+}
 _REMEDY = {
     "store.full": "make room on the file system of the state directory",
     "store.unwritable": "check owner, mode and mount options of the state directory",
     "store.busy": "another process holds the database; only one daemon may use a state directory",
+    "store.unreachable": "see that the database's server runs, and that it can be reached from here",
     "store.corrupt": "restore it from a backup, or move it away to start with an empty one",
     "store.failed": "see the system's log for errors of the disk",
     "store.conflict": "this was recorded before",
 }
-_RETRYABLE = {"store.full", "store.busy", "store.failed"}
+_SERVER_REMEDY = {
+    "store.full": "make room on the file system of the database's server",
+    "store.unwritable": "see that its account may do this; tables are made by the account that owns them",
+    "store.busy": "the database's server is at its limits; see its log and sessions",
+    "store.failed": "see the log of the database's server",
+}
+_RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 
 
 @contextmanager
@@ -60,8 +80,18 @@ def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> Store
     if isinstance(problem, IntegrityError):
         return _error("store.conflict", what, str(origin))
     number = getattr(origin, "sqlite_errorcode", None)
-    code = _SQLITE_CODES.get(number & 0xFF, "store.failed") if isinstance(number, int) else "store.failed"
-    return _error(code, what, str(origin))
+    if isinstance(number, int):
+        return _error(_SQLITE_CODES.get(number & 0xFF, "store.failed"), what, str(origin))
+    if isinstance(origin, sqlite3.Error):
+        return _error("store.failed", what, str(origin))
+    return _error(_server_code(problem), what, str(origin), _SERVER_REMEDY)
+
+
+def _server_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
+    if is_away(problem):
+        return "store.unreachable"
+    state = str(getattr(getattr(problem, "orig", None), "sqlstate", None))
+    return next((code for begin, code in _SERVER_CODES.items() if state.startswith(begin)), "store.failed")
 
 
 def unusable(path: Path, code: str, message: str) -> StoreError:
@@ -75,6 +105,6 @@ def _os_code(problem: OSError) -> str:
     return "store.unwritable" if problem.errno in _UNWRITABLE else "store.failed"
 
 
-def _error(code: str, what: str, detail: str) -> StoreError:
-    message = f"{what} failed: {detail}; {_REMEDY[code]}"
+def _error(code: str, what: str, detail: str, remedies: Mapping[str, str] | None = None) -> StoreError:
+    message = f"{what} failed: {detail}; {(remedies or {}).get(code, _REMEDY[code])}"
     return StoreError(code, message, retryable=code in _RETRYABLE)

@@ -46,7 +46,8 @@ class DatabaseGenerationStore:
                 connection.execute(insert(generations), whole)
 
         await self._access.write(apply)
-        self._outbox.announce(message)
+        if message is not None:
+            self._outbox.announce()
 
     async def get(self, generation_id: str) -> Generation | None:
         """Look a generation up."""

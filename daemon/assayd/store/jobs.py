@@ -24,7 +24,7 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.recorder import Recorder, keep
+from assayd.store.recorder import JobHooks, Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -68,10 +68,17 @@ _EVENTS = (
 _NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
+_THIS_RUN = select(tables.runs.c.run_number).where(
+    tables.runs.c.attempt_id == bindparam("attempt_id"),
+    tables.runs.c.run_number == bindparam("run_number"),
+    tables.runs.c.daemon_id == bindparam("daemon_id"),
+    tables.runs.c.container_ulid == bindparam("container_ulid"),
+)
 _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
 _MANY = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_VERDICT = select(tables.verdicts).where(tables.verdicts.c.attempt_id == bindparam("wanted"))
 _BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
 )
@@ -85,9 +92,11 @@ class DatabaseJobStore:
         access: DatabaseAccess,
         recorders: Sequence[Recorder] = (),
         unsynced: UnsyncedBundles | None = None,
+        hooks: JobHooks | None = None,
     ) -> None:
         self.access = access
         self.unsynced = unsynced
+        self._hooks = hooks
         self._recorders = tuple(recorders)
         self._outbox = Outbox(access)
         self._new_submission = access.insert_or_nothing(tables.submissions)
@@ -108,11 +117,13 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> Accepted:
             earlier = _earlier(connection, attempt, digest, idempotency_key)
             if earlier is not None:
-                return Accepted(attempt=earlier, existing=True)
+                return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             connection.execute(self._new_submission, {"digest": digest, "document": document})
             connection.execute(_NEW_ATTEMPT, values)
             if labels:
                 connection.execute(_NEW_LABELS, labels)
+            if self._hooks is not None:
+                self._hooks.accepted(connection, attempt, digest)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -124,6 +135,8 @@ class DatabaseJobStore:
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
+            if connection.execute(_THIS_RUN, values).first() is not None:
+                return
             connection.execute(_NEW_RUN, values)
             for recorder in self._recorders_of(run):
                 keep(connection, "lease", partial(recorder.leased, connection, run))
@@ -145,9 +158,18 @@ class DatabaseJobStore:
         keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
         message = message_of_attempt(attempt)
 
+        tried = False
+
         def apply(connection: Connection) -> bool:
+            nonlocal tried
+            is_again, tried = tried, True
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
-                return False
+                found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
+                return (
+                    is_again and found is not None and dict(found) == verdict
+                )  # the answer to its commit was lost
+            if self._hooks is not None:
+                self._hooks.finished(connection, attempt)
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
@@ -159,7 +181,8 @@ class DatabaseJobStore:
             return True
 
         first = await self.access.write(apply)
-        self._outbox.announce(message)
+        if message is not None:
+            self._outbox.announce()
         return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
@@ -178,7 +201,7 @@ class DatabaseJobStore:
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return an attempt by its id; None where there is none."""
-        return await self.access.read(lambda connection: _get(connection, attempt_id))
+        return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Look attempts up, by id; those that are not there are left out."""
@@ -192,7 +215,7 @@ class DatabaseJobStore:
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}
             found = connection.execute(_BY_KEY, wanted).scalar()
-            return None if found is None else _get(connection, found)
+            return None if found is None else get_attempt(connection, found)
 
         return await self.access.read(fetch)
 
@@ -248,7 +271,10 @@ class DatabaseJobStore:
 
 @asynccontextmanager
 async def open_jobs(
-    state_dir: Path, database_url: str | None = None, recorders: Sequence[Recorder] = ()
+    state_dir: Path,
+    database_url: str | None = None,
+    recorders: Sequence[Recorder] = (),
+    hooks: JobHooks | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
 
@@ -259,7 +285,7 @@ async def open_jobs(
     async with open_access(state_dir, database_url) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
-        yield DatabaseJobStore(access, recorders, unsynced)
+        yield DatabaseJobStore(access, recorders, unsynced, hooks)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
@@ -278,10 +304,16 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     if len(found) > 1 or found[0].submission != digest:
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
-    return _get(connection, found[0].id)
+    return get_attempt(connection, found[0].id)
 
 
-def _get(connection: Connection, attempt_id: str) -> Attempt | None:
+def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
+    """Return whether it is the very attempt that is being recorded: a change may be made twice."""
+    return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
+
+
+def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
+    """Look an attempt up."""
     row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
     return None if row is None else rows.read_attempt(row)
 

@@ -90,10 +90,9 @@ class Outbox:
         if row is not None:
             connection.execute(self._add, row)
 
-    def announce(self, row: Values | None) -> None:
-        """Wake who sends, now that a message is on record."""
-        if row is not None:
-            self._access.messages_added.set()
+    def announce(self) -> None:
+        """Wake who sends, now that a message may be on record."""
+        self._access.messages_added.set()
 
     async def due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
         """Return what is to be sent now: of every user and origin the first so many."""

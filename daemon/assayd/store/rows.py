@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import RowMapping
 
@@ -101,8 +101,8 @@ def event_values(event: Event) -> Values:
     }
 
 
-def read_event(row: RowMapping) -> Event:
-    """Return the event of a row."""
+def read_event(row: Mapping[Any, Any]) -> Event:
+    """Return the event of a row, or of what `event_values` gave."""
     return Event(
         attempt_id=row["attempt_id"],
         run_number=row["run_number"],

@@ -22,6 +22,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from assayd.store.exact_text import ExactText
+
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -58,7 +60,7 @@ attempts = Table(
     Column("labels", Text, nullable=False),
     Column("idempotency_key", String(255)),
     Column("replay_of", String(26)),
-    Column("intent", Text),
+    Column("intent", ExactText),
     Column("webhook", Text),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
@@ -73,7 +75,7 @@ labels = Table(
     metadata,
     Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
     Column("name", String(64), primary_key=True),
-    Column("value", String(64), nullable=False),
+    Column("value", String(128), nullable=False),
     Index("ix_labels_name", "name", "value", "attempt_id"),
 )
 """The labels of `attempts` again, to find attempts by."""
@@ -106,7 +108,7 @@ verdicts = Table(
     Column("bundle", Text),
     Column("artifacts", Text, nullable=False),
     Column("error_code", String(64)),
-    Column("error_message", Text),
+    Column("error_message", ExactText),
     Column("rules", Text, nullable=False, server_default="[]"),
     Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
 )
@@ -127,9 +129,9 @@ repairs = Table(
     Column("first_fingerprint", String(64)),
     Column("first_digest", String(64)),
     Column("first_cause", String(32)),
-    Column("hint", Text),
+    Column("hint", ExactText),
     Column("outcome", String(32)),
-    Column("detail", Text),
+    Column("detail", ExactText),
     Column("fallback", Text),
     Column("granted_by", BigInteger),
     Column("generation_id", String(26)),
@@ -145,10 +147,10 @@ repair_fixes = Table(
     Column("number", Integer, primary_key=True),
     Column("strategy", String(16), nullable=False),
     Column("asked_at", BigInteger, nullable=False),
-    Column("error", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("passage", Text, nullable=False),
-    Column("patched_code", Text, nullable=False),
+    Column("error", ExactText, nullable=False),
+    Column("reason", ExactText, nullable=False),
+    Column("passage", ExactText, nullable=False),
+    Column("patched_code", ExactText, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("duplicate", Integer, nullable=False),
     Column("attempt_id", String(26)),
@@ -169,9 +171,9 @@ repair_steps = Table(
     Column("number", Integer, primary_key=True),
     Column("provider", String(64), nullable=False),
     Column("asked_at", BigInteger, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("answer", Text, nullable=False),
+    Column("system", ExactText, nullable=False),
+    Column("user", ExactText, nullable=False),
+    Column("answer", ExactText, nullable=False),
     Column("reply", Text, nullable=False),
 )
 """Answers of providers as they came, with what they were asked by; `reply` is what was read, as JSON."""
@@ -186,7 +188,7 @@ generations = Table(
     Column("pid", BigInteger, nullable=False),
     Column("provider", String(64), nullable=False),
     Column("policy", String(64), nullable=False),
-    Column("intent", Text, nullable=False),
+    Column("intent", ExactText, nullable=False),
     Column("context", Text, nullable=False),
     Column("labels", Text, nullable=False),
     Column("max_attempts", Integer, nullable=False),
@@ -197,7 +199,7 @@ generations = Table(
     Column("drafts", Text, nullable=False),
     Column("attempt_id", String(26)),
     Column("outcome", String(32)),
-    Column("detail", Text),
+    Column("detail", ExactText),
     Column("webhook", Text),
     Index("ix_generations_uid", "uid", "started_at", "id"),
 )
@@ -210,9 +212,9 @@ generation_steps = Table(
     Column("number", Integer, primary_key=True),
     Column("provider", String(64), nullable=False),
     Column("asked_at", BigInteger, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("answer", Text, nullable=False),
+    Column("system", ExactText, nullable=False),
+    Column("user", ExactText, nullable=False),
+    Column("answer", ExactText, nullable=False),
     Column("reply", Text, nullable=False),
 )
 """As `repair_steps`, of the answers to the words themselves."""
@@ -226,7 +228,7 @@ library_entries = Table(
     Column("kind", String(64), nullable=False),
     Column("attempt_id", String(26), ForeignKey("attempts.id"), nullable=False),
     Column("digest", String(64), nullable=False),
-    Column("intent", Text),
+    Column("intent", ExactText),
     Column("chain", Text, nullable=False),
     Column("approved_by", BigInteger, nullable=False),
     Column("approved_at", BigInteger, nullable=False),
@@ -240,7 +242,7 @@ events = Table(
     metadata,
     Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
     Column("run_number", Integer, primary_key=True),
-    Column("seq", Integer, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
     Column("kind", String(32), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
@@ -278,7 +280,7 @@ batch_items = Table(
     Column("run_key", String(64)),
     Column("present", Integer, nullable=False),
     Column("error_code", String(64)),
-    Column("error_message", Text),
+    Column("error_message", ExactText),
     Index(None, "submission"),
     Index(None, "attempt_id"),
     Index("ix_batch_items_run_key", "batch_id", "run_key"),

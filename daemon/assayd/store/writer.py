@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from assayd.errors import StoreError
 from assayd.store.database import WritingConnection
 from assayd.store.faults import database_error
+from assayd.store.server import CROSSED_TRIES, ServerPatience, has_crossed, is_away
 
 T = TypeVar("T")
 Change = Callable[[Connection], T]
@@ -31,7 +32,11 @@ MOST_AT_ONCE = 256
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    """A change that is asked for. It may be applied twice, the second time after a roll-back."""
+    """A change that is asked for.
+
+    It may be applied twice: after a roll-back, or after a commit whose answer was lost. So it looks for what
+    is on record of it already.
+    """
 
     apply: Change[object]
     durable: bool
@@ -41,8 +46,8 @@ class _Write:
 class Writer:
     """The writing thread of one database."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._connection = WritingConnection(engine)
+    def __init__(self, engine: Engine, patience: ServerPatience | None = None) -> None:
+        self._connection = WritingConnection(engine, patience)
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="store-writer")
         self._closed = False
@@ -99,20 +104,26 @@ class Writer:
             self._queue.put(write)
         return group
 
-    def _commit(self, group: Sequence[_Write]) -> None:
+    def _commit(self, group: Sequence[_Write], tries: int = 1) -> None:
+        durable = any(write.durable for write in group)
         try:
-            durable = any(write.durable for write in group)
-            with self._connection.transaction(durable=durable) as connection:
-                results = [write.apply(connection) for write in group]
+            results = self._connection.run(
+                lambda connection: [write.apply(connection) for write in group], durable=durable
+            )
         except Exception as problem:  # noqa: BLE001 - the caller gets it; the thread goes on
-            if len(group) == 1:
-                group[0].done.set_exception(_translated(problem))
-            else:
-                for write in group:
-                    self._commit([write])
+            self._go_on(group, problem, tries)
         else:
             for write, result in zip(group, results, strict=True):
                 write.done.set_result(result)
+
+    def _go_on(self, group: Sequence[_Write], problem: Exception, tries: int) -> None:
+        """Do several one by one, and again what others crossed; fail the rest, and all without a server."""
+        if is_away(problem) or (len(group) == 1 and not (has_crossed(problem) and tries < CROSSED_TRIES)):
+            for write in group:
+                write.done.set_exception(_translated(problem))
+            return
+        for write in group:
+            self._commit([write], tries + (len(group) == 1))
 
 
 def _translated(problem: Exception) -> Exception:

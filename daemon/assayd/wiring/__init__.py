@@ -1,6 +1,16 @@
 """Builds every part from the settings and joins them; nothing here decides anything at run time."""
 
-from assayd.wiring.api import ApiConfigs, configure_api
-from assayd.wiring.build import Assembly, PartOverrides, build
+from assayd.wiring.api import ApiConfigs, access_of, application, configure_api
+from assayd.wiring.basics import Basics, PartOverrides
+from assayd.wiring.build import Assembly, build
 
-__all__ = ["ApiConfigs", "Assembly", "PartOverrides", "build", "configure_api"]
+__all__ = [
+    "ApiConfigs",
+    "access_of",
+    "application",
+    "Assembly",
+    "Basics",
+    "PartOverrides",
+    "build",
+    "configure_api",
+]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import uvicorn
+from fastapi import APIRouter, FastAPI
 
 from assayd.api import SocketAccess, create_app, loopback_config, server_config
 from assayd.settings import Settings
@@ -24,26 +26,31 @@ class ApiConfigs:
 
 def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     """Return the servers on these parts."""
-    app = create_app(
+    access, limits = access_of(settings), settings.limits
+    app = application(parts, access)
+    return ApiConfigs(
+        socket=server_config(app, access, connections=limits.connections, silence_s=limits.silence_s),
+        metrics=loopback_config(parts.service.metrics),
+    )
+
+
+def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRouter] = ()) -> FastAPI:
+    """Return the application on these parts; `routers` are added to the daemon's own."""
+    return create_app(
         parts.service,
         parts.batches,
         parts.repairs,
         generations=parts.generations,
         library=parts.library,
-        access=_access(settings),
+        access=access,
         limits=parts.limits.api,
         metrics=parts.metrics,
-        routers=routers_of(parts.shared.kinds),
+        routers=(*routers_of(parts.shared.kinds), *routers),
         budget=parts.scheduler.budget,
     )
-    limits = settings.limits
-    return ApiConfigs(
-        socket=server_config(app, connections=limits.connections, silence_s=limits.silence_s),
-        metrics=loopback_config(parts.service.metrics),
-    )
 
 
-def _access(settings: Settings) -> SocketAccess:
+def access_of(settings: Settings) -> SocketAccess:
     """Return who may connect, and who sees everything."""
     group = settings.access.operators_group
     return SocketAccess(

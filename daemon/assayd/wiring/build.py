@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from assayd import __version__
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AdmissionDependencies
-from assayd.attempts.attempt_run import AttemptDependencies
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
-from assayd.attempts.image_hints import ImageHints
-from assayd.attempts.image_trials import ImageTrials
+from assayd.attempts.execution import Execution, Readiness
 from assayd.attempts.retention import Retention
-from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.selftest import SelfTest
+from assayd.attempts.scheduler import Scheduler, SchedulerDependencies
 from assayd.attempts.service import DaemonService, ServiceDependencies
 from assayd.attempts.telemetry import watch_disk
 from assayd.attempts.uploads import Uploads
 from assayd.batches import BatchDependencies, DaemonBatches
-from assayd.fair_queue import FairSemaphore
 from assayd.generations.generations import DaemonGenerations
 from assayd.generations.loop import GenerationDependencies
 from assayd.ids import SystemClock, Ulids
@@ -33,65 +29,30 @@ from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.ports.batches import BatchStore
-from assayd.ports.clock import Clock
-from assayd.ports.generations import GenerationStore, Library
+from assayd.ports.generations import Library
 from assayd.ports.llm import Provider
-from assayd.ports.repairs import RepairStore
 from assayd.ports.service import DaemonFacts
-from assayd.ports.validator import Validator
-from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
-from assayd.repairs.chain import repair_attachments
+from assayd.repairs.attempt_gateway import AttemptGateway
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.isolation_check import check_isolation
-from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.generations import DatabaseGenerationStore
-from assayd.store.jobs import BUNDLES, open_jobs
+from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.repairs import DatabaseRepairStore
-from assayd.webhooks import Receiver, Sender
-from assayd.wiring.containers import build_readiness
+from assayd.webhooks import Receiver
+from assayd.wiring.basics import Basics, PartOverrides
+from assayd.wiring.execution import local_execution
 from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.providers import open_providers
 from assayd.wiring.webhooks import build_sender, read_receivers
-
-T = TypeVar("T")
-
-
-class Wrap(Protocol):
-    """Puts something around a part."""
-
-    def __call__(self, part: T, /) -> T:
-        """Return the part, or something in its place that passes its calls on."""
-        ...
-
-
-def unwrapped(part: T) -> T:
-    """Return the part as it is."""
-    return part
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartOverrides:
-    """What tests bring in the place of parts that the settings mean; None leaves the daemon's own.
-
-    `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
-    """
-
-    limits: DaemonLimits | None = None
-    clock: Clock | None = None
-    kinds: Mapping[str, Validator] | None = None
-    analyst: Analyst | None = None
-    readiness: ReadinessSupervisor | None = None
-    wrap: Wrap = unwrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +66,7 @@ class Assembly:
     metrics: Metrics
     scheduler: Scheduler
     admission: Admission
-    readiness: ReadinessSupervisor
+    readiness: Readiness
     retention: Retention
     service: DaemonService
     batches: DaemonBatches
@@ -113,28 +74,6 @@ class Assembly:
     repairs: DaemonRepairs
     generations: DaemonGenerations
     library: Library
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Basics:
-    """What is there before the parts that work with it."""
-
-    settings: Settings
-    overrides: PartOverrides
-    limits: DaemonLimits
-    shared: AdmissionDependencies
-    analyst: Analyst
-    readiness: ReadinessSupervisor
-    batch_store: BatchStore
-    repair_store: RepairStore
-    generation_store: GenerationStore
-    library: Library
-    requests: RecordedRequests
-    origin: ContainerOrigin
-    copied_from: str | None
-    metrics: Metrics
-    hub: EventHub
-    sender: Sender
 
 
 OWN = PartOverrides()
@@ -147,7 +86,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     providers = await open_providers(settings.repair.providers, stack)
     basics = await _basics(settings, overrides, providers, receivers, stack)
     shared, limits = basics.shared, basics.limits
-    scheduler = _build_scheduler(basics)
+    execution = await (overrides.execution or local_execution)(basics, stack)
+    scheduler = _build_scheduler(basics, execution)
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
@@ -155,7 +95,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         shared,
         scheduler,
         basics.requests,
-        ready=basics.readiness.ready,
+        ready=execution.readiness.ready,
         caps=limits.attempt,
         quota=DiskQuota(
             shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes
@@ -165,7 +105,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     retention = Retention(
         shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
     )
-    service = _build_service(basics, scheduler, admission, retention)
+    service = _build_service(basics, execution, scheduler, admission, retention)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
     gateway = AttemptGateway(
@@ -183,7 +123,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         metrics=basics.metrics,
         scheduler=scheduler,
         admission=admission,
-        readiness=basics.readiness,
+        readiness=execution.readiness,
         retention=retention,
         service=service,
         batches=batches,
@@ -200,18 +140,16 @@ async def _basics(
     providers: Mapping[str, Provider],
     receivers: Sequence[Receiver],
     stack: AsyncExitStack,
-) -> _Basics:
+) -> Basics:
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
-    jobs = await stack.enter_async_context(open_jobs(settings.state_dir, settings.database_url, recorders))
-    artifacts = FileArtifactStore(settings.state_dir / BUNDLES, jobs.unsynced)
-    await artifacts.sweep()
-    if jobs.unsynced is not None:
-        await jobs.unsynced.repair(artifacts.repair)
-        await stack.enter_async_context(jobs.unsynced.running())
+    jobs = await stack.enter_async_context(
+        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.hooks)
+    )
+    artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
     await stack.enter_async_context(analyst.running())
     sender = build_sender(receivers, settings.webhooks, jobs.access, clock=clock, metrics=metrics)
@@ -228,14 +166,13 @@ async def _basics(
     identity = identify(settings.state_dir, ids)
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     repair_store = DatabaseRepairStore(jobs.access)
-    return _Basics(
+    return Basics(
         settings=settings,
         overrides=overrides,
         limits=limits,
         shared=shared,
+        access=jobs.access,
         analyst=analyst,
-        readiness=overrides.readiness
-        or await build_readiness(settings, limits, shared, origin=origin, metrics=metrics, stack=stack),
         batch_store=DatabaseBatchStore(jobs.access),
         repair_store=repair_store,
         generation_store=DatabaseGenerationStore(jobs.access),
@@ -254,40 +191,36 @@ async def _basics(
         metrics=metrics,
         hub=EventHub(clock),
         sender=sender,
+        stopping=asyncio.Event(),
     )
 
 
-def _build_scheduler(basics: _Basics) -> Scheduler:
-    shared, wrap = basics.shared, basics.overrides.wrap
-    sandbox = basics.readiness.sandbox
-    trials = ImageTrials(
-        sandbox,
-        SelfTest(basics.analyst, sandbox),
-        check_isolation,
-        policies=shared.policies,
-        caps=basics.limits.attempt,
+async def _open_artifacts(
+    state_dir: Path, jobs: DatabaseJobStore, stack: AsyncExitStack
+) -> FileArtifactStore:
+    """Open the folder of the bundles, and write again what a loss of power took of it."""
+    artifacts = FileArtifactStore(state_dir / BUNDLES, jobs.unsynced)
+    await artifacts.sweep()
+    if jobs.unsynced is not None:
+        await jobs.unsynced.repair(artifacts.repair)
+        await stack.enter_async_context(jobs.unsynced.running())
+    return artifacts
+
+
+def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
+    deps = SchedulerDependencies(
+        execute=execution.execute,
+        jobs=basics.shared.jobs,
+        clock=basics.shared.clock,
+        hub=basics.hub,
+        metrics=basics.metrics,
+        stopping=basics.stopping,
     )
-    deps = AttemptDependencies(
-        analyst=wrap(basics.analyst),
-        sandbox=wrap(sandbox),
-        jobs=shared.jobs,
-        artifacts=shared.artifacts,
-        clock=shared.clock,
-        slots=FairSemaphore(basics.settings.concurrency),
-        daemon_id=basics.origin.daemon_id,
-        generation=basics.origin.generation,
-        retry_window_s=basics.settings.engine.patience_s,
-        attachments=partial(
-            repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
-        ),
-        require_image=trials.require,
-        add_hints=ImageHints(sandbox.images, shared.policies.images).add,
-    )
-    return Scheduler(deps, hub=basics.hub, metrics=basics.metrics, limits=basics.limits.queue)
+    return Scheduler(deps, basics.limits.queue)
 
 
 def _build_service(
-    basics: _Basics, scheduler: Scheduler, admission: Admission, retention: Retention
+    basics: Basics, execution: Execution, scheduler: Scheduler, admission: Admission, retention: Retention
 ) -> DaemonService:
     return DaemonService(
         ServiceDependencies(
@@ -295,8 +228,8 @@ def _build_service(
             admission=admission,
             scheduler=scheduler,
             hub=basics.hub,
-            readiness=basics.readiness,
-            selftest=SelfTest(basics.analyst, basics.readiness.sandbox),
+            readiness=execution.readiness,
+            selftest=execution.selftest,
             retention=retention,
             metrics=basics.metrics,
             caps=basics.limits.attempt,
@@ -308,12 +241,13 @@ def _build_service(
                 database_in_state=basics.settings.database_url is None,
             ),
             examine_webhooks=basics.sender.examine,
+            elsewhere=execution.elsewhere,
         )
     )
 
 
 def _build_batches(
-    basics: _Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: Uploads
+    basics: Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: Uploads
 ) -> DaemonBatches:
     deps = BatchDependencies(
         store=basics.batch_store,
@@ -331,7 +265,7 @@ def _build_batches(
 
 
 def _build_repairs(
-    basics: _Basics, gateway: AttemptGateway, providers: Mapping[str, Provider]
+    basics: Basics, gateway: AttemptGateway, providers: Mapping[str, Provider]
 ) -> DaemonRepairs:
     deps = RepairDependencies(
         attempts=gateway,
@@ -348,7 +282,7 @@ def _build_repairs(
 
 
 def _build_generations(
-    basics: _Basics, gateway: AttemptGateway, repairs: DaemonRepairs, providers: Mapping[str, Provider]
+    basics: Basics, gateway: AttemptGateway, repairs: DaemonRepairs, providers: Mapping[str, Provider]
 ) -> DaemonGenerations:
     deps = GenerationDependencies(
         attempts=gateway,

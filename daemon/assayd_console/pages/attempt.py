@@ -23,6 +23,8 @@ TAIL_CHARS = 16_000
 """Of the output of an attempt that runs."""
 SOURCE_BYTES = 4 * 2**20
 """A larger submission is only offered as a file."""
+MOST_TEXTS = 20
+"""Of a submission, those with findings first; the others are in that file."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +86,13 @@ async def download(request: Request) -> Response:
     return attachment(await daemon.fetch(asked), f"{attempt_id}.tar" if name is None else name)
 
 
+async def download_retry_context(request: Request) -> Response:
+    """Hand out the retry context as it is, to be kept or copied."""
+    attempt = await request.app.state.daemon.ask(requests.attempt(request.path_params["id"]))
+    context = (attempt["report"] or {}).get("retry_context") or ""
+    return attachment(context.encode(), f"{attempt['id']}-retry.txt")
+
+
 def attachment(content: bytes, name: str) -> Response:
     """Return bytes as a file to be kept; its name is made of harmless characters."""
     plain = "".join(
@@ -133,24 +142,29 @@ async def approve(request: Request) -> Response:
 
 async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     """Return what the page of a finished attempt shows beside its document."""
-    submission = await _submission(daemon, attempt)
+    sent = next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
+    submission = await _submission(daemon, attempt, sent)
     findings = (attempt["report"] or {}).get("findings") or []
     texts, elsewhere = sources(submission.get("payload") or {}, findings)
+    texts.sort(key=lambda text: not text.has_findings)  # those without stay in their order
     return {
-        "texts": texts,
+        "sent": sent,
+        "texts": texts[:MOST_TEXTS],
+        "texts_left": len(texts[MOST_TEXTS:]),
         "elsewhere": elsewhere,
         "used": list(used(attempt)),
         "repairs": (await daemon.ask(requests.repairs_of(attempt["id"])))["repairs"],
     }
 
 
-async def _submission(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
+async def _submission(
+    daemon: ConsoleDaemon, attempt: Document, sent: Document | None
+) -> Mapping[str, Document]:
     """Return what was submitted, as the bundle has it; empty where that is gone or too large for a page."""
-    files = [each for each in attempt["artifacts"] if each["name"].startswith("submission_")]
-    if not files or files[0]["bytes"] > SOURCE_BYTES:
+    if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}
     try:
-        content = await daemon.fetch(requests.artifact(attempt["id"], files[0]["name"]))
+        content = await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))
     except ClientError:  # the bundle was removed: the page shows what the record has
         return {}
     found: Document = json.loads(content)
@@ -165,5 +179,6 @@ ROUTES = [
     Route("/attempts/{id}/repair", repair, methods=["POST"]),
     Route("/attempts/{id}/approve", approve, methods=["POST"]),
     Route("/attempts/{id}/bundle", download),
+    Route("/attempts/{id}/retry-context", download_retry_context),
     Route("/attempts/{id}/files/{name:path}", download),
 ]

@@ -12,7 +12,8 @@ from assayd_console.live import LivePage, Tell, follow
 from assayd_console.pages.filters import STATES, VERDICTS, Filters, read_filters
 from assayd_console.rendering import fragment, page
 
-PAGE = 50
+PAGE = 30
+"""Rows that a screen shows; twice as many take twice as long to appear."""
 CHANGES = frozenset({"state", "finished"})
 """Events that change a row."""
 

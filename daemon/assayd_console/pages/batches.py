@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -16,11 +18,12 @@ from starlette.routing import Route
 
 from assayd.cli.reports import JunitWriter, SarifWriter
 from assayd.client import Document, StreamEvent, requests
+from assayd.errors import RequestError
 from assayd_console import charts
-from assayd_console.charts import Bar
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
-from assayd_console.rendering import fragment, page
+from assayd_console.pages.now import count_bars
+from assayd_console.rendering import fragment, page, picture_file
 
 PAGE = 20
 CELLS = 1000
@@ -40,38 +43,55 @@ async def show_batch(request: Request) -> Response:
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     after = request.query_params.get("after", "0")
-    return page("batch.html", title=f"Batch {batch['name']}", batch=batch, after=after)
+    own = batch["peer"]["uid"] == os.geteuid()
+    return page("batch.html", title=f"Batch {batch['name']}", batch=batch, after=after, own=own)
 
 
 async def show_details(request: Request) -> Response:
     """Show what a batch came to: why items fail, the slowest, a cell per item."""
+    batch, first, summary, items = await _details(request)
+    return page(
+        "_batch_details.html",
+        batch=batch,
+        summary=summary,
+        pictures=_pictures(batch, summary, items["items"]),
+        malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
+        failures=_failures(items["items"]),
+        next_after=items["next_after"],
+        first=first,
+    )
+
+
+async def download_picture(request: Request) -> Response:
+    """Hand out one picture as a file."""
+    batch, _, summary, items = await _details(request)
+    name = request.path_params["picture"]
+    pictures = _pictures(batch, summary, items["items"])
+    if name not in pictures:
+        raise HTTPException(404, f"pictures of a batch are {', '.join(pictures)}")
+    return picture_file(pictures[name], f"{batch['name']}-{name}", request.query_params)
+
+
+async def _details(request: Request) -> tuple[Document, int, Document, Document]:
+    """Return a batch, the line that its items are shown after, its summary, and those items."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     after = request.query_params.get("after", "0")
     summary = await daemon.ask(requests.summary(batch=batch["id"]))
     first = int(after) if after.isascii() and after.isdigit() else 0
     items = await daemon.ask(requests.batch_items(batch["id"], after=first, limit=CELLS))
+    return batch, first, summary, items
+
+
+def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict[str, Markup]:
     address = f"/attempts?batch={batch['id']}"
-    return page(
-        "_batch_details.html",
-        batch=batch,
-        summary=summary,
-        rules=charts.bars(_bars(summary["rules"]), title="Attempts by rule", cumulative=True),
-        causes=charts.bars(_bars(summary["causes"]), title="Attempts by cause"),
-        grid=charts.grid(map(_cell, items["items"]), title="A cell per item"),
-        malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
-        failures=_failures(items["items"]),
-        next_after=items["next_after"],
-        first=first,
-        address=address,
-    )
-
-
-def _bars(counts: Document) -> list[Bar]:
-    return [
-        Bar(name=name, number=number, shown=f"{number:,}")
-        for name, number in list(counts.items())[:MOST_BARS]
-    ]
+    rules = count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
+    causes = count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
+    return {
+        "items": charts.grid(map(_cell, items), title="A cell per item"),
+        "rules": charts.bars(rules, title="Attempts by rule", cumulative=True),
+        "causes": charts.bars(causes, title="Attempts by cause"),
+    }
 
 
 def _cell(item: Document) -> tuple[str, str, str]:
@@ -119,6 +139,20 @@ async def cancel(request: Request) -> Response:
     name = request.path_params["name"]
     await request.app.state.daemon.ask(requests.cancel_batch(name))
     return RedirectResponse(f"/batches/{name}", status_code=303)
+
+
+async def resume(request: Request) -> Response:
+    """Send what is missing of a batch's lines, as they come, and say where the batch is."""
+    if request.headers.get("content-type", "") != "application/x-ndjson":
+        raise RequestError("invalid", "a batch is sent as lines, application/x-ndjson")
+    daemon: ConsoleDaemon = request.app.state.daemon
+    batch = await daemon.ask(requests.batch(request.path_params["name"]))
+    if batch["peer"]["uid"] != os.geteuid():  # a name is its user's: these would be lines of another batch
+        raise RequestError(
+            "invalid", f"batch {batch['name']} is another user's, who alone can send its lines"
+        )
+    await daemon.ask(requests.send_batch(request.stream(), name=batch["name"]))
+    return Response(status_code=204, headers={"Location": f"/batches/{batch['id']}"})
 
 
 class Writer(Protocol):
@@ -210,7 +244,9 @@ ROUTES = [
     Route("/batches", list_batches),
     Route("/batches/{name}", show_batch),
     Route("/batches/{name}/details", show_details),
+    Route("/batches/{name}/{picture}.svg", download_picture),
     Route("/batches/{name}/live", follow_batch),
     Route("/batches/{name}/cancel", cancel, methods=["POST"]),
+    Route("/batches/{name}/resume", resume, methods=["POST"]),
     Route("/batches/{name}/results.{form}", download),
 ]

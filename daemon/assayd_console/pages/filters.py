@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-NAMES = ("state", "verdict", "kind", "batch", "label", "since", "id_prefix")
+NAMES = ("state", "verdict", "kind", "rule", "cause", "batch", "label", "since", "uid", "id_prefix")
 STATES = ("queued", "checking", "leasing", "running", "judging", "finished")
 VERDICTS = ("validated", "failed", "error", "cancelled")
 _AGO = re.compile(r"([1-9][0-9]{0,3})([mhd])")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.cli.sample import Span
+from assayd.cli.sample import MetricsSample, Span
 from assayd.client import Document, requests
 from assayd_console import charts
 from assayd_console.charts import Bar
@@ -59,7 +60,7 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         "queue_bytes": now.total("assayd_queue_bytes"),
         "under_way": now.by("assayd_attempts_under_way", "state"),
         "containers": now.by("assayd_containers", "state"),
-        "pools": sorted(now.by("assayd_idle_containers", "pool_key").items()),
+        "pools": sorted(_pools(now)),
         "refills": now.by("assayd_refill_seconds", "pool_key"),
         "warm": leases.get("warm", 0.0) / sum(leases.values()) if sum(leases.values()) else None,
         "engine": engine,
@@ -74,9 +75,19 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         "hour_picture": charts.stacked(
             spans_until(look.hour, look.at, 3600), title="Verdicts of the last hour"
         ),
-        "causes": charts.bars(count_bars(look.hour["causes"], MOST_BARS), title="Causes of the last hour"),
+        "causes": charts.bars(
+            count_bars(look.hour["causes"], MOST_BARS, "/attempts?since=1h&cause="),
+            title="Causes of the last hour",
+        ),
         "attempts": await _under_way(request.app.state.daemon) if busy else [],
     }
+
+
+def _pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
+    """Return image, key and number of the containers that wait."""
+    for labels, number in now.values.get("assayd_idle_containers", {}).items():
+        named = dict(labels)
+        yield named.get("image", ""), named["pool_key"], number
 
 
 async def _under_way(daemon: ConsoleDaemon) -> list[Document]:
@@ -115,9 +126,9 @@ def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[s
 
 
 def count_bars(counts: Document, most: int, address: str = "") -> list[Bar]:
-    """Return counts as bars, the first of them."""
+    """Return counts as bars, the first of them; each leads to the address that its name ends."""
     return [
-        Bar(name=name, number=number, shown=f"{number:,}", href=f"{address}{name}" if address else "")
+        Bar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
         for name, number in list(counts.items())[:most]
     ]
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.cli.listing import flatten
+from assayd.cli.listing import policy_values
 from assayd.cli.policies import explain
 from assayd.client import Document, requests
 from assayd.errors import RequestError
@@ -39,7 +39,7 @@ async def show_policy(request: Request) -> Response:
         "policy.html",
         title=f"Policy {policy['name']}",
         policy=policy,
-        rows=[(name, value, name.startswith(TIGHTENED)) for name, value in flatten(policy)],
+        rows=[(*row, row[0].startswith(TIGHTENED)) for row in policy_values(policy)],
         url=url,
         module=module,
         said=_explained(policy, url) if url else None,

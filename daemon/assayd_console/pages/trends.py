@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,13 +18,14 @@ from assayd.client import Document, requests
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, count_bars, spans_until
-from assayd_console.rendering import page
+from assayd_console.rendering import page, picture_file
 from assayd_console.shown import took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
 """How far back, and how much one column stands for, in seconds."""
 USUAL = "24h"
 MOST_BARS = 15
+LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
@@ -41,12 +45,10 @@ async def download(request: Request) -> Response:
     asked = await _asked(request)
     pictures, _ = await _pictures(request.app.state.daemon, asked)
     name = request.path_params["name"]
-    found = next((picture for key, _, picture in pictures if key == name), Markup("<svg></svg>"))
-    return Response(
-        charts.standalone(found),
-        media_type="application/octet-stream",
-        headers={"Content-Disposition": f'attachment; filename="assayd-{asked["back"]}.svg"'},
-    )
+    found = next((picture for key, _, picture in pictures if key == name), None)
+    if found is None:
+        raise HTTPException(404, "there is no such picture, or nothing to show in it")
+    return picture_file(found, f"assayd-{name}-{asked['back']}", request.query_params)
 
 
 async def _asked(request: Request) -> dict[str, Any]:
@@ -65,6 +67,7 @@ async def _pictures(
     wanted = {"since": since, "bucket_s": bucket_s, "kind": asked["kind"] or None}
     summary = await daemon.ask(requests.summary(**wanted))
     sample = read_sample((await daemon.fetch(requests.metrics())).decode(), 0.0)
+    address = "/attempts?" + urlencode({"since": asked["back"], "kind": asked["kind"]})
     pictures = [
         (
             "verdicts",
@@ -74,13 +77,28 @@ async def _pictures(
         (
             "rules",
             "Failures by rule",
-            charts.bars(count_bars(summary["rules"], MOST_BARS), title="Attempts by rule", cumulative=True),
+            charts.bars(
+                count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
+                title="Attempts by rule",
+                cumulative=True,
+            ),
         ),
         (
             "causes",
             "Causes",
-            charts.bars(count_bars(summary["causes"], MOST_BARS), title="Attempts by cause"),
+            charts.bars(
+                count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
+            ),
         ),
+    ]
+    pictures += [
+        (
+            f"limit-{limit}".replace(" ", "-"),
+            f"Share used of the limit: {limit} (since the daemon's start)",
+            charts.histogram(found, title=f"Use of the limit: {limit}"),
+        )
+        for limit in LIMITS
+        if (found := _histogram(sample, "assayd_limit_use_ratio", "{:.0%}".format, limit=limit))
     ]
     pictures += [
         (
@@ -89,17 +107,23 @@ async def _pictures(
             charts.histogram(found, title=f"Time of {step}"),
         )
         for step in STEPS
-        if (found := _histogram(sample, step))
+        if (found := _histogram(sample, "assayd_attempt_duration_seconds", _took_s, stage=step))
     ]
     return pictures, summary
 
 
-def _histogram(sample: MetricsSample, step: str) -> list[tuple[str, float]]:
-    """Return how many attempts took up to each time, each counted once."""
-    counts = span(sample, None, 1.0).buckets("assayd_attempt_duration_seconds", stage=step)
+def _took_s(seconds: float) -> str:
+    return took(seconds * 1000)
+
+
+def _histogram(
+    sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
+) -> list[tuple[str, float]]:
+    """Return how many attempts came up to each value, each counted once."""
+    counts = span(sample, None, 1.0).buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):
-        found.append(("more" if end == float("inf") else took(end * 1000), number - below))
+        found.append(("more" if end == float("inf") else write(end), number - below))
         below = number
     return found if below else []
 

@@ -30,16 +30,51 @@
     if (acts[event.key]) { event.preventDefault(); acts[event.key](); }
   });
 
+  // A picture as pixels, twice as many as it is large, on the white that a file of it is read on.
+  async function keepAsPng(address) {
+    const picture = new Image();
+    picture.src = `${address}&shown`;
+    await picture.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [picture.width * 2, picture.height * 2];
+    const context = canvas.getContext("2d");
+    context.fillStyle = "#fff";
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await new Promise((made) => { canvas.toBlob(made, "image/png"); }));
+    link.download = address.replace(/[?].*/, "").replace(/.*[/]/, "").replace(/[.]svg$/, ".png");
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-png]");
+    if (button) keepAsPng(button.dataset.png);
+  });
+
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    await navigator.clipboard.writeText(await (await fetch(button.dataset.copy)).text());
     button.textContent = "Copied";
   });
 
   document.addEventListener("submit", (event) => {
     const question = event.target.dataset.confirm;
     if (question && !confirm(question)) event.preventDefault();
+  });
+
+  // A file goes as it is, however large: a form would wrap it.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!("sends" in form.dataset)) return;
+    event.preventDefault();
+    const [file] = form.querySelector("[type=file]").files;
+    const headers = { "Content-Type": "application/x-ndjson", "HX-Request": "true" };
+    const answer = await fetch(form.action, { method: "POST", headers, body: file });
+    if (answer.ok) location.assign(answer.headers.get("Location"));
+    else form.querySelector("output").textContent = await answer.text();
   });
 
   document.addEventListener("change", (event) => {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
@@ -122,6 +123,39 @@ def test_batch_says_why_its_items_fail_and_leads_to_them(
     assert [row["verdict"] for row in rows] == ["validated", "failed", "validated", "failed", "error"]
     window.locator("svg a").nth(1).click()
     expect(window.locator(".verdict .badge")).to_have_text("failed")
+
+
+def test_batch_that_was_cancelled_goes_on_with_its_file(
+    window: Page, console: Console, daemon: Served, tmp_path: Path
+) -> None:
+    lines = [json.dumps(submission(f"y = {number}")).encode() + b"\n" for number in range(3)]
+    (tmp_path / "lines.jsonl").write_bytes(b"".join(lines))
+    with PlainClient(daemon.path) as client:
+        daemon.call(daemon.daemon.runs.open.clear)
+        batch = client.send_batch(lines, name="broken-off")
+        client.cancel_batch(batch["id"])
+        daemon.call(daemon.daemon.runs.open.set)
+    window.goto(f"{console.url}/batches/{batch['id']}")
+    expect(window.locator(".badge.cancelled").first).to_be_visible()
+
+    window.locator("[type=file]").set_input_files(tmp_path / "lines.jsonl")
+    window.get_by_role("button", name="Resume").click()
+
+    expect(window.locator(".badge.finished")).to_be_visible()
+    expect(window.locator("[type=file]")).to_have_count(0)
+
+
+def test_picture_is_kept_as_pixels(window: Page, console: Console) -> None:
+    submit(window, console, "bad = 2")
+    window.goto(f"{console.url}/trends")
+
+    with window.expect_download() as download:
+        window.get_by_role("button", name="PNG of Failures by rule").click()
+
+    assert download.value.suggested_filename == "rules.png"
+    content = download.value.path().read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(content[16:20]) == 2 * 720
 
 
 def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(

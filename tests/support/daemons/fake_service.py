@@ -246,7 +246,12 @@ class FakeService:
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         resources = {"timeout_s": 60, "unit_timeout_s": 5, "memory_mb": 100, "max_processes": 1}
-        extractor = {"name": "extractor", "description": "For extractors", "resources": resources}
+        extractor = {
+            "name": "extractor",
+            "description": "For extractors",
+            "resources": resources,
+            "origins": {},
+        }
         return {"extractor": extractor, **self.profiles}
 
     def check_policy(

@@ -29,10 +29,9 @@ def serving(
     """Serve until the body ends."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
-    app = create_app(
-        service, None, None, access=access or SocketAccess(), limits=limits or ApiLimits(heartbeat_s=0.05)
-    )
-    config = server_config(app)
+    who = access or SocketAccess()
+    app = create_app(service, None, None, access=who, limits=limits or ApiLimits(heartbeat_s=0.05))
+    config = server_config(app, who)
     if http is not None:
         config.http = http
     server = uvicorn.Server(config)
@@ -95,7 +94,7 @@ class Served:
                     limits=limits,
                     budget=self.daemon.scheduler.budget,
                 )
-                self._server = uvicorn.Server(server_config(app))
+                self._server = uvicorn.Server(server_config(app, access))
                 left = await self.daemon.admission.unfinished()
                 await self.daemon.admission.recover(left)
                 await self.daemon.batches.recover(left)

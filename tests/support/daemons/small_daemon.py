@@ -198,6 +198,9 @@ class SmallReadiness:
     def show(self, metrics: Metrics) -> None:
         pass
 
+    async def image_digest(self, name: str) -> str:
+        return str((await self.sandbox.images.get(name)).digest)
+
     async def examine(self) -> Sequence[object]:
         return ()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assayd.sandbox.pool.decide import Idle, PoolKey
+from assayd.sandbox.pool.decide import Idle, PoolKey, known
 
 MIB = 2**20
 
 
 def key(image: str = "python", memory_mb: int = 100) -> PoolKey:
-    return PoolKey(
+    made = PoolKey(
         image=image,
         image_digest="sha256:1",
         memory_bytes=memory_mb * MIB,
@@ -20,6 +20,7 @@ def key(image: str = "python", memory_mb: int = 100) -> PoolKey:
         network="blocked",
         seccomp="{}",
     )
+    return known(made)
 
 
 A, B = key(), key("adapter")

@@ -79,7 +79,8 @@ def make() -> Make:
 
 
 @pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
-    lay_database(tmp_path)
-    async with open_jobs(tmp_path) as store:
+async def jobs(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseJobStore]:
+    if database_url is None:
+        lay_database(tmp_path)
+    async with open_jobs(tmp_path, database_url) as store:
         yield store

@@ -166,6 +166,15 @@ class TestVisibility:
         assert [a["id"] for a in mine["attempts"]] == [own]
         assert [a["id"] for a in everybodys["attempts"]] == [foreign, own]
 
+    async def test_only_operators_list_those_of_one_other_user(self, connect) -> None:
+        own, foreign = await submit(connect()), await submit(connect(2000))
+        mine = (await connect().get("/v1/attempts?uid=1000")).json()
+        theirs = (await connect(0).get("/v1/attempts?uid=2000")).json()
+        refused = await connect().get("/v1/attempts?uid=2000")
+        assert [a["id"] for a in mine["attempts"]] == [own]
+        assert [a["id"] for a in theirs["attempts"]] == [foreign]
+        assert (refused.status_code, code(refused)) == (403, "peer.not_operator")
+
 
 class TestList:
     async def test_pages_follow_each_other(self, connect) -> None:
@@ -179,7 +188,7 @@ class TestList:
     async def test_filters_reach_the_service(self, connect, service) -> None:
         query = (
             "state=finished&verdict=failed&kind=extractor&batch=b&label=a%3Db&label=c%3Dd"
-            "&since=2026-01-02T03:04:05Z&limit=7"
+            "&since=2026-01-02T03:04:05Z&limit=7&cause=timeout&rule=case.failed&uid=1000"
         )
         assert (await connect().get(f"/v1/attempts?{query}")).status_code == 200
         (asked,) = service.queries
@@ -191,6 +200,7 @@ class TestList:
         )
         assert (asked.labels, asked.limit, asked.uid) == ((("a", "b"), ("c", "d")), 7, 1000)
         assert asked.since.isoformat() == "2026-01-02T03:04:05+00:00"
+        assert (asked.cause, asked.rule) == ("timeout", "case.failed")
 
     @pytest.mark.parametrize(
         ("query", "field"),
@@ -204,6 +214,8 @@ class TestList:
             ("since=yesterday", "since"),
             ("since=2026-01-02T03:04:05", "since"),
             ("colour=red", "colour"),
+            ("rule=%25", "rule"),
+            ("uid=-1", "uid"),
             ("limit=1&limit=2", "limit"),
             ("cursor=" + "x" * 300, "cursor"),
         ],

@@ -12,6 +12,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.ports.store import Run
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
@@ -84,3 +85,30 @@ async def test_attempt_that_is_accepted_after_the_stop_keeps_nobody_waiting(tmp_
         attempt = await daemon.accept()
         assert (await daemon.service.wait(attempt.id, None)).verdict is None
         assert [each.id for each in await daemon.admission.unfinished()] == [attempt.id]
+
+
+@pytest.mark.parametrize(("max_runs", "verdict"), [(1, Verdict.ERROR), (2, Verdict.VALIDATED)])
+async def test_interrupted_attempt_is_run_again_while_the_setting_allows_another_run(
+    tmp_path: Path, max_runs: int, verdict: Verdict
+) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=0))) as daemon:
+        attempt = await daemon.accept("run")
+        await daemon.shared.jobs.lease(first_run(attempt))
+    async with small_daemon(tmp_path, How(settings={"attempts": {"max_runs": max_runs}})) as daemon:
+        await daemon.admission.recover(await daemon.admission.unfinished())
+        ended = await daemon.finished(attempt)
+    assert ended.verdict is verdict
+    assert (ended.error is not None and ended.error.code == "attempt.interrupted") == (max_runs == 1)
+
+
+def first_run(attempt: Attempt) -> Run:
+    return Run(
+        attempt_id=attempt.id,
+        kind=attempt.kind,
+        run_number=1,
+        daemon_id="01" + "0" * 24,
+        generation="02" + "0" * 24,
+        container_ulid="03" + "0" * 24,
+        leased_at=attempt.created_at,
+        expires_at=attempt.created_at,
+    )

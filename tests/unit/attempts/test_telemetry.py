@@ -18,6 +18,7 @@ from assayd.model.run import (
     Captured,
     Cause,
     ContainerFacts,
+    Limits,
     Outcome,
     PolicyEvent,
     RunEnd,
@@ -55,6 +56,8 @@ RUN = RunResult(
     outcome=Outcome(cause=Cause.EXITED_NONZERO),
 )
 
+LIMITS = Limits(timeout_s=10, unit_timeout_s=5, memory_bytes=60 * 2**20, max_processes=1)
+
 
 def finished(verdict: Verdict, *, result: RunResult | None = RUN, **more: object) -> Finished:
     given: dict[str, object] = {
@@ -80,7 +83,7 @@ def finished(verdict: Verdict, *, result: RunResult | None = RUN, **more: object
     report = Report(
         attempt_id=attempt.id, kind="extractor", verdict=verdict, stage_reached="sandbox", stages=stages
     )
-    return Finished(attempt=attempt, report=b"", execution=b"", facts=facts_of(report, result))
+    return Finished(attempt=attempt, report=b"", execution=b"", facts=facts_of(report, result, LIMITS))
 
 
 def test_line_of_an_attempt_answers_what_an_operator_asks() -> None:
@@ -122,6 +125,19 @@ def test_attempt_is_counted_by_verdict_cause_stage_and_denial() -> None:
     assert 'assayd_attempt_duration_seconds_count{stage="run"} 1.0' in text
     assert 'assayd_stage_duration_seconds_count{kind="extractor",stage="sandbox"} 1.0' in text
     assert 'stage="quality"' not in text  # it was skipped
+
+
+def test_use_of_each_limit_is_counted_of_what_was_run() -> None:
+    metrics = Metrics()
+
+    count_attempt(metrics, finished(Verdict.FAILED))
+    count_attempt(metrics, finished(Verdict.FAILED, result=None))
+
+    text = metrics.render().decode()
+    assert 'assayd_limit_use_ratio_bucket{le="0.4",limit="memory"} 0.0' in text
+    assert 'assayd_limit_use_ratio_bucket{le="0.5",limit="memory"} 1.0' in text
+    counted = {line.partition('limit="')[2].partition('"')[0] for line in text.splitlines()} - {""}
+    assert counted == {"time", "unit time", "memory", "output", "disk", "files"}
 
 
 def test_disk_is_measured_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -31,8 +32,10 @@ def test_list_as_json_is_the_page(assay, finished, capsys) -> None:
 
 def test_list_sends_its_filters(assay, service, capsys) -> None:
     assert assay("list", "--verdict", "failed", "--label", "a=b", "--since", "2026-01-01T00:00:00Z") == 0
-    (query,) = service.queries
+    assert assay("list", "--cause", "timeout", "--rule", "case.failed", "--uid", str(os.getuid())) == 0
+    query, other = service.queries
     assert (query.verdict, query.labels, query.since.year) == ("failed", (("a", "b"),), 2026)
+    assert (other.cause, other.rule, other.uid) == ("timeout", "case.failed", os.getuid())
 
 
 def test_show_prints_the_report(assay, finished, capsys) -> None:
@@ -123,8 +126,15 @@ def test_policies_are_listed_and_shown(assay, capsys) -> None:
     assert assay("policy", "list") == 0
     assert capsys.readouterr().out == "extractor\t60s\t5s\t100MB\t1\tFor extractors\n"
     assert assay("policy", "show", "extractor") == 0
-    assert "resources.memory_mb\t100\n" in capsys.readouterr().out
+    assert "resources.memory_mb\t100\t\n" in capsys.readouterr().out
     assert assay("policy", "show", "nothing") == 2
+
+
+def test_value_of_a_policy_is_shown_with_the_line_that_states_it(assay, service, capsys) -> None:
+    place = {"profile": "mine", "file": "/etc/assayd/policies/mine.toml", "line": 3}
+    service.profiles["mine"] = {"name": "mine", "image": "x", "origins": {"image": [place]}}
+    assert assay("policy", "show", "mine") == 0
+    assert capsys.readouterr().out == "name\tmine\t\nimage\tx\tmine.toml:3\n"
 
 
 def test_a_policy_file_is_checked_with_line_numbers(tmp_path, capsys) -> None:

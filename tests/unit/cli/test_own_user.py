@@ -27,6 +27,14 @@ IPV6 = f"{'0' * 24}{LAST}:9C40 {'0' * 24}{LAST}:2221"
 MAPPED = f"{'0' * 16}{'FFFF0000' if sys.byteorder == 'little' else '0000FFFF'}{WORD}"
 ASK = r'exec 3<>/dev/tcp/127.0.0.1/$0; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat <&3'
 
+ASKED = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+class Hasty(OwnUserH11):
+    """Waits a moment for headers."""
+
+    headers_s = 0.2
+
 
 def line(ends: str, state: str = "01", uid: int = 1000) -> str:
     return f"   7: {ends} {state} {REST} {uid:5}        0 123456 1 0000000000000000 20 4 30 10 -1\n"
@@ -70,7 +78,7 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
 
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         config = uvicorn.Config(
-            hello, http=OwnUserH11, loop=request.param, lifespan="off", log_config=None, ws="none"
+            hello, http=Hasty, loop=request.param, lifespan="off", log_config=None, ws="none"
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
@@ -101,6 +109,31 @@ def test_nobody_is_served_where_the_kernel_names_nobody(port, monkeypatch) -> No
     monkeypatch.setattr("assayd.cli.own_user.TABLES", ())
 
     assert ask(port) == b""
+
+
+@pytest.mark.parametrize("sent", [b"", ASKED[:-2], ASKED[:-2] + b"X-Slow: "])
+def test_connection_whose_headers_do_not_come_in_time_is_cut(port, sent: bytes) -> None:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as connection:
+        connection.sendall(sent)
+        assert received_of(connection) == b""
+
+
+def test_further_request_of_a_connection_has_its_time_too(port) -> None:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as connection:
+        connection.sendall(ASKED)
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):
+            received += connection.recv(4096)
+        connection.sendall(ASKED[:-2])
+        assert (b"served" in received, received_of(connection)) == (True, b"")
+
+
+def received_of(connection: socket.socket) -> bytes:
+    """Return what came, nothing for an end of either kind."""
+    try:
+        return connection.recv(4096)
+    except ConnectionResetError:
+        return b""
 
 
 @needs_root

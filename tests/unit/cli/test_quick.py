@@ -18,6 +18,7 @@ LINES = [
     "validate extractor a.py b.py --sample-path /x --sample-path=/y --json",
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
     "validate code n.py --cases c.json --intent @words",
+    "validate pipeline a.sql b.db --sample-rows --repair claude",
     "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
     "validate code n.py --webhook https://ci.example/a",
     "validate fifth --form yaml --policy first --policy second",
@@ -28,6 +29,7 @@ LINES = [
     "list",
     "list --state running --verdict failed --kind code --label a=b --label c=d --since 2026-01-01T00:00:00Z",
     "list --limit 5 --json",
+    "list --cause timeout --rule case.failed --uid 0",
     "list --limit=500",
     "show last --steps",
     "show 01ABC --form yaml --json",
@@ -142,7 +144,7 @@ def test_function_of_every_verb_takes_what_the_table_says(monkeypatch: pytest.Mo
 
     for verb in VERBS:
         taken = inspect.signature(pkgutil.resolve_name(f"assayd.cli.{verb.run}")).parameters
-        assert list(taken) == ["socket", *(each.name for each in verb.parameters)], verb.name
+        assert list(taken) == ["daemon", *(each.name for each in verb.parameters)], verb.name
 
 
 def test_help_is_one_text_with_every_command(capsys) -> None:

@@ -51,7 +51,10 @@ def test_names_of_guests_are_text_in_every_picture() -> None:
 
 
 def test_picture_that_is_kept_stands_alone() -> None:
-    kept = charts.standalone(charts.bars([Bar(name="a", number=1, shown="1")], title="t")).decode()
+    bar = Bar(name="a", number=1, shown="1", href="/attempts?rule=a")
+    kept = charts.standalone(charts.bars([bar], title="t")).decode()
+    assert "<a" not in kept
+    assert kept.count("</text>") == 2
 
     assert ET.fromstring(kept).tag == "{http://www.w3.org/2000/svg}svg"
     assert ".bar{fill:" in kept

@@ -15,6 +15,7 @@ import pytest
 
 from assayd.client import NotFound
 from assayd_console.app import build
+from assayd_console.pages.attempt import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
 from assayd_console.pages.chains import MOST_DIFF_LINES, diff_lines, steps_of
 from assayd_console.pages.reference import explain_import
@@ -284,3 +285,37 @@ def test_import_is_explained(module: str, allowed: bool, said: str) -> None:
 
     assert answer[0] is allowed
     assert said in answer[1]
+
+
+async def test_long_retry_context_is_cut_on_the_page_and_whole_as_a_file() -> None:
+    attempt = json.loads((GOLDEN / "refused.json").read_text()) | {"id": "01A", "artifacts": []}
+    attempt["report"]["retry_context"] = "x" * 1000 + "\n" + "y\n" * 4000
+    answers = {"/v1/attempts/01A": attempt, "/v1/attempts/01A/repairs": {"repairs": []}}
+    async with logged_in(answers) as (client, _):
+        page = (await client.get("/attempts/01A")).text
+        whole = await client.get("/attempts/01A/retry-context")
+
+    assert "1,001 more characters" in page
+    assert whole.text == attempt["report"]["retry_context"]
+
+
+async def test_submission_of_many_texts_shows_those_with_findings_and_leads_to_all() -> None:
+    attempt = json.loads((GOLDEN / "refused.json").read_text()) | {"id": "01A"}
+    files = {f"{number}.py": f"x = {number}\n" for number in range(MOST_TEXTS + 5)}
+    late = f"{MOST_TEXTS + 4}.py"
+    attempt["artifacts"] = [{"name": "submission_1.json", "bytes": 100, "sha256": "0" * 64}]
+    attempt["report"]["findings"] = [
+        {**attempt["report"]["findings"][0], "message": f"{late}: wrong", "line": 1, "file": late}
+    ]
+    answers = {
+        "/v1/attempts/01A": attempt,
+        "/v1/attempts/01A/repairs": {"repairs": []},
+        "/v1/attempts/01A/artifacts/submission_1.json": {"payload": {"files": files}},
+    }
+    async with logged_in(answers) as (client, _):
+        page = (await client.get("/attempts/01A")).text
+
+    assert page.count('aria-label="Source ') == MOST_TEXTS
+    assert page.index(f"Source {late}") < page.index("Source 0.py")
+    assert "5 more texts" in page
+    assert 'href="/attempts/01A/files/submission_1.json"' in page

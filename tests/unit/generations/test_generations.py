@@ -190,8 +190,8 @@ async def last(generations: DaemonGenerations, generation: Generation) -> Genera
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def access(tmp_path: Path) -> AsyncIterator[DatabaseAccess]:
-    async with open_access(tmp_path) as access:
+async def access(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseAccess]:
+    async with open_access(tmp_path, database_url) as access:
         yield access
 
 

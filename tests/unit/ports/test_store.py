@@ -22,6 +22,8 @@ ATTEMPT = Attempt(
     state=State.RUNNING,
     batch_id="nightly",
     labels={"platform": "a", "category": "b"},
+    cause="timeout",
+    rules=("sandbox.timeout", "case.failed"),
 )
 
 
@@ -33,6 +35,7 @@ ATTEMPT = Attempt(
         Query(labels=(("platform", "a"), ("category", "b"))),
         Query(since=CREATED),
         Query(id_prefix="01JTC8"),
+        Query(cause="timeout", rule="sandbox.timeout"),
     ],
 )
 def test_attempt_that_has_all_that_is_asked_for_is_wanted(query: Query) -> None:
@@ -50,6 +53,8 @@ def test_attempt_that_has_all_that_is_asked_for_is_wanted(query: Query) -> None:
         Query(labels=(("owner", "a"),)),
         Query(since=CREATED + timedelta(microseconds=1)),
         Query(uid=1001),
+        Query(cause="completed"),
+        Query(rule="sandbox"),
         Query(id_prefix="01JTC9"),
     ],
 )

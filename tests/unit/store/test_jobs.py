@@ -202,7 +202,8 @@ async def test_listing_is_narrowed_by_every_part_of_the_query(jobs: DatabaseJobS
     await jobs.accept(make.attempt(2, peer=other), b"2")
     await jobs.accept(make.attempt(3, batch_id="b", labels={"category": "sea", "platform": "p"}), b"3")
     await jobs.accept(make.attempt(4), b"4")
-    await jobs.finish(make.finished(4, verdict=Verdict.FAILED))
+    failed = {"cause": "timeout", "rules": ("a.slow_x", "b.c")}
+    await jobs.finish(make.finished(4, verdict=Verdict.FAILED, **failed))
 
     async def numbers(**wanted: Any) -> list[int]:
         return [int(a.id[2:]) for a in (await jobs.list(Query(**wanted))).attempts]
@@ -219,6 +220,10 @@ async def test_listing_is_narrowed_by_every_part_of_the_query(jobs: DatabaseJobS
     assert await numbers(id_prefix=make.attempt(3).id) == [3]
     assert await numbers(id_prefix=make.attempt(3).id[:20]) == [4, 3, 2, 1]
     assert await numbers(id_prefix="Z") == []
+    assert await numbers(cause="timeout") == [4]
+    assert await numbers(rule="a.slow_x") == [4]
+    assert await numbers(rule="a.slow-x") == []  # _ is no wildcard
+    assert await numbers(rule="slow_x") == []
 
 
 async def test_removable_attempts_are_the_finished_ones_that_are_old_enough(

@@ -43,8 +43,8 @@ FIX = Fix(
 
 
 @pytest.fixture
-async def access(tmp_path: Path) -> AsyncIterator[DatabaseAccess]:
-    async with open_access(tmp_path) as access:
+async def access(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseAccess]:
+    async with open_access(tmp_path, database_url) as access:
         row = {"id": ATTEMPT, "submission": "s", "kind": "extractor", "policy": "p", "input_digest": "i"}
         row |= {"created_at": 1, "uid": 7, "gid": 7, "pid": 1, "attempt_number": 1, "labels": "{}"}
         await access.write(

@@ -90,6 +90,7 @@ def flushed(jobs: DatabaseJobStore, monkeypatch: pytest.MonkeyPatch) -> list[str
     return waits
 
 
+@pytest.mark.parametrize("database_url", [None])
 async def test_an_attempt_waits_for_the_disk_twice(
     jobs: DatabaseJobStore, bundles: FileArtifactStore, make: Make, flushed: list[str]
 ) -> None:

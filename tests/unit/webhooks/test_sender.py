@@ -118,9 +118,10 @@ class World:
 
 
 @pytest.fixture
-async def access(tmp_path: Path) -> AsyncIterator[DatabaseAccess]:
-    lay_database(tmp_path)
-    async with open_access(tmp_path) as access:
+async def access(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseAccess]:
+    if database_url is None:
+        lay_database(tmp_path)
+    async with open_access(tmp_path, database_url) as access:
         yield access
 
 

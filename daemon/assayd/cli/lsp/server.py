@@ -16,16 +16,16 @@ from pygls.lsp.server import LanguageServer
 from assayd import __version__
 from assayd.cli.lsp.diagnostics import Found, found_in, trouble
 from assayd.cli.project import find_project, is_folder, submission_of
-from assayd.client import AsyncClient, ClientError, Document, requests
+from assayd.client import AsyncClient, ClientError, Document, Target, requests
 from assayd.errors import AssaydError
 
 WAIT_S = 600.0
 
 
-def build(socket: str | None) -> Any:
+def build(daemon: Target) -> Any:
     """Return the language server, ready to be started."""
     server = LanguageServer("assayd", __version__)
-    editor = Editor(server, AsyncClient(socket))
+    editor = Editor(server, AsyncClient(daemon))
 
     # Functions of their own: pygls notes attributes on what it is given, which methods do not take.
     async def validate(params: Any) -> None:

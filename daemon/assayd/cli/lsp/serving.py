@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from assayd.client import Target
 from assayd.errors import RequestError
 
 NEEDS = "assay lsp needs the package `pygls`: pip install 'assayd[lsp]'"
 
 
-def serve(socket: str | None) -> int:
+def serve(daemon: Target) -> int:
     """Serve an editor over standard input and output, until it leaves."""
     try:
         import pygls  # noqa: F401
@@ -15,5 +16,5 @@ def serve(socket: str | None) -> int:
         raise RequestError("usage", NEEDS) from missing
     from assayd.cli.lsp.server import build
 
-    build(socket).start_io()
+    build(daemon).start_io()
     return 0

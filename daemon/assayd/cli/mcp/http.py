@@ -19,7 +19,7 @@ from assayd.cli.mcp.daemon import Daemon
 from assayd.cli.mcp.server import AgentServer
 from assayd.cli.mcp.serving import MESSAGE_BYTES
 from assayd.cli.own_user import OwnUserH11
-from assayd.client import AsyncClient
+from assayd.client import AsyncClient, Target
 from assayd.errors import RequestError
 
 MOST_CALLS = 64
@@ -32,14 +32,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def over_http(socket: str | None, address: str, token_file: Path) -> None:
+def over_http(daemon: Target, address: str, token_file: Path) -> None:
     """Serve on a loopback address until the program is ended.
 
     Raises: RequestError ``usage``, for another address or a token file that others can read.
     """
     host, port = read_address(address)
     token = read_token(token_file)
-    client = AsyncClient(socket)
+    client = AsyncClient(daemon)
     server = AgentServer(Daemon(client)).build()
     application = TokenGuard(_application(server, client), token)
     config = uvicorn.Config(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from assayd.client import Target
 from assayd.errors import RequestError
 
 MESSAGE_BYTES = 20 * 2**20
@@ -15,7 +16,7 @@ PIECE_BYTES = 2**20
 NEEDS = "assay mcp needs the package `mcp`: pip install 'assayd[mcp]'"
 
 
-def serve(socket: str | None, *, http: str | None, token_file: Path | None) -> int:
+def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
     """Serve until the peer has gone (standard streams), or the program is ended (HTTP)."""
     if (http is None) != (token_file is None):
         raise RequestError("usage", "--http and --token-file go together: whoever has the token may ask")
@@ -25,15 +26,15 @@ def serve(socket: str | None, *, http: str | None, token_file: Path | None) -> i
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS) from missing
     if http is None:
-        anyio.run(_over_streams, socket)
+        anyio.run(_over_streams, daemon)
     else:
         from assayd.cli.mcp.http import over_http
 
-        over_http(socket, http, cast("Path", token_file))
+        over_http(daemon, http, cast("Path", token_file))
     return 0
 
 
-async def _over_streams(socket: str | None) -> None:
+async def _over_streams(daemon: Target) -> None:
     from mcp.server.stdio import stdio_server
 
     from assayd.cli.mcp.daemon import Daemon
@@ -41,7 +42,7 @@ async def _over_streams(socket: str | None) -> None:
     from assayd.client import AsyncClient
 
     lines = BoundedLines(sys.stdin.buffer)
-    async with AsyncClient(socket) as client:
+    async with AsyncClient(daemon) as client:
         server = AgentServer(Daemon(client)).build()
         async with stdio_server(stdin=cast("Any", lines)) as (reading, writing):
             lines.answers = writing

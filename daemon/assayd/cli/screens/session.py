@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assayd.cli.generate import texts_of
-from assayd.client import Conflict, Document, PlainClient, StreamEvent
+from assayd.client import Conflict, Document, PlainClient, StreamEvent, Target
 from assayd.errors import RequestError
 
 PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
@@ -67,24 +67,24 @@ class Session:
     """One person's way from words, or from an attempt, to something approved.
 
     Args:
-        socket: the daemon's; None for the usual one.
+        daemon: where it is asked; None for the usual one.
         provider: who writes, where a hint begins a repair.
     """
 
-    def __init__(self, socket: str | None, *, provider: str | None = None) -> None:
-        self._socket = socket
+    def __init__(self, daemon: Target, *, provider: str | None = None) -> None:
+        self._daemon = daemon
         self._provider = provider
 
     def context_of(self, kind: str) -> frozenset[str]:
         """Return what may come with the words, by a kind. Raises: ClientError."""
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             schema = client.kind(kind)["context_schema"] or {}
         return frozenset(schema.get("properties", {}))
 
     def begin(self, asked: Asked) -> Chain:
         """Ask for code in words. Raises: ClientError."""
         self._provider = asked.provider
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             made = client.generate(
                 kind=asked.kind,
                 intent=asked.intent,
@@ -99,7 +99,7 @@ class Session:
 
     def follow(self, chain: Chain) -> Iterator[StreamEvent]:
         """Follow a chain to its end; its events are those of a generation, repair or attempt."""
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             if chain.form == "generation":
                 yield from client.generation_events(chain.id)
             elif chain.form == "repair":
@@ -113,7 +113,7 @@ class Session:
 
     def cancel(self, chain: Chain) -> None:
         """Cancel a chain, unless it has ended meanwhile."""
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             verbs = {"generation": client.cancel_generation, "repair": client.cancel_repair}
             try:
                 verbs.get(chain.form, client.cancel)(chain.id)
@@ -122,7 +122,7 @@ class Session:
 
     def outcome(self, chain: Chain) -> Outcome:
         """Return what a chain came to. Raises: ClientError."""
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             if chain.form == "attempt":
                 return _of_attempt(client, chain.id)
             ended = _state(client, chain)
@@ -142,7 +142,7 @@ class Session:
 
         Raises: RequestError ``hint.validated``, for a validated attempt of no generation; ClientError.
         """
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             if outcome.generation_id is not None:
                 made = client.hint_generation(outcome.generation_id, hint)
                 return Chain(id=made["id"], form="generation", most=made["max_attempts"])
@@ -157,19 +157,19 @@ class Session:
         before = outcome.submission or {}
         kept = {name: before[name] for name in PASSED_ON if before.get(name)}
         parent = {"parent_id": outcome.attempt["id"]} if outcome.attempt is not None else {}
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             made = client.submit({**kept, **parent, "payload": with_texts(before["payload"], texts)})
         return Chain(id=made["id"], form="attempt")
 
     def approve(self, outcome: Outcome, name: str) -> str:
         """Approve a validated attempt; return name and version. Raises: ClientError."""
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             entry = client.approve(outcome.attempt["id"] if outcome.attempt is not None else "", name)
         return f"{entry['name']}@{entry['version']}"
 
     def accept(self, repair_id: str) -> str:
         """Take the rules that a repair offers; return them. Raises: ClientError."""
-        with PlainClient(self._socket) as client:
+        with PlainClient(self._daemon) as client:
             return str(client.accept_fallback(repair_id)["fallback"]["rules"])
 
 

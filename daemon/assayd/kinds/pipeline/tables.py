@@ -10,10 +10,10 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
     UniqueConstraint,
 )
 
+from assayd.store.exact_text import ExactText
 from assayd.store.tables import metadata
 
 pipelines = Table(
@@ -36,7 +36,7 @@ pipeline_steps = Table(
     Column("position", Integer, nullable=False),
     Column("name", String(64), nullable=False),
     Column("type", String(8), nullable=False),
-    Column("content", Text, nullable=False),
+    Column("content", ExactText, nullable=False),
     UniqueConstraint("pipeline_id", "position"),
 )
 """The steps of each pipeline, as they were submitted or repaired last."""
@@ -61,8 +61,8 @@ execution_logs = Table(
     Column("name", String(64), nullable=False),
     Column("run_time", BigInteger),
     Column("is_successful", Integer, nullable=False),
-    Column("stdout", Text, nullable=False),
-    Column("stderr", Text, nullable=False),
+    Column("stdout", ExactText, nullable=False),
+    Column("stderr", ExactText, nullable=False),
     Column("exit_code", Integer),
     Column("execution_time_ms", BigInteger, nullable=False),
     UniqueConstraint("attempt_id", "position"),

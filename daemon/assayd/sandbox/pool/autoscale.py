@@ -65,14 +65,14 @@ class Demand:
 
     def asked(self, key: PoolKey, now: float) -> None:
         """Note a lease."""
-        self._made_at = -math.inf
+        if key not in self._targets:
+            self._made_at = -math.inf
         if key in self._kept:
             self._asked_at[key] = now
         self._rates.setdefault(key, _Rate()).add(now)
 
     def refilled(self, key: PoolKey, took_s: float) -> None:
         """Note how long a creation took."""
-        self._made_at = -math.inf
         before = self._refill_s.get(key, took_s)
         self._refill_s[key] = before + (took_s - before) / 4
 

@@ -13,11 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
+from weakref import WeakValueDictionary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PoolKey:
-    """What is fixed when a container is created: two attempts with equal keys may use the same one."""
+    """What is fixed when a container is created: two attempts with the same key may use the same one.
+
+    Keys are looked up some hundred times for each attempt, so a key is the same as itself alone: `known`
+    returns the one that stands for all with equal parts.
+    """
 
     image: str
     image_digest: str
@@ -31,14 +36,6 @@ class PoolKey:
     seccomp: str = field(repr=False)
     preload: tuple[str, ...] = field(default=(), repr=False)
 
-    def __eq__(self, other: object) -> bool:
-        """Return whether all is equal. Keys are compared often, and mostly with themselves."""
-        return self is other or (isinstance(other, PoolKey) and _parts_of(self) == _parts_of(other))
-
-    def __hash__(self) -> int:
-        """Return a hash of what usually differs: keys are looked up many times for each attempt."""
-        return hash((self.image_digest, self.memory_bytes, self.pids))
-
     @property
     def digest(self) -> str:
         """Return a short name of this key for labels and metrics."""
@@ -48,10 +45,12 @@ class PoolKey:
 _parts_of = attrgetter(*(each.name for each in fields(PoolKey)))
 
 
-@lru_cache(maxsize=1024)
+_KNOWN: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
+
+
 def known(key: PoolKey) -> PoolKey:
-    """Return the key itself, or the one equal to it that was met before: comparing that takes no time."""
-    return key
+    """Return the key itself, or the one with equal parts that somebody holds already."""
+    return _KNOWN.setdefault(_parts_of(key), key)
 
 
 @lru_cache(maxsize=1024)
@@ -222,9 +221,11 @@ def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
 
 def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
     """Return the state once these are on their way out."""
+    if not removed:
+        return state
     gone = {remove.ulid for remove in removed}
     idle = tuple(idle for idle in state.idle if idle.ulid not in gone)
-    return replace(state, idle=idle, removing=state.removing + len(gone)) if gone else state
+    return replace(state, idle=idle, removing=state.removing + len(gone))
 
 
 def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
@@ -243,15 +244,15 @@ def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
 
 def _surplus(state: PoolState) -> Iterator[Remove]:
     """Name idle containers that nobody took and that are too many, or too heavy; the oldest first to go."""
-    kept: Counter[PoolKey] = Counter()
+    wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
-        if kept[idle.key] >= state.targets.get(idle.key, 0):
+        if wanted.get(idle.key, 0) <= 0:
             yield Remove(ulid=idle.ulid, reason="surplus")
         elif memory + idle.memory_bytes > state.limits.idle_memory_bytes:
             yield Remove(ulid=idle.ulid, reason="memory")
         else:
-            kept[idle.key] += 1
+            wanted[idle.key] -= 1
             memory += idle.memory_bytes
 
 
@@ -321,12 +322,13 @@ def _refill(state: PoolState) -> Iterator[Create]:
     One removal may go on beside a start: it takes the engine turns with both to keep up with a steady
     demand. When a key runs low, one start more is allowed than else.
     """
-    idle = Counter(i.key for i in state.idle)
+    idle = Counter([i.key for i in state.idle])
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
     room = min(state.room, at_once - state.coming - max(state.removing - 1, 0))
-    due = [key for key in _missing(state) if not state.busy or key in low]
-    yield from _fitting(state, due[: max(room, 0)])
+    if room > 0:
+        due = [key for key in _missing(state) if not state.busy or key in low]
+        yield from _fitting(state, due[:room])
 
 
 def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
@@ -339,7 +341,10 @@ def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
 
 def _missing(state: PoolState) -> list[PoolKey]:
     """Name a key once per container that it lacks, the emptiest key first."""
-    have = Counter(i.key for i in state.idle) + Counter(state.starting) + Counter(state.refilling)
+    have = Counter([i.key for i in state.idle])
+    for coming in (state.starting, state.refilling):
+        for key, count in coming.items():
+            have[key] += count
     lacks = {key: target - have[key] for key, target in state.targets.items() if target > have[key]}
     order = sorted(lacks, key=lambda key: (have[key] / state.targets[key], key.digest))
     return [key for key in order for _ in range(lacks[key])]

@@ -128,8 +128,8 @@ class Pool:
         return PoolState(
             waiting=tuple(waiter.lessee for waiter in waiting),
             idle=tuple(idle for _, idle, _ in self._idle.values()),
-            starting=+self._starting,
-            refilling=+self._refilling,
+            starting={key: count for key, count in self._starting.items() if count},
+            refilling={key: count for key, count in self._refilling.items() if count},
             since_refill=self._since_refill,
             leased=tuple(self._leased.values()),
             removing=len(self._removing),

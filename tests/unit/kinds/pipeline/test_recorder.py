@@ -35,9 +35,10 @@ FAILED = Case(name="load", status=CaseStatus.FAILED, stderr="no such table\0", e
 
 
 @pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
-    lay_database(tmp_path)
-    async with open_jobs(tmp_path, recorders=(PipelineRecorder(),)) as store:
+async def jobs(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseJobStore]:
+    if database_url is None:
+        lay_database(tmp_path)
+    async with open_jobs(tmp_path, database_url, recorders=(PipelineRecorder(),)) as store:
         yield store
 
 
@@ -156,6 +157,16 @@ async def test_status_follows_the_verdict(
     await finish(jobs, make, 1, verdict=verdict)
 
     assert (await stored(pipelines, pipeline_id)).status is status
+
+
+async def test_every_attempt_of_a_pipeline_names_it_and_others_name_none(
+    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+) -> None:
+    first = await submit(jobs, make, 1, document())
+    fixed = await submit(jobs, make, 2, document(), parent_id=first)
+
+    assert await pipelines.belongs_to(fixed) == {"pipeline_id": first}
+    assert await pipelines.belongs_to("01") == {}
 
 
 async def test_repair_changes_its_step_and_the_status(

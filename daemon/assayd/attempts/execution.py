@@ -1,0 +1,97 @@
+"""Where attempts run: in containers of this host, or wherever else a program sees to it.
+
+The scheduler decides which attempt is carried out when; how, it leaves to an `Execute`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from assayd.attempts.attempt_run import AttemptDependencies, Finished, Job
+from assayd.attempts.lifecycle import run_attempt
+from assayd.attempts.selftest import SelfTest
+from assayd.attempts.verdicts import Verdicts
+from assayd.metrics import Metrics
+from assayd.ports.elsewhere import Elsewhere
+from assayd.ports.service import HealthRow
+
+
+class Execute(Protocol):
+    """Carries out one attempt, whose submission is read."""
+
+    async def __call__(self, job: Job) -> Finished:
+        """Return the attempt with its verdict, which is on record then.
+
+        Raises: Abandoned, when the program stops before it is decided what becomes of it.
+        """
+        ...
+
+
+class Readiness(Protocol):
+    """Whether attempts can be run, and what keeps them from it."""
+
+    tried: asyncio.Event
+    """Set once getting ready has succeeded or failed for the first time."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Return whether attempts can be run, and why not."""
+        ...
+
+    async def prepare(self) -> None:
+        """Get ready, however long it takes."""
+        ...
+
+    async def keep_ready(self) -> NoReturn:
+        """Get ready anew whenever it is no more."""
+        ...
+
+    async def keep_sweeping(self) -> None:
+        """Remove what was left behind, again and again."""
+        ...
+
+    async def image_digest(self, name: str) -> str:
+        """Return which image stands behind a name at present. Raises: EngineError."""
+        ...
+
+    def show(self, metrics: Metrics) -> None:
+        """Set the gauges to what there is now."""
+        ...
+
+    async def examine(self) -> Sequence[HealthRow]:
+        """Examine what can be without running anything."""
+        ...
+
+    async def examine_isolation(self) -> HealthRow:
+        """Try the isolation of what attempts run in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """Where attempts run.
+
+    `selftest` runs samples of kinds there; None where each host does that itself. `elsewhere` is what other
+    processes carry out; None where there is no other.
+    """
+
+    execute: Execute
+    readiness: Readiness
+    selftest: SelfTest | None
+    elsewhere: Elsewhere | None = None
+
+
+class LocalExecution:
+    """Implements `Execute` in containers of this host."""
+
+    def __init__(self, deps: AttemptDependencies, verdicts: Verdicts) -> None:
+        self._deps = deps
+        self._verdicts = verdicts
+
+    async def __call__(self, job: Job) -> Finished:
+        """Run an attempt, and put its verdict on record."""
+        with self._deps.sandbox.pool.attempt():
+            finished = await run_attempt(job, self._deps)
+            return await self._verdicts.record(finished, job.timings_s)

@@ -1,0 +1,71 @@
+"""What a gateway says of its tokens and nodes, and how a token is asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.documents.base import BaseDocument, Timestamp
+
+TokenScope = Literal["read", "submit", "operate", "node"]
+NodeState = Literal["ready", "draining", "not_ready", "lost"]
+TokenName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$")]
+
+
+class TokenBody(BaseModel):
+    """`POST /v1/tokens`: what a new token is to be."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: TokenName = Field(description="What it is for, in lists and logs.")
+    tenant: TokenName = Field("default", description="Whose it is; made where it is new.")
+    scopes: list[TokenScope] = Field(["submit"], min_length=1, max_length=4, description="What it may.")
+    node: NodeName | None = Field(None, description="The node that it is bound to; with scope `node` alone.")
+
+
+class TokenDocument(BaseDocument):
+    """A token, without itself."""
+
+    id: str = Field(description="Its id, by which it is revoked.")
+    name: str = Field(description="What it is for.")
+    tenant: str = Field(description="Whose it is.")
+    tenant_id: int = Field(description="The tenant's number; stands as `uid` in what is the tenant's.")
+    scopes: list[str] = Field(description="What it may.")
+    node: str | None = Field(description="The node that it is bound to.")
+    created_at: Timestamp = Field(description="When it was made.")
+    revoked_at: Timestamp | None = Field(description="When it was revoked.")
+    last_used_at: Timestamp | None = Field(description="When it was last used, to about a minute.")
+
+
+class NewTokenDocument(TokenDocument):
+    """A token, once with itself."""
+
+    token: str = Field(description="The token. It is shown now and never again.")
+
+
+class TokenListDocument(BaseDocument):
+    """All tokens."""
+
+    tokens: list[TokenDocument] = Field(description="The tokens, newest first.")
+
+
+class NodeDocument(BaseDocument):
+    """A node, as it last said that it was."""
+
+    name: str = Field(description="Its name.")
+    state: NodeState = Field(description="`lost` when it was silent for 15 s.")
+    why: str = Field(description="Why it takes no work; empty when it does.")
+    capacity: int = Field(description="How many attempts it takes at once.")
+    in_hand: int = Field(description="How many it has.")
+    version: str = Field(description="The version of its daemon.")
+    engine: str = Field(description="What its containers are made by.")
+    beat_at: Timestamp = Field(description="When it last said so.")
+    silent_s: float = Field(description="How long ago that was, by the database's clock.")
+
+
+class NodeListDocument(BaseDocument):
+    """All nodes."""
+
+    nodes: list[NodeDocument] = Field(description="The nodes, by name.")

@@ -1,0 +1,93 @@
+"""Where the values of a profile are stated: by itself, or by which of those that it extends.
+
+Follows what `resolve` decides: a limit is the nearest profile's, a list is everybody's who adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.model.submission import JsonValue
+from assayd.policies.files import Profile
+
+ADDED = (
+    "network.hosts",
+    "network.ports",
+    "imports.allowed",
+    "imports.denied",
+    "imports.categories",
+    "imports.names.",
+    "adapter.forbidden",
+    "commands.",
+)
+"""Values that a profile adds to what it inherits, by how their names begin; it replaces all others."""
+IMPLIED = {
+    "imports.categories": "imports.allowed",
+    "imports.names": "imports.allowed",
+    "network.http": "network.hosts",
+}
+"""Keys that add to another value as well."""
+NARROWS = "imports.only"
+NARROWED = ("imports.allowed", "imports.categories")
+Effective = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueOrigin:
+    """A profile that states a value, and where."""
+
+    profile: str
+    file: Path
+    line: int | None
+
+
+Origins = Mapping[str, tuple[ValueOrigin, ...]]
+
+
+def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str], Effective]) -> Origins:
+    """Return which profiles state each value of one, the nearest first; what none states is built in.
+
+    Args:
+        name: of the profile.
+        profiles: all of them.
+        effective: gives the values of a profile, by dotted name.
+    """
+    profile = profiles[name]
+    own = dict(_stated(profile))
+    found: dict[str, tuple[ValueOrigin, ...]] = {}
+    for parent in profile.parents:
+        theirs, mine = effective(parent), effective(name)
+        for field, places in origins(parent, profiles, effective).items():
+            same = field.startswith(ADDED) or theirs.get(field) == mine.get(field)
+            if same and (field not in NARROWED or NARROWS not in own):
+                found[field] = tuple(dict.fromkeys((*found.get(field, ()), *places)))
+    for field, place in own.items():
+        inherited = found.get(field, ()) if field.startswith(ADDED) else ()
+        found[field] = (place, *inherited)
+    if NARROWS in own:
+        found |= {field: (own[NARROWS], *found.get(field, ())) for field in NARROWED}
+        del found[NARROWS]
+    return found
+
+
+def _stated(profile: Profile) -> Iterator[tuple[str, ValueOrigin]]:
+    """Return the values that a file states, and those that it adds to by the way."""
+    implied: dict[str, ValueOrigin] = {}
+    for key in _leaves(profile.file.values):
+        place = ValueOrigin(profile=profile.name, file=profile.file.path, line=profile.file.line(key))
+        also = IMPLIED.get(".".join(key[:2]))
+        if also is not None:
+            implied.setdefault(also, place)
+        yield ".".join(key), place
+    stated = {".".join(key) for key in _leaves(profile.file.values)}
+    yield from ((field, place) for field, place in implied.items() if field not in stated)
+
+
+def _leaves(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*within, key))
+        elif within or key == "image":
+            yield (*within, key)

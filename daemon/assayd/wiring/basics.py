@@ -1,0 +1,89 @@
+"""The parts that are there before those that work with them, and what is brought in the place of some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from assayd.analysis.analyst import Analyst
+from assayd.attempts.admission import AdmissionDependencies
+from assayd.attempts.events import EventHub
+from assayd.attempts.execution import Execution, Readiness
+from assayd.metrics import Metrics
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.batches import BatchStore
+from assayd.ports.clock import Clock
+from assayd.ports.generations import GenerationStore, Library
+from assayd.ports.repairs import RepairStore
+from assayd.ports.validator import Validator
+from assayd.repairs.requests import RecordedRequests
+from assayd.sandbox.container import ContainerOrigin
+from assayd.settings import Settings
+from assayd.store.access import DatabaseAccess
+from assayd.store.recorder import JobHooks
+from assayd.webhooks import Sender
+from assayd.wiring.limits import DaemonLimits
+
+T = TypeVar("T")
+
+
+class Wrap(Protocol):
+    """Puts something around a part."""
+
+    def __call__(self, part: T, /) -> T:
+        """Return the part, or something in its place that passes its calls on."""
+        ...
+
+
+def unwrapped(part: T) -> T:
+    """Return the part as it is."""
+    return part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOverrides:
+    """What is brought in the place of parts that the settings mean; None leaves the daemon's own.
+
+    `execution` is where attempts run, and `artifacts` where bundles lie: what a gateway exchanges.
+    `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
+    """
+
+    limits: DaemonLimits | None = None
+    clock: Clock | None = None
+    kinds: Mapping[str, Validator] | None = None
+    analyst: Analyst | None = None
+    readiness: Readiness | None = None
+    execution: BuildExecution | None = None
+    artifacts: ArtifactStore | None = None
+    hooks: JobHooks | None = None
+    wrap: Wrap = unwrapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basics:
+    """What is there before the parts that work with it. `stopping` is set once nothing more is started."""
+
+    settings: Settings
+    overrides: PartOverrides
+    limits: DaemonLimits
+    shared: AdmissionDependencies
+    access: DatabaseAccess
+    analyst: Analyst
+    batch_store: BatchStore
+    repair_store: RepairStore
+    generation_store: GenerationStore
+    library: Library
+    requests: RecordedRequests
+    origin: ContainerOrigin
+    copied_from: str | None
+    metrics: Metrics
+    hub: EventHub
+    sender: Sender
+    stopping: asyncio.Event
+
+
+BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]
+"""Builds where attempts run; what has a life of its own is entered into the stack."""

@@ -1,0 +1,109 @@
+"""Measures what containers would cost without Docker, where Docker was chosen and this host could do without.
+
+Decides what is compared and how it is said. The other engine counts only where the isolation check holds on
+it. What was measured is kept in the state directory: the next start says it at once, and measures again when
+one of the two has another version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import structlog
+
+from assayd.aio import finish
+from assayd.errors import EngineError
+from assayd.model.run import RunSpec
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.engine import Engine
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, open_container
+from assayd.sandbox.sandbox import Sandbox
+
+log = structlog.get_logger()
+
+FILE = "engine_comparison.json"
+SAMPLES = 5
+"""Containers made and removed on each engine, in turns; the median counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """An engine with a sandbox on it."""
+
+    engine: Engine
+    sandbox: Sandbox
+
+
+Challenge = Callable[[AsyncExitStack], Awaitable[Contender]]
+"""Opens the engine that was not chosen, for as long as the stack is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineComparison:
+    """Compares the engine that was chosen with a challenger, by containers for one run spec."""
+
+    chosen: Contender
+    challenge: Challenge
+    check_isolation: Callable[[Contender], Awaitable[Sequence[str]]]
+    spec: RunSpec
+    origin: ContainerOrigin
+    clock: Clock
+    ids: Ids
+    file: Path
+
+    async def run(self) -> str:
+        """Return what an operator is to know of the challenger, measured now or earlier."""
+        async with AsyncExitStack() as stack:
+            try:
+                challenger = await self.challenge(stack)
+                between = [await _version(one.engine) for one in (challenger, self.chosen)]
+                kept = read_comparison(self.file, between)
+                return kept or await self._measure(challenger, between)
+            except (EngineError, TimeoutError, OSError) as problem:
+                log.info("engine.not_compared", reason=str(problem) or "it took too long")
+                return f"it could not be compared with an OCI runtime: {problem}"
+
+    async def _measure(self, challenger: Contender, between: Sequence[str]) -> str:
+        leaks = await self.check_isolation(challenger)
+        if leaks:
+            log.warning("engine.not_recommended", engine=between[0], leaks=leaks)
+            return f"{between[0]} is here too, but its isolation check failed: {'; '.join(leaks)}"
+        took_s: tuple[list[float], list[float]] = ([], [])
+        for _ in range(SAMPLES):
+            for samples, contender in zip(took_s, (challenger, self.chosen), strict=True):
+                samples.append(await self._make_and_remove(contender))
+        other_s, chosen_s = map(median, took_s)
+        sentence = (
+            f'engine.kind = "oci" would be {chosen_s / other_s:.0f} times as quick: {between[0]} passes the '
+            f"isolation check here, and makes and removes a container in {other_s * 1e3:.0f} ms, "
+            f"{between[1]} in {chosen_s * 1e3:.0f} ms"
+        )
+        self.file.write_text(json.dumps({"between": between, "sentence": sentence}), encoding="utf-8")
+        log.info("engine.compared", result=sentence)
+        return sentence
+
+    async def _make_and_remove(self, contender: Contender) -> float:
+        began = self.clock.monotonic()
+        key = await contender.sandbox.key(self.spec)
+        container = await open_container(contender.engine, key, self.origin, self.ids.new())
+        await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+        return self.clock.monotonic() - began
+
+
+async def _version(engine: Engine) -> str:
+    info = await engine.info()
+    return f"{info.name} {info.version} ({Path(info.runtime).name})"
+
+
+def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
+    """Return what was measured, between these two where they are given; empty when nothing was."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        return str(kept["sentence"]) if list(between) in ([], kept["between"]) else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

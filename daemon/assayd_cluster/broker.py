@@ -1,0 +1,53 @@
+"""The broker as gateway and node use it: one quorum queue, by Celery, configured and not wrapped.
+
+Delivery is at least once: what is delivered twice is claimed once. Nothing is declared from here: exchange,
+queue and accounts are the broker's own definitions (deploy/rabbitmq), and neither account may change them.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from celery import Celery
+from kombu import Exchange, Queue
+
+TASK = "assayd.run"
+EXCHANGE = "assayd"
+
+
+def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
+    """Return the Celery application of gateway and node; nothing is connected yet."""
+    app = Celery("assayd", broker=url, set_as_current=False)
+    exchange = Exchange(EXCHANGE, type="direct", durable=True, no_declare=True)
+    quorum = {
+        "x-queue-type": "quorum"
+    }  # by which Celery knows to set a limit per consumer: nothing else is allowed
+    app.conf.update(
+        task_queues=[
+            Queue(queue, exchange, routing_key=queue, no_declare=True, queue_arguments=quorum),
+        ],
+        task_default_queue=queue,
+        task_default_exchange=EXCHANGE,
+        task_default_routing_key=queue,
+        task_create_missing_queues=False,
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        result_backend=None,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_send_sent_event=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+        worker_prefetch_multiplier=1,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={"confirm_publish": True, "confirm_timeout": 10},
+        broker_heartbeat=10,
+        worker_hijack_root_logger=False,
+    )
+    if url.startswith("amqps:"):
+        certificates = str(ca_file) if ca_file is not None else ssl.get_default_verify_paths().cafile
+        app.conf.broker_use_ssl = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": certificates}
+    return app

@@ -1,0 +1,15 @@
+"""The database's clock: the one that all gateways have in common."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, literal_column
+from sqlalchemy.sql.elements import ColumnElement
+
+from assayd_cluster.documents import LIVE_S
+
+NOW: ColumnElement[int] = literal_column(
+    "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", BigInteger
+)
+"""Microseconds since 1970."""
+LIVE_SINCE = NOW - int(LIVE_S * 1_000_000)
+"""Who has beaten since then counts as alive."""

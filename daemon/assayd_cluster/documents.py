@@ -1,0 +1,214 @@
+"""What gateway and node say to each other, below ``/v1/nodes/{name}``. To the gateway it is hostile input.
+
+A node tells every few seconds how it is, claims what the broker hands it, and brings verdicts. It may write
+for runs that it holds, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from assayd.documents.attempts import AttemptDocument
+from assayd.model.report import StageStatus
+
+ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
+SHA256 = r"^[0-9a-f]{64}$"
+NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
+
+BEAT_S = 5.0
+"""How often a node, or a gateway, says that it lives."""
+LIVE_S = 15.0
+"""How long after its last beat one counts as alive."""
+INLINE_BYTES = 64 * 2**10
+"""Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
+MOST_FILES = 400
+MOST_EVENTS = 5_000
+MOST_SEQ = 10**6
+"""Events that a run numbers at most; the next run begins beyond."""
+MOST_NAME = 8192
+MOST_OUTPUT = 512 * 2**10
+
+AttemptId = Annotated[str, Field(pattern=ULID)]
+Digest = Annotated[str, Field(pattern=SHA256)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)  # a node may be older than its gateway
+
+
+class NodeBeat(_Document):
+    """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand."""
+
+    capacity: int = Field(ge=1, le=4096)
+    ready: bool
+    reason: str = Field("", max_length=1000)
+    draining: bool = False
+    version: str = Field(max_length=64)
+    engine: str = Field("", max_length=200)
+    images: dict[str, str] = Field({}, max_length=256)
+    profiles: dict[str, str] = Field({}, max_length=1024)
+    runs: list[AttemptId] = Field([], max_length=8192)
+
+
+class BeatAnswer(_Answer):
+    """Whether the node is to take work, and why not."""
+
+    consume: bool
+    why: str = ""
+
+
+class CancelledRuns(_Answer):
+    """``GET /v1/nodes/{name}/cancelled?wait_s=``: the runs that are to end, once there are any."""
+
+    attempts: list[str]
+
+
+class Claim(_Document):
+    """``POST /v1/nodes/{name}/runs``: what a message of the broker said."""
+
+    attempt: AttemptId
+    ticket: str = Field(min_length=43, max_length=44, pattern=r"^[A-Za-z0-9+/_-]{43}=?$")
+
+
+class Claimed(_Answer):
+    """A run that the node holds now.
+
+    `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text; what is
+    the cluster's business alone (repairs, webhooks) is not in it.
+    """
+
+    run: int = Field(ge=1, le=2)
+    document: str
+    uid: int
+    kind: str
+    policy: str
+    cancelled: bool = False
+    live: bool = True
+
+
+class StateBody(_Document):
+    """The attempt is in another state; the first and the last are the gateway's to say."""
+
+    state: Literal["checking", "leasing", "running", "judging"]
+
+
+class StageBody(_Document):
+    """A stage has ended."""
+
+    name: str = Field(max_length=64)
+    status: StageStatus
+    duration_ms: float = Field(ge=0)
+    findings: int = Field(ge=0)
+
+
+class UnitBody(_Document):
+    """A unit was started, or has ended with a cause."""
+
+    name: str = Field(max_length=MOST_NAME)
+    index: int = Field(ge=1)
+    total: int = Field(ge=1)
+    status: str = Field(max_length=32)
+    duration_ms: float = Field(ge=0)
+
+
+class OutputBody(_Document):
+    """What a unit wrote."""
+
+    unit: str = Field(max_length=MOST_NAME)
+    text: str = Field(max_length=MOST_OUTPUT)
+
+
+class _LiveEvent(_Document):
+    run: int = Field(ge=0, le=1)
+    seq: int = Field(ge=1, le=MOST_SEQ)
+    at: AwareDatetime
+
+
+class StateEvent(_LiveEvent):
+    """An event of kind ``state``."""
+
+    kind: Literal["state"]
+    body: StateBody
+
+
+class StageEvent(_LiveEvent):
+    """An event of kind ``stage``."""
+
+    kind: Literal["stage"]
+    body: StageBody
+
+
+class UnitEvent(_LiveEvent):
+    """An event of kind ``unit``."""
+
+    kind: Literal["unit"]
+    body: UnitBody
+
+
+class OutputEvent(_LiveEvent):
+    """An event of kind ``stdout`` or ``stderr``, which is not durable."""
+
+    kind: Literal["stdout", "stderr"]
+    body: OutputBody
+
+
+class GapEvent(_LiveEvent):
+    """Stands for output that the node itself has missed; the gateway sees that by itself."""
+
+    kind: Literal["gap"]
+    body: dict[str, int | None]
+
+
+LiveEvent = Annotated[
+    StateEvent | StageEvent | UnitEvent | OutputEvent | GapEvent, Field(discriminator="kind")
+]
+"""An event as the node's daemon numbered it: its run (0 before it has a container) and its place."""
+
+
+class LiveEvents(_Document):
+    """``POST /v1/nodes/{name}/runs/{attempt}/{run}/events``."""
+
+    events: list[LiveEvent] = Field(max_length=MOST_EVENTS)
+
+
+class BundleFile(_Document):
+    """A file of the bundle; `base64` is its content, unless it was sent before."""
+
+    name: str = Field(max_length=512)
+    media_type: str = Field(max_length=100)
+    sha256: Digest
+    bytes: int = Field(ge=0)
+    truncated: bool = False
+    base64: str | None = None
+
+
+class RunVerdict(_Document):
+    """``PUT /v1/nodes/{name}/runs/{attempt}/{run}/verdict``: what the node's daemon said of the attempt.
+
+    `attempt` is its attempt document as ``GET /v1/attempts/{id}`` of the node's daemon gives it, without
+    `report` and `execution` (null): those are files of the bundle. `events` are all that are durable.
+    """
+
+    attempt: AttemptDocument
+    events: list[LiveEvent] = Field([], max_length=MOST_EVENTS)
+    files: list[BundleFile] = Field(max_length=MOST_FILES)
+
+
+class RunLost(_Document):
+    """The same route, for a run that came to no verdict. `started`: something submitted may have run."""
+
+    lost: Literal[True]
+    reason: str = Field(max_length=1000)
+    started: bool = True
+
+
+class VerdictAnswer(_Answer):
+    """What became of it; `counted` is False when another run's verdict was first."""
+
+    counted: bool

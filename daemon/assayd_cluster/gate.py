@@ -1,0 +1,236 @@
+"""Who may ask a gateway what: by token, or on the Unix socket as the kernel says who it is.
+
+This stands before the whole API. What a token's scope does not allow never reaches a route; a token that is
+revoked ends the requests that it began. The token itself goes no further than here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+import structlog
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assayd.api.errors import error_response
+from assayd.api.peer import Caller
+from assayd.errors import AssaydError, RequestError
+from assayd.model.submission import Peer
+from assayd_cluster.tokens import Scope as TokenScope
+from assayd_cluster.tokens import TokenRecord
+from assayd_cluster.verifying import FRESH_S, TokenVerifier
+
+log = structlog.get_logger()
+
+NODES = "/v1/nodes"
+OPEN = frozenset({"/healthz"})
+"""What is answered to anybody, so that a load balancer can ask."""
+NOBODY = 2**32 - 1
+"""Whose such a request is: neither a user's number nor a tenant's."""
+READING = frozenset({"GET", "HEAD"})
+STATE = "token"
+"""Under which the token's record lies in the state of a request."""
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
+
+
+@dataclass(eq=False, slots=True)
+class _Under:
+    """A request of a token that is under way, and what ends it."""
+
+    secret: str
+    address: str
+    end: asyncio.Timeout
+    refusal: AssaydError | None = None
+
+
+class TokenGate:
+    """Lets requests through whose token allows them, and those of peers of the Unix socket without one."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        verifier: TokenVerifier,
+        *,
+        most_of_one: int = 192,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._refused = refused
+        self._app = app
+        self._verifier = verifier
+        self._most_of_one = most_of_one
+        self._under: set[_Under] = set()
+        self._of_tenant: Counter[int] = Counter()
+        self._checking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401, 403 or 429, or hand the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Started(send)
+        try:
+            await self._admit(scope, receive, answer)
+        except AssaydError as error:
+            self._refused(error.code)
+            if answer.started:  # the server closes the connection of an answer without an end
+                log.warning("request.ended", code=error.code)
+                return
+            challenge = CHALLENGE if error.code in {"token.missing", "token.refused", "token.revoked"} else {}
+            headers = {**challenge, "Connection": "close"} if challenge else {}
+            await error_response(error, headers=headers)(scope, receive, send)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        secret = take_token(scope)
+        if secret is None:
+            if isinstance(scope["state"].get("caller"), Caller) or scope["path"] in OPEN:
+                await self._app(_opened(scope), receive, send)
+                return
+            message = "this gateway wants a token, as `Authorization: Bearer …`; an operator makes one"
+            raise RequestError("token.missing", f"{message} with `assay token create`")
+        address = client_address(scope)
+        record = await self._verifier.verify(secret, address)
+        require_scope(record, scope["method"], scope["path"])
+        scope["state"] |= {"caller": _caller(record), STATE: record}
+        if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:
+            message = f"{self._most_of_one} requests of tenant {record.tenant!r} are under way; wait for some"
+            raise RequestError("quota.full", message, retryable=True)
+        await self._follow(scope, receive, send, record, _Under(secret, address, asyncio.timeout(None)))
+
+    async def _follow(
+        self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _Under
+    ) -> None:
+        """Answer a request that ends when its token does. Raises: RequestError ``token.revoked``."""
+        self._under.add(under)
+        self._of_tenant[record.tenant_id] += 1
+        if self._checking is None:
+            self._checking = asyncio.get_running_loop().create_task(self._check(), name="token-check")
+        try:
+            async with under.end:
+                await self._app(scope, receive, send)
+        except TimeoutError:
+            if under.refusal is None:
+                raise
+            raise under.refusal from None
+        finally:
+            self._under.discard(under)
+            self._of_tenant[record.tenant_id] -= 1
+            if not self._of_tenant[record.tenant_id]:
+                del self._of_tenant[record.tenant_id]
+
+    async def _check(self) -> None:
+        """Look again at the tokens of what is under way, until nothing is."""
+        try:
+            while self._under:
+                await asyncio.sleep(FRESH_S)
+                for under in list(self._under):
+                    await self._check_one(under)
+        finally:
+            self._checking = None
+
+    async def _check_one(self, under: _Under) -> None:
+        try:
+            await self._verifier.verify(under.secret, under.address)
+        except RequestError as refusal:
+            if under in self._under and refusal.code != "token.failures":
+                under.refusal = refusal
+                under.end.reschedule(asyncio.get_running_loop().time())
+        except AssaydError:
+            return  # the database does not answer: what was let in goes on
+
+
+class _Started:
+    """Sends, and notes whether the answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        await self._send(message)
+
+
+def take_token(scope: Scope) -> str | None:
+    """Take the token out of a request's headers, so that nothing behind can tell it; None without one.
+
+    Raises: RequestError ``token.refused``, for two of them, or another form than ``Bearer``.
+    """
+    given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+    if not given:
+        return None
+    scope["headers"] = [pair for pair in scope["headers"] if pair[0].lower() != b"authorization"]
+    kind, _, secret = given[0].partition(b" ")
+    if len(given) > 1 or kind.lower() != b"bearer" or not secret.isascii() or not secret:
+        raise RequestError("token.refused", "Authorization has to be there once, as `Bearer` and a token")
+    return str(secret, "ascii")
+
+
+def require_scope(record: TokenRecord, method: str, path: str) -> None:
+    """Raise RequestError ``token.scope`` unless the token's scopes allow this request."""
+    if record.node is not None:
+        own = f"{NODES}/{record.node}"
+        allowed = path == own or path.startswith(f"{own}/")
+        what = f"is that of node {record.node!r}, and may ask what is below {own} alone"
+    elif is_node_route(path) and not record.may(TokenScope.OPERATE):
+        allowed, what = False, "may not ask about nodes"
+    else:
+        reading = method in READING
+        allowed = record.may(TokenScope.SUBMIT, TokenScope.OPERATE) or (
+            reading and record.may(TokenScope.READ)
+        )
+        what = "may read and nothing else"
+    if not allowed:
+        raise RequestError("token.scope", f"the token {record.name!r} {what}")
+
+
+def is_node_route(path: str) -> bool:
+    """Return whether a path is that of nodes."""
+    return path == NODES or path.startswith(f"{NODES}/")
+
+
+def require_node(request: Request, name: str) -> None:
+    """Raise RequestError ``token.scope`` unless the request comes from the node of that name."""
+    record = getattr(request.state, STATE, None)
+    if not isinstance(record, TokenRecord) or record.node is None or record.node != name:
+        raise RequestError("token.scope", f"this is for node {name[:64]!r}, with its own token")
+
+
+def client_address(scope: Scope) -> str:
+    """Return whose failures are counted together: an address, or a user of the Unix socket."""
+    caller = scope["state"].get("caller")
+    if isinstance(caller, Caller):
+        return f"uid {caller.peer.uid}"
+    return counted_address((scope.get("client") or ("",))[0])
+
+
+def counted_address(text: str) -> str:
+    """Return under what an address is counted: itself, or its /64 where one host may have many of them."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _caller(record: TokenRecord) -> Caller:
+    number = record.tenant_id
+    return Caller(
+        peer=Peer(uid=number, gid=number, pid=0),
+        groups=frozenset(),
+        remote=True,
+        operator=record.may(TokenScope.OPERATE),
+    )
+
+
+def _opened(scope: Scope) -> Scope:
+    """Let what is open to anybody pass the gate of peers behind, as nobody."""
+    if not isinstance(scope["state"].get("caller"), Caller):
+        nobody = Peer(uid=NOBODY, gid=NOBODY, pid=0)
+        scope["state"]["caller"] = Caller(peer=nobody, groups=frozenset(), remote=True)
+    return scope

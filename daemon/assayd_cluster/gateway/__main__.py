@@ -1,0 +1,47 @@
+"""`assayd-gateway`: run the gateway until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from assayd import __version__
+from assayd.errors import AssaydError, ConfigError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the gateway until it is told to stop; return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        return _run(chosen)
+    except ConfigError as error:
+        print(f"assayd-gateway: {error.message}", file=sys.stderr)
+        return 2
+    except AssaydError as error:
+        print(f"assayd-gateway: {error.code}: {error.message}", file=sys.stderr)
+        return 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="assayd-gateway")
+    parser.add_argument("--version", action="version", version=f"assayd-gateway {__version__}")
+    parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
+    return parser
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    from assayd.settings import effective
+    from assayd_cluster.settings import load_gateway_settings
+
+    settings = load_gateway_settings()
+    if chosen.print_config:
+        print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        return 0
+    from assayd_cluster.gateway.program import run
+
+    return run(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What other gateways carry out, asked here. Implements `ports.elsewhere.Elsewhere`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+import structlog
+
+from assayd.aio import Signal
+from assayd.attempts.events import EventHub
+from assayd.errors import StoreError
+from assayd.model.attempt import Attempt, State
+from assayd.ports.store import Event, JobStore
+from assayd_cluster.gateway.dispatches import Dispatches
+
+log = structlog.get_logger()
+
+
+class OtherGateways:
+    """Attempts of other gateways: those who wait for one here, and those who follow one."""
+
+    def __init__(self, jobs: JobStore, hub: EventHub, dispatches: Dispatches) -> None:
+        self._jobs = jobs
+        self._hub = hub
+        self._dispatches = dispatches
+        self._changed: defaultdict[str, Signal] = defaultdict(Signal)
+        self._attended: set[str] = set()
+
+    async def attend(self, attempt: Attempt) -> None:
+        """Have the events of an attempt shown here too: those on record first."""
+        if attempt.id not in self._attended:
+            self._attended.add(attempt.id)
+            self._hub.open(attempt.id, attempt.peer.uid)
+        await self._catch_up(attempt.id)
+
+    async def ended(self, attempt_id: str, timeout_s: float) -> None:
+        """Wait for the verdict of an attempt, no longer than a time."""
+        changed = self._changed[attempt_id].next  # before it is looked up: what comes then is not missed
+        attempt = await self._jobs.get(attempt_id)
+        if attempt is not None and attempt.state is not State.FINISHED:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await changed.wait()
+            except TimeoutError:
+                return
+
+    async def cancel(self, attempt_id: str) -> bool:
+        """Have the gateway of an attempt end it."""
+        return await self._dispatches.cancel(attempt_id)
+
+    def is_attended(self, attempt_id: str) -> bool:
+        """Return whether somebody follows an attempt of another gateway here."""
+        return attempt_id in self._attended
+
+    def show(self, event: Event) -> None:
+        """Show an event of an attempt that somebody follows here."""
+        if event.attempt_id in self._attended and self._hub.knows(event.attempt_id):
+            self._hub.show(event)
+
+    def wake(self, attempt_id: str) -> None:
+        """Release those who wait for an attempt, which has its verdict."""
+        waiting = self._changed.pop(attempt_id, None)
+        if waiting is not None:
+            waiting.give()
+
+    def wake_all(self) -> None:
+        """Have everybody look again: something may have been missed."""
+        for attempt_id in list(self._changed):
+            self.wake(attempt_id)
+
+    async def finish(self, attempt_id: str) -> None:
+        """Show the rest of an attempt that is followed here, and end it."""
+        self.wake(attempt_id)
+        if attempt_id in self._attended:
+            await self._catch_up(attempt_id)
+
+    async def _catch_up(self, attempt_id: str) -> None:
+        """Show what is on record and not shown yet; end the log where there is a verdict."""
+        try:
+            attempt = await self._jobs.get(attempt_id)
+            events = await self._jobs.events(attempt_id)
+        except StoreError as trouble:
+            log.error("events.not_read", code=trouble.code, attempt_id=attempt_id)
+            return
+        shown = {event.seq for event in self._hub.durable(attempt_id)}
+        for event in events:
+            if event.seq not in shown:
+                self._hub.show(event)
+        if attempt is None or attempt.state is State.FINISHED:
+            self._attended.discard(attempt_id)
+            self._hub.close(attempt_id)

@@ -1,0 +1,236 @@
+"""Carries attempts out on nodes: publishes each, waits for the verdict, ends what no node brings one of.
+
+Implements `attempts.execution.Execute`: for scheduler, admission and all that drives attempts, a node is as
+good as a container of this host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from assayd.aio import pause, task_group
+from assayd.attempts.attempt_run import Abandoned, Finished, Job
+from assayd.attempts.conclusion import conclude
+from assayd.attempts.events import EventHub
+from assayd.attempts.verdicts import Verdicts
+from assayd.errors import StoreError
+from assayd.model.attempt import Failure, State
+from assayd.model.merge import CANCELLED
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.clock import Clock
+from assayd.ports.store import Event, JobStore
+from assayd_cluster.documents import LIVE_S
+from assayd_cluster.gateway.dispatches import Dispatches
+from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.watching import RunWatch
+
+log = structlog.get_logger()
+
+CANCEL_S = LIVE_S + 5
+"""How long a node has to end what was cancelled, before its gateway ends it."""
+WATCHED_EVERY_S = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flight:
+    """An attempt between its publishing and its verdict. `again`: it is to be published once more."""
+
+    job: Job
+    ended: asyncio.Future[Finished]
+    again: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Failure | None = None
+
+    def end(self, finished: Finished) -> None:
+        if not self.ended.done():
+            self.ended.set_result(finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteDependencies:
+    """What attempts are carried out with where a node runs them."""
+
+    dispatches: Dispatches
+    publisher: Publisher
+    watch: RunWatch
+    jobs: JobStore
+    artifacts: ArtifactStore
+    attachments: BundleAttachments
+    clock: Clock
+    hub: EventHub
+    stopping: asyncio.Event
+
+
+class RemoteExecution:
+    """The attempts of this gateway that are with the broker or a node."""
+
+    def __init__(self, deps: RemoteDependencies) -> None:
+        self._deps = deps
+        self._flights: dict[str, _Flight] = {}
+        self._verdicts = Verdicts(
+            jobs=deps.jobs,
+            artifacts=deps.artifacts,
+            clock=deps.clock,
+            hub=deps.hub,
+            stopping=deps.stopping,
+        )
+        self.on_cancelled: Callable[[], None] = lambda: None
+        """Called when an attempt that a node may have in hand was cancelled here."""
+        self._tasks: asyncio.TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[RemoteExecution]:
+        """Watch over what is under way while the body runs."""
+        async with task_group() as self._tasks:
+            watching = self._tasks.create_task(self._keep_watching(), name="runs")
+            try:
+                yield self
+            finally:
+                watching.cancel()
+
+    async def __call__(self, job: Job) -> Finished:
+        """Have a node run an attempt; return it with the verdict on record."""
+        attempt_id = job.attempt.id
+        flight = _Flight(job=job, ended=asyncio.get_running_loop().create_future())
+        self._flights[attempt_id] = flight
+        try:
+            failure = await self._carry(flight)
+            if failure is None:
+                return await flight.ended
+            if job.attempt.state is not State.JUDGING:
+                job.move(State.JUDGING)
+            concluded = await conclude(job, self._deps, (), None, failure)
+            return await self._verdicts.record(concluded, job.timings_s)
+        finally:
+            del self._flights[attempt_id]
+
+    async def _carry(self, flight: _Flight) -> Failure | None:
+        """See an attempt to the verdict that a node brings; return why it gets none."""
+        job = flight.job
+        try:
+            async with job.deadline.scope():
+                if job.attempt.run_number == 0 or not await self._deps.watch.is_alive(job.attempt.id):
+                    flight.again.set()
+                await self._publish_until_ended(flight)
+        except TimeoutError:
+            if job.abandoned:
+                raise Abandoned(None) from None
+            if not job.deadline.cancelled:
+                return Failure(code="attempt.stalled", message="The attempt waited too long for a node.")
+            return await self._cancel(flight)
+        return flight.failure
+
+    async def _publish_until_ended(self, flight: _Flight) -> None:
+        """Publish each time that it is asked for, until there is a verdict, or none is to come."""
+        attempt_id = flight.job.attempt.id
+        while not flight.ended.done() and flight.failure is None:
+            if flight.again.is_set():
+                flight.again.clear()
+                message = await self._deps.dispatches.message(attempt_id)
+                if message is None:
+                    self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")
+                else:
+                    await self._deps.publisher.publish(message)
+            await self._next(flight)
+
+    async def _next(self, flight: _Flight) -> None:
+        again = asyncio.ensure_future(flight.again.wait())
+        try:
+            await asyncio.wait((again, flight.ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            again.cancel()
+
+    async def _cancel(self, flight: _Flight) -> Failure | None:
+        """Have a node end a cancelled attempt; return the failure of one that no node has in hand."""
+        attempt_id = flight.job.attempt.id
+        await self._deps.dispatches.cancel(attempt_id)
+        self.on_cancelled()
+        if await self._deps.watch.is_alive(attempt_id):
+            await asyncio.wait({flight.ended}, timeout=CANCEL_S)
+        if flight.ended.done():
+            return None
+        return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
+
+    def is_here(self, attempt_id: str) -> bool:
+        """Return whether an attempt is under way here."""
+        return attempt_id in self._flights
+
+    def cancel(self, attempt_id: str) -> None:
+        """End an attempt of this gateway, which somebody has cancelled at another."""
+        flight = self._flights.get(attempt_id)
+        if flight is not None:
+            flight.job.cancel()
+
+    def end(self, finished: Finished) -> None:
+        """Bring the verdict of an attempt, which is on record; one that is not of this gateway is let be."""
+        flight = self._flights.get(finished.attempt.id)
+        if flight is not None:
+            flight.end(finished)
+
+    def publish_again(self, attempt_id: str) -> None:
+        """Publish an attempt once more: its run came to nothing."""
+        flight = self._flights.get(attempt_id)
+        if flight is not None:
+            flight.again.set()
+
+    def exhaust(self, attempt_id: str) -> None:
+        """End an attempt whose runs are both lost."""
+        flight = self._flights.get(attempt_id)
+        if flight is not None:
+            message = "The run was lost, and so was the one before, each with its node or its daemon."
+            flight.failure = Failure(code="run.lost", message=message)
+            flight.again.set()
+
+    def show(self, event: Event) -> None:
+        """Show an event of a node, and take the state that it tells."""
+        self._deps.hub.show(event)
+        flight = self._flights.get(event.attempt_id)
+        if flight is not None and event.kind == "state":
+            state = State(str(event.body["state"]))
+            flight.job.attempt = replace(flight.job.attempt, state=state, run_number=event.run_number)
+
+    def look_for(self, attempt_id: str) -> None:
+        """Look whether an attempt has its verdict: another gateway says so."""
+        flight = self._flights.get(attempt_id)
+        if flight is not None:
+            self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")
+
+    def look_for_all(self) -> None:
+        """Look for all verdicts: some may have been missed."""
+        for attempt_id in self._flights:
+            self.look_for(attempt_id)
+
+    async def _look(self, flight: _Flight) -> None:
+        attempt_id = flight.job.attempt.id
+        try:
+            attempt = await self._deps.jobs.get(attempt_id)
+            if attempt is None or attempt.state is not State.FINISHED:
+                return
+            shown = {event.seq for event in self._deps.hub.durable(attempt_id)}
+            for event in await self._deps.jobs.events(attempt_id):
+                if event.seq not in shown:
+                    self._deps.hub.show(event)
+        except StoreError as trouble:
+            log.error("verdict.not_read", code=trouble.code, attempt_id=attempt_id)
+            return
+        flight.end(Finished(attempt=attempt, report=None, execution=None))
+
+    async def _keep_watching(self) -> None:
+        """Publish again what no live node has in hand although the broker took it; tell verdicts missed."""
+        while True:
+            await pause(WATCHED_EVERY_S, unless=self._deps.stopping)
+            if self._deps.stopping.is_set():
+                return
+            try:
+                stray = await self._deps.watch.stray()
+            except StoreError as trouble:
+                log.error("runs.not_watched", code=trouble.code)
+                continue
+            for attempt_id in stray:
+                if attempt_id in self._flights:
+                    log.warning("attempt.published_again", attempt_id=attempt_id)
+                    self.publish_again(attempt_id)

@@ -1,0 +1,154 @@
+"""What nodes bring of the runs that they have in hand, put on record and before those who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection
+
+from assayd.aio import Signal
+from assayd.attempts.events import OUTPUT
+from assayd.errors import RequestError
+from assayd.model.attempt import MAX_RUNS
+from assayd.ports.store import Event
+from assayd.store import rows, tables
+from assayd.store.access import DatabaseAccess
+from assayd_cluster.documents import Claim, Claimed, LiveEvent, RunLost, RunVerdict
+from assayd_cluster.gateway.elsewhere import OtherGateways
+from assayd_cluster.gateway.execution import RemoteExecution
+from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.gateway.runs import Exhausted, Held, HeldRun, Runs
+from assayd_cluster.gateway.verdicts import RunVerdicts, read_events
+
+log = structlog.get_logger()
+
+ELSEWHERE_S = 0.5
+"""How long a message waits that came to a node which is not to have it."""
+MOST_UPLOADED_BYTES = 128 * 2**20
+
+
+class LiveRuns:
+    """What nodes bring, put where it belongs: on record, and before those who wait and follow."""
+
+    def __init__(
+        self,
+        access: DatabaseAccess,
+        runs: Runs,
+        verdicts: RunVerdicts,
+        *,
+        execution: RemoteExecution,
+        others: OtherGateways,
+        notices: Notices,
+    ) -> None:
+        self._access = access
+        self._runs = runs
+        self._verdicts = verdicts
+        self._execution = execution
+        self._others = others
+        self._notices = notices
+        self._add_events = access.insert_or_nothing(tables.events)
+        self.cancels = Signal()
+        """Given when an attempt was cancelled, here or elsewhere."""
+
+    async def claim(self, node: str, claim: Claim) -> Claimed:
+        """Give a node the run that its message is of. Raises: as `Runs.claim`."""
+        try:
+            return await self._runs.claim(node, claim)
+        except Exhausted:
+            await self._exhaust(claim.attempt)
+            raise
+        except Held as held:
+            if not held.elsewhere:
+                raise
+            # Put back, the message would stand first in the queue, and come to this node again and again.
+            await asyncio.sleep(ELSEWHERE_S)
+            self._execution.publish_again(claim.attempt)
+            await self._runs.publish_again(claim.attempt)
+            raise RequestError("run.over", "another message has another node run it; drop this one") from held
+
+    async def _exhaust(self, attempt_id: str) -> None:
+        if self._execution.is_here(attempt_id):
+            self._execution.exhaust(attempt_id)
+        else:
+            await self._runs.exhaust(attempt_id)
+
+    async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
+        """Put events of a run on record, and show them. Raises: RequestError, as `Runs.held`."""
+        held = await self._under_way(node, attempt_id, run)
+        events = read_events(held, brought)
+        durable = [rows.event_values(event) for event in events if event.kind not in OUTPUT]
+
+        def apply(connection: Connection) -> None:
+            if durable:
+                connection.execute(self._add_events, durable)
+            if not self._execution.is_here(attempt_id):
+                for event in events:  # too large for a notice: the others show a gap
+                    self._notices.tell(connection, "event", **event_notice(event))
+
+        await self._access.write(apply, durable=False)
+        for event in events:
+            self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Show an event to those who follow here."""
+        if self._execution.is_here(event.attempt_id):
+            self._execution.show(event)
+        else:
+            self._others.show(event)
+
+    async def upload(self, node: str, attempt_id: str, run: int, content: bytes) -> None:
+        """Keep a large file of a bundle. Raises: RequestError, as `Runs.held`, or ``too_large``."""
+        held = await self._under_way(node, attempt_id, run)
+        digest = hashlib.sha256(content).hexdigest()
+        await self._runs.upload(held, digest, content, most_bytes=MOST_UPLOADED_BYTES)
+
+    async def _under_way(self, node: str, attempt_id: str, run: int) -> HeldRun:
+        held = await self._runs.held(node, attempt_id, run)
+        if held.finished:
+            raise RequestError("run.over", f"attempt {attempt_id} needs nothing of run {run} any more")
+        return held
+
+    async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
+        """Put a verdict on record; False when another was first. Raises: RequestError."""
+        held = await self._runs.held(node, attempt_id, run)
+        counted = await self._verdicts.take(held, brought)
+        await self._others.finish(attempt_id)
+        return counted
+
+    async def lose(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
+        """Take note that a run came to no verdict; another is to have it, if one is left."""
+        held = await self._under_way(node, attempt_id, run)
+        log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
+        await self._runs.lose(held, started=lost.started)
+        if lost.started and run >= MAX_RUNS:
+            await self._exhaust(attempt_id)
+        else:
+            self._execution.publish_again(attempt_id)
+
+    async def cancelled(self, node: str, wait_s: float) -> Sequence[str]:
+        """Return the attempts in a node's hands that are to end, as soon as there are any."""
+        try:
+            async with asyncio.timeout(wait_s):
+                while True:
+                    changed = self.cancels.next
+                    found = await self._runs.cancelled(node)
+                    if found:
+                        return found
+                    await changed.wait()
+        except TimeoutError:
+            return ()
+
+
+def event_notice(event: Event) -> dict[str, object]:
+    """Return an event as a notice has it."""
+    values = rows.event_values(event)
+    return {"event": values.pop("kind"), **values}
+
+
+def noticed_event(notice: Mapping[str, Any]) -> Event:
+    """Return the event of a notice."""
+    return rows.read_event({**notice, "kind": notice["event"]})

@@ -1,0 +1,131 @@
+"""Which gateways live, and what the dead have left: each unfinished thing is one gateway's to carry on.
+
+A gateway beats by the database's clock. What belongs to one that has not beaten for 15 seconds, or has gone
+in order, is taken over by another in one transaction, and recovered as a daemon recovers after a crash. A
+gateway that finds its row gone was taken for dead: it stops before it does anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, not_, select, update
+
+from assayd import __version__
+from assayd.errors import StoreError
+from assayd.store import tables
+from assayd.store.access import DatabaseAccess
+from assayd_cluster.clock import LIVE_SINCE, NOW
+from assayd_cluster.documents import BEAT_S
+from assayd_cluster.gateway.dispatches import new_ticket, ticket_digest
+from assayd_cluster.tables import dispatches, drivers, gateways, uploads
+
+log = structlog.get_logger()
+
+_JOIN = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
+_BEAT = update(gateways).where(gateways.c.id == bindparam("gateway")).values(beat_at=NOW)
+_LEAVE = delete(gateways).where(gateways.c.id == bindparam("gateway"))
+_BURY = delete(gateways).where(gateways.c.beat_at < LIVE_SINCE)
+_TAKE = (
+    update(dispatches)
+    .where(not_(exists().where(gateways.c.id == dispatches.c.gateway_id)))
+    .values(gateway_id=bindparam("gateway"), published_at=None)
+    .returning(dispatches.c.attempt_id)
+)
+_TAKE_DRIVEN = (
+    update(drivers)
+    .where(not_(exists().where(gateways.c.id == drivers.c.gateway_id)))
+    .values(gateway_id=bindparam("gateway"))
+    .returning(drivers.c.kind, drivers.c.subject)
+)
+_FORGET_UPLOADS = delete(uploads).where(not_(exists().where(dispatches.c.attempt_id == uploads.c.attempt_id)))
+_UNLISTED = insert(dispatches).from_select(
+    ["attempt_id", "gateway_id", "ticket_sha256", "created_at"],
+    select(tables.attempts.c.id, literal(""), bindparam("ticket"), NOW).where(
+        not_(exists().where(tables.verdicts.c.attempt_id == tables.attempts.c.id)),
+        not_(exists().where(dispatches.c.attempt_id == tables.attempts.c.id)),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """What a gateway has taken over: attempts, and other things by kind and id."""
+
+    attempts: Sequence[str] = ()
+    driven: Sequence[tuple[str, str]] = ()
+
+
+Inherit = Callable[[Estate], Awaitable[None]]
+"""Goes on with what was taken over."""
+
+
+class Membership:
+    """One gateway among the others."""
+
+    def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
+        self._access = access
+        self._gateway_id = gateway_id
+        self.superseded: Callable[[], None] = lambda: None
+        """Called when this gateway was taken for dead."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Membership]:
+        """Belong to the gateways while the body runs; what is unfinished at its end is the others'."""
+        own = {"gateway": self._gateway_id}
+        unlisted = {"ticket": ticket_digest(new_ticket())}
+        await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
+        await self._access.write(lambda connection: connection.execute(_UNLISTED, unlisted).close())
+        try:
+            yield self
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            await self._access.write(
+                lambda connection: connection.execute(_LEAVE, {"gateway": self._gateway_id}).close()
+            )
+        except StoreError as trouble:  # the others find out by themselves
+            log.warning("gateway.not_left", code=trouble.code)
+
+    async def keep(self, inherit: Inherit) -> None:
+        """Beat, and take over what the dead have left, until this one is taken for dead itself."""
+        while True:
+            try:
+                if not await self.beat():
+                    log.critical("gateway.superseded", gateway_id=self._gateway_id)
+                    self.superseded()
+                    return
+                estate = await self.take_over()
+                if estate.attempts or estate.driven:
+                    log.warning("gateway.inherited", attempts=len(estate.attempts), others=len(estate.driven))
+                    await inherit(estate)
+            except StoreError as trouble:
+                log.error("gateway.not_beaten", code=trouble.code)
+            await asyncio.sleep(BEAT_S)
+
+    async def beat(self) -> bool:
+        """Say that this gateway lives; False when it was taken for dead."""
+        own = {"gateway": self._gateway_id}
+        return await self._access.write(
+            lambda connection: connection.execute(_BEAT, own).rowcount == 1, durable=False
+        )
+
+    async def take_over(self) -> Estate:
+        """Take over what belongs to no gateway that lives."""
+        own = {"gateway": self._gateway_id}
+
+        def apply(connection: Connection) -> Estate:
+            connection.execute(_BURY)
+            connection.execute(_FORGET_UPLOADS)
+            return Estate(
+                attempts=list(connection.execute(_TAKE, own).scalars()),
+                driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],
+            )
+
+        return await self._access.write(apply)

@@ -1,0 +1,135 @@
+"""The nodes: what each has last said of itself, and which of them may take work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from assayd import __version__
+from assayd.store.access import DatabaseAccess
+from assayd_cluster.clock import LIVE_SINCE, NOW
+from assayd_cluster.documents import BeatAnswer, NodeBeat
+from assayd_cluster.nodes import DRAINED
+from assayd_cluster.tables import gateways, nodes
+
+_LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
+_GATEWAYS = select(func.count()).where(gateways.c.beat_at > LIVE_SINCE)
+
+Profiles = Callable[[], Mapping[str, str]]
+"""Returns the digests of the profiles in use, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveNode:
+    """A node that lives. `why` says what keeps it from taking work; empty when nothing does."""
+
+    name: str
+    capacity: int
+    why: str
+    version: str
+    engine: str
+    images: Mapping[str, str]
+
+    @property
+    def consumes(self) -> bool:
+        """Return whether it takes work."""
+        return not self.why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """The nodes and gateways that live."""
+
+    nodes: Sequence[LiveNode] = ()
+    gateways: int = 1
+
+    @property
+    def capacity(self) -> int:
+        """Return how many attempts all nodes that take work have in hand at most."""
+        return sum(node.capacity for node in self.nodes if node.consumes)
+
+
+def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
+    """Return what keeps a node from taking work; empty when nothing does."""
+    if not versions_agree(beat.version, __version__):
+        return f"version {beat.version} is more than one minor away from the gateway's {__version__}"
+    different = sorted(name for name, digest in beat.profiles.items() if profiles.get(name, digest) != digest)
+    missing = sorted(profiles.keys() - beat.profiles.keys())
+    if different or missing:
+        listed = ", ".join((*different, *missing)[:10])
+        return f"profiles differ from the gateway's: {listed}; give both the same files and reload them"
+    if beat.draining:
+        return "it drains"
+    if not beat.ready:
+        return beat.reason or "its daemon is not ready"
+    return ""
+
+
+def versions_agree(one: str, other: str) -> bool:
+    """Return whether two versions may work together: of one major, at most one minor apart."""
+    (major, minor), (other_major, other_minor) = _parts(one), _parts(other)
+    return major == other_major and abs(minor - other_minor) <= 1
+
+
+def _parts(version: str) -> tuple[int, int]:
+    numbers = [int(part) if part.isascii() and part.isdigit() else -9 for part in version.split(".")[:2]]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (-9, -9)
+
+
+class Nodes:
+    """The table of nodes."""
+
+    def __init__(self, access: DatabaseAccess, profiles: Profiles) -> None:
+        self._access = access
+        self._profiles = profiles
+
+    async def beat(self, name: str, beat: NodeBeat) -> BeatAnswer:
+        """Note how a node is; tell it whether to take work."""
+        why = objection(beat, self._profiles())
+        values = {
+            "name": name,
+            "beat_at": NOW,
+            "capacity": beat.capacity,
+            "consumes": int(not why),
+            "why": why,
+            "version": beat.version,
+            "engine": beat.engine,
+            "images": json.dumps(beat.images),
+            "runs": json.dumps(beat.runs),
+        }
+        fresh = {column: value for column, value in values.items() if column != "name"}
+        statement = (
+            insert(nodes)
+            .values(values)
+            .on_conflict_do_update(index_elements=["name"], set_=fresh)
+            .returning(nodes.c.drained)
+        )
+        drained = await self._access.write(
+            lambda connection: connection.execute(statement).scalar_one(), durable=False
+        )
+        why = DRAINED if drained else why
+        return BeatAnswer(consume=not why, why=why)
+
+    async def census(self) -> Census:
+        """Return who lives."""
+
+        def fetch(connection: Connection) -> Census:
+            rows = connection.execute(_LIVE).mappings().all()
+            found = [
+                LiveNode(
+                    name=row["name"],
+                    capacity=row["capacity"],
+                    why=DRAINED if row["drained"] else row["why"],
+                    version=row["version"],
+                    engine=row["engine"],
+                    images=json.loads(row["images"]),
+                )
+                for row in rows
+            ]
+            return Census(nodes=found, gateways=max(1, connection.execute(_GATEWAYS).scalar_one()))
+
+        return await self._access.read(fetch)

@@ -1,0 +1,92 @@
+"""What gateways tell each other, by the database's LISTEN and NOTIFY.
+
+A notice says that something on record has changed; who missed one finds the change on record. So after a lost
+connection everybody who waits looks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import structlog
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
+
+from assayd.aio import back_off_s, task_group
+
+log = structlog.get_logger()
+
+CHANNEL = "assayd_events"
+MOST_BYTES = 7_900
+"""PostgreSQL takes up to 8000 bytes in a notice."""
+_NOTIFY = text("SELECT pg_notify(:channel, :notice)")
+
+Notice = Mapping[str, Any]
+Hear = Callable[[Notice], None]
+
+
+class Notices:
+    """The notices of the other gateways; one's own are not heard."""
+
+    def __init__(self, database_url: str, gateway_id: str) -> None:
+        url = make_url(database_url).set(drivername="postgresql")
+        self._address = url.render_as_string(hide_password=False)
+        self._gateway_id = gateway_id
+        self._hear: dict[str, Hear] = {}
+        self.missed: Callable[[], None] = lambda: None
+        """Called when notices may have been missed."""
+
+    def on(self, kind: str, hear: Hear) -> None:
+        """Have notices of a kind heard."""
+        self._hear[kind] = hear
+
+    def tell(self, connection: Connection, kind: str, **content: object) -> bool:
+        """Tell the others once the transaction is committed; False for what is too much for a notice."""
+        notice = self.write(kind, **content)
+        if len(notice) > MOST_BYTES:
+            return False
+        connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
+        return True
+
+    def write(self, kind: str, **content: object) -> str:
+        """Return a notice as text, in ASCII."""
+        return json.dumps({"from": self._gateway_id, "kind": kind, **content}, separators=(",", ":"))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listen while the body runs."""
+        async with task_group() as tasks:
+            listening = tasks.create_task(self._keep_listening(), name="notices")
+            try:
+                yield
+            finally:
+                listening.cancel()
+
+    async def _keep_listening(self) -> None:
+        failures = 0
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(
+                    self._address, autocommit=True
+                ) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    failures = 0
+                    self.missed()
+                    async for notice in connection.notifies():
+                        self._heard(notice.payload)
+            except psycopg.Error as trouble:
+                failures += 1
+                log.error("notices.lost", problem=type(trouble).__name__, failures=failures)
+                await asyncio.sleep(back_off_s(failures))
+
+    def _heard(self, payload: str) -> None:
+        """Hand a notice to who hears it. It is of another gateway, which is trusted as much as this one."""
+        notice = json.loads(payload)
+        hear = self._hear.get(notice["kind"])
+        if hear is not None and notice["from"] != self._gateway_id:
+            hear(notice)

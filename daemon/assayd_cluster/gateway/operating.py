@@ -1,0 +1,119 @@
+"""What operators ask of a gateway beyond what a daemon has: tokens, and the nodes with what they do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.call import CallDep, json_response
+from assayd.api.generations import read_model
+from assayd.documents.cluster import (
+    NewTokenDocument,
+    NodeDocument,
+    NodeListDocument,
+    TokenBody,
+    TokenDocument,
+    TokenListDocument,
+)
+from assayd.errors import RequestError
+from assayd_cluster.nodes import DatabaseNodes
+from assayd_cluster.tokens import DatabaseTokens, TokenRecord, TokenTerms, read_scopes
+from assayd_cluster.verifying import TokenVerifier
+
+router = APIRouter(prefix="/v1", tags=["cluster"], responses=answers.ERRORS)
+
+TokenId = Annotated[str, Path(alias="id", max_length=26, description="The token's id.")]
+Name = Annotated[str, Path(max_length=64, description="The node's name.")]
+
+
+def _json(model: type[Any], description: str) -> dict[str, Any]:
+    return {"model": model, "description": description}
+
+
+@router.post(
+    "/tokens",
+    status_code=201,
+    responses={201: _json(NewTokenDocument, "The token, which is shown this once.")},
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": TokenBody.model_json_schema()}}}
+    },
+)
+async def create_token(request: Request, call: CallDep) -> Response:
+    """Make a token; for operators."""
+    call.require_operator()
+    wanted = await read_model(request, call, TokenBody)
+    terms = TokenTerms(
+        name=wanted.name, tenant=wanted.tenant, scopes=read_scopes(wanted.scopes), node=wanted.node
+    )
+    record, secret = await _tokens(request).create(terms)
+    document = NewTokenDocument.from_value(record, scopes=_scopes(record), token=secret)
+    return json_response(document, status=201, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/tokens", responses={200: _json(TokenListDocument, "All tokens.")})
+async def list_tokens(request: Request, call: CallDep) -> Response:
+    """List all tokens, without themselves; for operators."""
+    call.require_operator()
+    found = [_token(record) for record in await _tokens(request).list()]
+    return json_response(TokenListDocument.model_construct(tokens=found))
+
+
+@router.delete("/tokens/{id}", responses={200: _json(TokenDocument, "The token, revoked.")})
+async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
+    """End a token, within seconds at every gateway; once more changes nothing; for operators."""
+    call.require_operator()
+    record = await _tokens(request).revoke(token_id)
+    if record is None:
+        raise RequestError("not_found", f"there is no token {token_id}")
+    verifier: TokenVerifier = request.app.state.verifier
+    verifier.forget()
+    return json_response(_token(record))
+
+
+@router.get("/nodes", responses={200: _json(NodeListDocument, "All nodes.")})
+async def list_nodes(request: Request, call: CallDep) -> Response:
+    """List the nodes and how they last said that they were; for operators."""
+    call.require_operator()
+    found = [NodeDocument.from_value(node) for node in await _nodes(request).list()]
+    return json_response(NodeListDocument.model_construct(nodes=found))
+
+
+@router.post("/nodes/{name}/drain", responses={200: _json(NodeDocument, "The node.")})
+async def drain_node(request: Request, call: CallDep, name: Name) -> Response:
+    """Have a node take no further work; what it has goes on; for operators."""
+    return await _set_drained(request, call, name, drained=True)
+
+
+@router.post("/nodes/{name}/resume", responses={200: _json(NodeDocument, "The node.")})
+async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
+    """Have a node that was drained take work again; for operators."""
+    return await _set_drained(request, call, name, drained=False)
+
+
+async def _set_drained(request: Request, call: CallDep, name: str, *, drained: bool) -> Response:
+    call.require_operator()
+    node = await _nodes(request).set_drained(name, drained=drained)
+    if node is None:
+        raise RequestError("not_found", f"there is no node {name!r}; `assay nodes` lists them")
+    return json_response(NodeDocument.from_value(node))
+
+
+def _token(record: TokenRecord) -> TokenDocument:
+    return TokenDocument.from_value(record, scopes=_scopes(record))
+
+
+def _scopes(record: TokenRecord) -> list[str]:
+    return sorted(scope.value for scope in record.scopes)
+
+
+def _tokens(request: Request) -> DatabaseTokens:
+    tokens: DatabaseTokens = request.app.state.cluster_tokens
+    return tokens
+
+
+def _nodes(request: Request) -> DatabaseNodes:
+    nodes: DatabaseNodes = request.app.state.cluster_nodes
+    return nodes

@@ -1,0 +1,126 @@
+"""The gateway from start to stop: as the daemon, but that what is under way is left to the other gateways."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
+from functools import partial
+
+import structlog
+import uvicorn
+import uvloop
+
+from assayd import memory
+from assayd.aio import task_group
+from assayd.api import server_config
+from assayd.daemon import SWITCH_S, ApiServer, Daemon, state_lock, take_priority
+from assayd.errors import ConfigError
+from assayd.log import configure
+from assayd.sd_notify import Notifier
+from assayd.sockets import listen, passed_by_systemd
+from assayd.wiring import access_of, application
+from assayd_cluster.gate import TokenGate
+from assayd_cluster.gateway import operating, routes
+from assayd_cluster.gateway.wiring import Gateway, build_gateway
+from assayd_cluster.nodes import DatabaseNodes
+from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
+from assayd_cluster.settings import GatewaySettings
+from assayd_cluster.tokens import DatabaseTokens
+from assayd_cluster.verifying import TokenVerifier
+
+log = structlog.get_logger()
+
+
+def run(settings: GatewaySettings) -> int:
+    """Run the gateway until it is told to stop, or was taken for dead; return the exit code.
+
+    Raises: ConfigError, StoreError when it can't start.
+    """
+    configure(settings.log.level, settings.log.format)
+    sys.setswitchinterval(SWITCH_S)
+    memory.settle()
+    take_priority(settings.nice)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_main(settings))
+
+
+async def _main(settings: GatewaySettings) -> int:
+    with state_lock(settings.state_dir):
+        listening = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
+        try:
+            async with AsyncExitStack() as stack:
+                notifier = stack.enter_context(closing(Notifier()))
+                await stack.enter_async_context(notifier.living())
+                secure = _listen_securely(settings, stack)
+                gateway = await build_gateway(settings, stack)
+                return await _serve(settings, gateway, notifier, listening, secure)
+        finally:
+            listening.close()
+            if not passed_by_systemd():
+                settings.socket.unlink(missing_ok=True)
+            log.info("gateway.stopped")
+
+
+def _listen_securely(
+    settings: GatewaySettings, stack: AsyncExitStack
+) -> tuple[socket.socket, CertificateFiles] | None:
+    """Return the socket for other hosts, with its certificate; None where there is to be none."""
+    chosen = settings.cluster
+    if chosen.listen is None:
+        return None
+    if chosen.certificate_file is None or chosen.key_file is None:
+        message = "cluster.listen: name cluster.certificate_file and cluster.key_file too; it is TLS alone"
+        raise ConfigError("settings.invalid", message, field="cluster.listen")
+    files = CertificateFiles(chosen.certificate_file, chosen.key_file)
+    return stack.enter_context(closing(listen_tcp(chosen.listen))), files
+
+
+def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[], uvicorn.Config]:
+    """Return what makes the servers' settings, on one application behind the gate for tokens."""
+    access, limits = access_of(settings), settings.limits
+    basics = gateway.cluster.basics
+    tokens = DatabaseTokens(basics.access, basics.shared.clock, basics.shared.ids)
+    verifier = TokenVerifier(tokens, basics.shared.clock)
+    app = application(gateway.parts, access, (operating.router, routes.router))
+    app.state.cluster_tokens = tokens
+    app.state.verifier = verifier
+    app.state.cluster_nodes = DatabaseNodes(basics.access)
+    app.state.node_door = gateway.cluster.door
+    refusals = gateway.cluster.metrics.refusals
+    gate = TokenGate(
+        app,
+        verifier,
+        most_of_one=limits.connections * 3 // 4,
+        refused=lambda code: refusals.labels(code).inc(),
+    )
+    return partial(server_config, gate, access, connections=limits.connections, silence_s=limits.silence_s)
+
+
+async def _serve(
+    settings: GatewaySettings,
+    gateway: Gateway,
+    notifier: Notifier,
+    listening: socket.socket,
+    secure: tuple[socket.socket, CertificateFiles] | None,
+) -> int:
+    config = configure_gateway(settings, gateway)
+    served: list[tuple[uvicorn.Server, socket.socket]] = [(ApiServer(config()), listening)]
+    if secure is not None:
+        served.append((SecureServer(config(), secure[1]), secure[0]))
+        log.info("gateway.listening", address=settings.cluster.listen)
+    program = Daemon(gateway.parts, notifier, recovers=False, drain_s=0)
+    superseded = asyncio.Event()
+
+    def stop() -> None:
+        superseded.set()
+        program.stop()
+
+    gateway.cluster.membership.superseded = stop
+    async with task_group() as tasks:
+        keeping = tasks.create_task(gateway.cluster.membership.keep(gateway.inherit), name="membership")
+        await program.serve(*served)
+        keeping.cancel()
+    return 3 if superseded.is_set() else 0

@@ -1,0 +1,169 @@
+"""What nodes ask of a gateway: below ``/v1/nodes/{name}``, for the node of that name alone."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.call import Call, CallDep, json_response, read_body
+from assayd.documents import compact, error_document, plain
+from assayd.errors import RequestError
+from assayd_cluster.documents import (
+    NODE_NAME,
+    SHA256,
+    ULID,
+    BeatAnswer,
+    CancelledRuns,
+    Claim,
+    Claimed,
+    LiveEvents,
+    NodeBeat,
+    RunLost,
+    RunVerdict,
+    VerdictAnswer,
+)
+from assayd_cluster.gate import require_node
+from assayd_cluster.gateway.live import LiveRuns
+from assayd_cluster.gateway.metrics import ClusterMetrics
+from assayd_cluster.gateway.nodes import Nodes
+from assayd_cluster.gateway.runs import Held
+
+router = APIRouter(prefix="/v1/nodes/{name}", tags=["nodes"], responses=answers.ERRORS)
+
+M = TypeVar("M", bound=BaseModel)
+
+SMALL_BYTES = 2**20
+VERDICT_BYTES = 48 * 2**20
+FILE_BYTES = 40 * 2**20
+MOST_WAIT_S = 30.0
+_BROUGHT: TypeAdapter[RunLost | RunVerdict] = TypeAdapter(RunLost | RunVerdict)
+
+Name = Annotated[str, Path(pattern=NODE_NAME, description="The node.")]
+AttemptId = Annotated[str, Path(pattern=ULID, description="The attempt.")]
+Number = Annotated[int, Path(ge=1, le=2, description="Which of its runs.")]
+Sha256 = Annotated[str, Path(pattern=SHA256, description="The digest of the content.")]
+_OK = {"description": "Done."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDoor:
+    """What the routes of nodes speak to."""
+
+    nodes: Nodes
+    runs: LiveRuns
+    metrics: ClusterMetrics
+
+
+def _door(request: Request) -> NodeDoor:
+    door = request.app.state.node_door
+    if not isinstance(door, NodeDoor):
+        raise TypeError("the application has no door for nodes")
+    return door
+
+
+async def _read(request: Request, call: Call, model: type[M], max_bytes: int = SMALL_BYTES) -> M:
+    """Read a body as a model. Raises: RequestError ``invalid``, ``too_large``, ``too_slow``."""
+    with call.holding() as held:
+        return _parsed(TypeAdapter(model), await read_body(request, call, held, max_bytes=max_bytes))
+
+
+T = TypeVar("T")
+
+
+def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])[:200] or "the body"
+        raise RequestError("invalid", f"{field}: {first['msg']}", field=field) from error
+
+
+@router.put("", responses={200: {"model": BeatAnswer}})
+async def put_node(request: Request, call: CallDep, name: Name) -> Response:
+    """Say how a node is; the answer says whether it is to take work."""
+    require_node(request, name)
+    beat = await _read(request, call, NodeBeat)
+    return json_response(await _door(request).nodes.beat(name, beat))
+
+
+@router.post("/runs", responses={200: {"model": Claimed}})
+async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
+    """Claim the run that a message of the broker is of."""
+    require_node(request, name)
+    claim = await _read(request, call, Claim)
+    door = _door(request)
+    try:
+        claimed = await door.runs.claim(name, claim)
+        door.metrics.claims.labels("granted").inc()
+        return json_response(claimed)
+    except Held as held:
+        door.metrics.claims.labels("held").inc()
+        refused = plain(error_document(held))
+        refused["error"]["elsewhere"] = held.elsewhere
+        return Response(compact(refused), status_code=409, media_type="application/json")
+    except RequestError as refusal:
+        door.metrics.claims.labels("over" if refusal.code == "run.over" else "refused").inc()
+        raise
+
+
+@router.get("/cancelled", responses={200: {"model": CancelledRuns}})
+async def list_cancelled_runs(
+    request: Request,
+    call: CallDep,
+    name: Name,
+    wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 0,
+) -> Response:
+    """Return the attempts in the node's hands that are to end, as soon as there are any."""
+    require_node(request, name)
+    found = await _door(request).runs.cancelled(name, wait_s)
+    return json_response(CancelledRuns(attempts=list(found)))
+
+
+@router.post("/runs/{attempt}/{run}/events", status_code=204, responses={204: _OK})
+async def put_run_events(
+    request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
+) -> Response:
+    """Bring events of a run that goes on."""
+    require_node(request, name)
+    brought = await _read(request, call, LiveEvents, VERDICT_BYTES)
+    await _door(request).runs.happened(name, attempt, run, brought.events)
+    return Response(status_code=204)
+
+
+@router.put("/runs/{attempt}/{run}/files/{sha256}", status_code=204, responses={204: _OK})
+async def put_run_file(
+    request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number, sha256: Sha256
+) -> Response:
+    """Bring a large file of a bundle before its verdict."""
+    require_node(request, name)
+    with call.holding() as held:
+        content = await read_body(request, call, held, max_bytes=FILE_BYTES)
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise RequestError("invalid", f"the content has another digest than {sha256}", field="sha256")
+        await _door(request).runs.upload(name, attempt, run, content)
+    return Response(status_code=204)
+
+
+@router.put("/runs/{attempt}/{run}/verdict", responses={200: {"model": VerdictAnswer}})
+async def put_run_verdict(
+    request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
+) -> Response:
+    """Bring the verdict of a run, or say that it came to none."""
+    require_node(request, name)
+    with call.holding() as held:
+        brought = _parsed(_BROUGHT, await read_body(request, call, held, max_bytes=VERDICT_BYTES))
+        door = _door(request)
+        if isinstance(brought, RunLost):
+            await door.runs.lose(name, attempt, run, brought)
+            door.metrics.verdicts.labels("lost").inc()
+            return json_response(VerdictAnswer(counted=False))
+        counted = await door.runs.take(name, attempt, run, brought)
+        door.metrics.verdicts.labels("counted" if counted else "late").inc()
+        return json_response(VerdictAnswer(counted=counted))

@@ -1,0 +1,289 @@
+"""The runs of attempts over all nodes: claimed, held, lost."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_or
+
+from assayd.documents import compact, read_json
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
+from assayd.store import tables
+from assayd.store.access import DatabaseAccess
+from assayd.store.jobs import get_attempt
+from assayd_cluster.clock import LIVE_SINCE, NOW
+from assayd_cluster.documents import LIVE_S, Claim, Claimed
+from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim
+from assayd_cluster.gateway.dispatches import ticket_digest
+from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.tables import dispatches, nodes, uploads
+
+OVER = 0
+"""`expires_at` of a run that ended without a verdict."""
+CLUSTERS_OWN = ("repair", "webhook")
+"""What a submission asks of the gateway alone."""
+
+_RUN = tables.runs.c
+_DISPATCH = dispatches.c
+_NEWEST = tables.runs.alias("newest")
+_LATEST = (
+    select(func.max(_NEWEST.c.run_number))
+    .where(_NEWEST.c.attempt_id == _DISPATCH.attempt_id)
+    .scalar_subquery()
+)
+_LATEST_OF_RUN = (
+    select(func.max(_NEWEST.c.run_number)).where(_NEWEST.c.attempt_id == _RUN.attempt_id).scalar_subquery()
+)
+_OF_DISPATCH = dispatches.join(tables.attempts, tables.attempts.c.id == _DISPATCH.attempt_id).join(
+    tables.submissions, tables.submissions.c.digest == tables.attempts.c.submission
+)
+_WITH_RUN = _OF_DISPATCH.outerjoin(
+    tables.runs, and_(_RUN.attempt_id == _DISPATCH.attempt_id, _RUN.run_number == _LATEST)
+)
+_CLAIMED = (
+    select(
+        _DISPATCH.ticket_sha256,
+        _DISPATCH.cancelled_at,
+        tables.attempts.c.kind,
+        tables.attempts.c.policy,
+        tables.attempts.c.uid,
+        tables.submissions.c.document,
+        _RUN.run_number,
+        _RUN.daemon_id,
+        _RUN.leased_at,
+        _RUN.expires_at,
+        NOW.label("now"),
+    )
+    .select_from(_WITH_RUN)
+    .where(_DISPATCH.attempt_id == bindparam("attempt"))
+    .with_for_update(of=dispatches)
+)
+_NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.beat_at > LIVE_SINCE)
+_OTHERS = select(func.count()).where(
+    nodes.c.name != bindparam("node"), nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1
+)
+_ADD = insert(tables.runs).values(
+    attempt_id=bindparam("attempt"),
+    run_number=bindparam("run"),
+    daemon_id=bindparam("node"),
+    generation="",
+    container_ulid="",
+    leased_at=NOW,
+    expires_at=NOW + 86_400_000_000,
+)
+_THIS = and_(
+    _RUN.attempt_id == bindparam("attempt"),
+    _RUN.run_number == bindparam("run_number_"),
+    _RUN.daemon_id == bindparam("node"),
+)
+_HELD = (
+    select(
+        _RUN.leased_at,
+        _RUN.expires_at,
+        _RUN.run_number,
+        _LATEST_OF_RUN.label("latest"),
+        tables.submissions.c.document,
+    )
+    .select_from(
+        tables.runs.join(tables.attempts, tables.attempts.c.id == _RUN.attempt_id).join(
+            tables.submissions, tables.submissions.c.digest == tables.attempts.c.submission
+        )
+    )
+    .where(_THIS)
+)
+_END = update(tables.runs).where(_THIS).values(expires_at=OVER)
+_FORGET = delete(tables.runs).where(_THIS)
+_CANCELLED = (
+    select(_DISPATCH.attempt_id)
+    .join(tables.runs, _RUN.attempt_id == _DISPATCH.attempt_id)
+    .where(_DISPATCH.cancelled_at.is_not(None), _RUN.daemon_id == bindparam("node"), _RUN.expires_at != OVER)
+)
+_UPLOAD = insert_or(uploads).on_conflict_do_nothing()
+_UPLOADED_BYTES = select(func.coalesce(func.sum(func.length(uploads.c.content)), 0)).where(
+    uploads.c.attempt_id == bindparam("attempt")
+)
+_UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
+    uploads.c.attempt_id == bindparam("attempt"), uploads.c.run_number == bindparam("run_number_")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRun:
+    """A run that a node has in hand: `leased_at` in microseconds, with its attempt and submission.
+
+    `finished`: another run's verdict is in, or another run goes on.
+    """
+
+    number: int
+    node: str
+    leased_at: int
+    attempt: Attempt
+    document: bytes
+    finished: bool = False
+
+    @property
+    def attempt_id(self) -> str:
+        """Return whose run it is."""
+        return self.attempt.id
+
+
+class Held(RequestError):
+    """Another node holds the run. `elsewhere`: the message belongs to another node."""
+
+    def __init__(self, *, elsewhere: bool) -> None:
+        super().__init__("run.held", "the run is another node's; ask again later", retryable=True)
+        self.elsewhere = elsewhere
+
+
+class Exhausted(RequestError):
+    """Both runs are lost; the attempt's gateway ends it."""
+
+    def __init__(self) -> None:
+        super().__init__("run.over", "both runs of the attempt are lost")
+
+
+class Runs:
+    """The table of runs."""
+
+    def __init__(self, access: DatabaseAccess, notices: Notices) -> None:
+        self._access = access
+        self._notices = notices
+
+    async def claim(self, node: str, claim: Claim) -> Claimed:
+        """Give a node the run that its message is of.
+
+        Raises: Held; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
+        """
+
+        def apply(connection: Connection) -> Claimed:
+            row = connection.execute(_CLAIMED, {"attempt": claim.attempt}).one_or_none()
+            if row is None:
+                raise _over(claim.attempt)
+            if not hmac.compare_digest(row.ticket_sha256, ticket_digest(claim.ticket)):
+                raise RequestError("ticket.wrong", "the ticket is not the attempt's; drop the message")
+            last = _last_run(connection, claim.attempt, row)
+            others = last is not None and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
+            decided = decide_claim(node, last, cancelled=row.cancelled_at is not None, others=others)
+            if isinstance(decided, Refusal):
+                raise _refused(decided, claim.attempt)
+            if last is None or decided != last.number:
+                connection.execute(_ADD, {"attempt": claim.attempt, "run": decided, "node": node})
+            return Claimed(
+                run=decided,
+                document=_for_node(bytes(row.document)),
+                uid=row.uid,
+                kind=row.kind,
+                policy=row.policy,
+            )
+
+        return await self._access.write(apply, durable=False)
+
+    async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
+        """Return a run that a node says it has in hand, or whose verdict is in.
+
+        Raises: RequestError ``run.foreign``, ``run.over``.
+        """
+        wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
+
+        def fetch(connection: Connection) -> HeldRun:
+            row = connection.execute(_HELD, wanted).one_or_none()
+            attempt = get_attempt(connection, attempt_id) if row is not None else None
+            if row is None or attempt is None:
+                raise RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
+            if row.expires_at == OVER:
+                raise _over(attempt_id)
+            return HeldRun(
+                number=number,
+                node=node,
+                leased_at=row.leased_at,
+                attempt=attempt,
+                document=bytes(row.document),
+                finished=attempt.state is State.FINISHED or row.latest != number,
+            )
+
+        return await self._access.read(fetch)
+
+    async def lose(self, held: HeldRun, *, started: bool) -> None:
+        """Note that a run came to no verdict; one that never started counts for nothing."""
+        values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
+
+        def apply(connection: Connection) -> None:
+            connection.execute(_END if started else _FORGET, values)
+            self._notices.tell(connection, "again", attempt=held.attempt_id)
+
+        await self._access.write(apply)
+
+    async def publish_again(self, attempt_id: str) -> None:
+        """Have the attempt's gateway publish it once more."""
+        await self._access.write(
+            lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
+        )
+
+    async def exhaust(self, attempt_id: str) -> None:
+        """Tell the attempt's gateway that both runs are lost."""
+        await self._access.write(
+            lambda connection: self._notices.tell(connection, "exhausted", attempt=attempt_id), durable=False
+        )
+
+    async def cancelled(self, node: str) -> Sequence[str]:
+        """Return the attempts in a node's hands that are to end."""
+        wanted = {"node": node}
+        return await self._access.read(
+            lambda connection: list(connection.execute(_CANCELLED, wanted).scalars())
+        )
+
+    async def upload(self, held: HeldRun, sha256: str, content: bytes, *, most_bytes: int) -> None:
+        """Keep a large file until the verdict is in. Raises: RequestError ``too_large``."""
+
+        def apply(connection: Connection) -> None:
+            there = connection.execute(_UPLOADED_BYTES, {"attempt": held.attempt_id}).scalar_one()
+            if there + len(content) > most_bytes:
+                raise RequestError("too_large", f"the files of a run may be {most_bytes} bytes in all")
+            values = {"attempt_id": held.attempt_id, "run_number": held.number}
+            connection.execute(_UPLOAD, {**values, "sha256": sha256, "content": content})
+
+        await self._access.write(apply)
+
+    async def uploaded(self, held: HeldRun) -> Mapping[str, bytes]:
+        """Return the files that were sent before the verdict, by digest."""
+        wanted = {"attempt": held.attempt_id, "run_number_": held.number}
+        rows = await self._access.read(lambda connection: connection.execute(_UPLOADED, wanted).all())
+        return {row.sha256: bytes(row.content) for row in rows}
+
+
+def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | None:
+    if row.run_number is None:
+        return None
+    over = row.expires_at == OVER
+    listed = None if over else connection.execute(_NODE, {"node": row.daemon_id}).scalar()
+    fresh = row.now - row.leased_at < LIVE_S * 1_000_000
+    alive = listed is not None and (fresh or attempt_id in json.loads(listed))
+    return LastRun(number=row.run_number, node=row.daemon_id, over=over, alive=alive)
+
+
+def _refused(refusal: Refusal, attempt_id: str) -> RequestError:
+    if refusal is Refusal.EXHAUSTED:
+        return Exhausted()
+    if refusal is Refusal.OVER:
+        return _over(attempt_id)
+    return Held(elsewhere=refusal is Refusal.ELSEWHERE)
+
+
+def _over(attempt_id: str) -> RequestError:
+    return RequestError("run.over", f"attempt {attempt_id} needs no run any more; drop the message")
+
+
+def _for_node(document: bytes) -> str:
+    """Return a submission without what it asks of the cluster alone."""
+    if not any(f'"{name}"'.encode() in document for name in CLUSTERS_OWN):
+        return document.decode()
+    submission = read_json(document)
+    if isinstance(submission, dict):
+        submission = {name: value for name, value in submission.items() if name not in CLUSTERS_OWN}
+    return compact(submission).decode()

@@ -1,0 +1,298 @@
+"""Takes in what a node brings of its run: checked, written as a bundle, then put on record.
+
+All of it is a stranger's word until it is compared with what is on record: whose attempt it is, what was
+submitted, which run. Names of files are made here; digests are computed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import cast
+
+import structlog
+
+from assayd import __version__
+from assayd.attempts.attempt_run import Finished
+from assayd.attempts.events import OUTPUT, EventHub
+from assayd.attempts.verdicts import ended
+from assayd.documents import read_json
+from assayd.documents.event_bodies import finished_body, state_body
+from assayd.documents.reports import CaseDocument
+from assayd.errors import RequestError, StoreError
+from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.report import Case, Verdict
+from assayd.model.run import Cause
+from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
+from assayd.ports.clock import Clock
+from assayd.ports.store import Event, JobStore
+from assayd.store.rows import from_micros
+from assayd_cluster.documents import MOST_SEQ, BundleFile, GapEvent, LiveEvent, RunVerdict
+from assayd_cluster.gateway.execution import RemoteExecution
+from assayd_cluster.gateway.runs import HeldRun, Runs
+
+log = structlog.get_logger()
+
+MANIFEST = "manifest.json"
+STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
+"""How the files begin that are named by the time at which the attempt was accepted."""
+MOST_RULES = 50
+
+JsonObject = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictDependencies:
+    """What verdicts are taken in with."""
+
+    runs: Runs
+    jobs: JobStore
+    artifacts: ArtifactStore
+    attachments: BundleAttachments
+    clock: Clock
+    hub: EventHub
+    execution: RemoteExecution
+
+
+class RunVerdicts:
+    """The way of a run's verdict onto the record."""
+
+    def __init__(self, deps: VerdictDependencies) -> None:
+        self._deps = deps
+
+    async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
+        """Put the verdict of a run on record; False when another run's was first.
+
+        Raises: RequestError ``invalid``, for what is not the attempt's; StoreError.
+        """
+        deps = self._deps
+        attempt = held.attempt
+        if attempt.state is State.FINISHED:
+            return False
+        files = await self._files(held, attempt, brought)
+        report = _report(attempt, brought, files)
+        attempt = _with_verdict(attempt, held, brought, deps.clock)
+        files.update(await self._own_files(attempt, held.document))
+        written = await deps.artifacts.write(_bundle(attempt, held, brought, files))
+        attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
+        events = self._events(attempt, held, brought.events)
+        if not await deps.jobs.finish(attempt, events, _cases(report)):
+            await self._remove(attempt.id, written.location)
+            return False
+        shown = {event.seq for event in deps.hub.durable(attempt.id)}
+        if deps.execution.is_here(attempt.id):
+            for event in events:
+                if event.seq not in shown:
+                    deps.hub.show(event)
+        moment = stamp(attempt.created_at)
+        deps.execution.end(
+            Finished(
+                attempt=attempt,
+                report=files[f"validation_{moment}.json"],
+                execution=files[f"execution_{moment}.json"],
+            )
+        )
+        return True
+
+    async def _files(self, held: HeldRun, attempt: Attempt, brought: RunVerdict) -> dict[str, bytes]:
+        """Return the files by their names here, each checked against its digest."""
+        early = any(file.base64 is None for file in brought.files)
+        uploaded = await self._deps.runs.uploaded(held) if early else {}
+        theirs = stamp(datetime.fromisoformat(brought.attempt.created_at))
+        ours = stamp(attempt.created_at)
+        files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in brought.files}
+        for name in ("execution", "validation"):
+            if f"{name}_{ours}.json" not in files:
+                raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
+        return files
+
+    async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
+        """Return what the bundle has from here: the submission as it was accepted, and what was before."""
+        files = {f"submission_{stamp(attempt.created_at)}.json": document}
+        if attempt.parent_id is None or attempt.verdict is None:
+            return files
+        return {**files, **await self._deps.attachments(attempt, attempt.verdict)}
+
+    def _events(self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]) -> Sequence[Event]:
+        """Return all durable events of the attempt: its acceptance, the node's, and the verdict."""
+        known = [event for event in self._deps.hub.durable(attempt.id) if event.seq == 1]
+        queued = Event(
+            attempt_id=attempt.id,
+            run_number=0,
+            seq=1,
+            kind="state",
+            at=attempt.created_at,
+            body={**state_body(State.QUEUED), "request_id": None},
+        )
+        middle = [event for event in read_events(held, brought) if event.kind not in OUTPUT]
+        last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MOST_SEQ
+        at = attempt.finished_at or self._deps.clock.now()
+        bodies = (("state", state_body(attempt.state)), ("finished", finished_body(attempt)))
+        ends = [
+            Event(
+                attempt_id=attempt.id, run_number=held.number, seq=last + place, kind=kind, at=at, body=body
+            )
+            for place, (kind, body) in enumerate(bodies)
+        ]
+        return [*(known or [queued]), *middle, *ends]
+
+    async def _remove(self, attempt_id: str, location: str) -> None:
+        """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
+        try:
+            recorded = await self._deps.jobs.get(attempt_id)
+            if recorded is not None and recorded.bundle != location:
+                await self._deps.artifacts.remove(location)
+        except StoreError as trouble:
+            log.warning("bundle.not_removed", code=trouble.code, bundle=location)
+
+
+def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
+    """Return events with the runs and the numbers that they have over all nodes, without gaps."""
+    before = held.number - 1
+    return [
+        Event(
+            attempt_id=held.attempt_id,
+            run_number=event.run + before,
+            seq=event.seq + before * MOST_SEQ,
+            kind=event.kind,
+            at=event.at,
+            body=event.body.model_dump(mode="json"),
+        )
+        for event in brought
+        if not isinstance(event, GapEvent)
+    ]
+
+
+def _renamed(name: str, theirs: str, ours: str) -> str:
+    """Return the name of a file with the time of the attempt here in the place of the one there."""
+    kind, _, rest = name.partition("_")
+    if kind in STAMPED and rest.startswith(theirs + "."):
+        return f"{kind}_{ours}{rest.removeprefix(theirs)}"
+    if name == MANIFEST or name.startswith("files/"):
+        return name
+    raise _invalid(f"files: {name[:100]!r} is not a file of a bundle")
+
+
+def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
+    if file.base64 is None:
+        content = uploaded.get(file.sha256)
+    else:
+        try:
+            content = base64.b64decode(file.base64, validate=True)
+        except (binascii.Error, ValueError):
+            content = None
+    if content is None:
+        raise _invalid(f"files: the content of {file.name[:100]!r} is neither here nor sent before")
+    if len(content) != file.bytes or hashlib.sha256(content).hexdigest() != file.sha256:
+        raise _invalid(f"files: the content of {file.name[:100]!r} has another size or digest")
+    return content
+
+
+def _report(attempt: Attempt, brought: RunVerdict, files: Mapping[str, bytes]) -> JsonObject:
+    """Return the report, seen to be this attempt's and to say what the verdict says."""
+    report = _object(files[f"validation_{stamp(attempt.created_at)}.json"], "report")
+    verdict = brought.attempt.verdict
+    said = {
+        "attempt_id": attempt.id,
+        "kind": attempt.kind,
+        "input_digest": attempt.input_digest,
+        "status": verdict.value.upper() if verdict is not None else None,
+    }
+    for name, value in said.items():
+        if report.get(name) != value:
+            raise _invalid(f"report: {name} is not {value!r}, which it is for this attempt")
+    return report
+
+
+def _object(text: bytes, what: str) -> JsonObject:
+    try:
+        found = read_json(text)
+    except RequestError as problem:
+        raise _invalid(f"{what}: it cannot be read: {problem.message}") from problem
+    if not isinstance(found, dict):
+        raise _invalid(f"{what}: it is no JSON object")
+    return cast("JsonObject", found)
+
+
+def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: Clock) -> Attempt:
+    """Return the attempt on record with the verdict of the run. Raises: RequestError ``invalid``."""
+    said = brought.attempt
+    same = (said.id, said.kind, said.policy, said.input_digest)
+    if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
+        raise _invalid("attempt: id, kind, policy or input_digest are not this attempt's")
+    if said.verdict is None or said.state is not State.FINISHED:
+        raise _invalid("attempt: it has no verdict")
+    if said.cause is not None and said.cause not in set(Cause):
+        raise _invalid("attempt: there is no such cause")
+    if (said.error is None) == (said.verdict is Verdict.ERROR):
+        raise _invalid("attempt: a verdict `error` comes with its error, and no other one does")
+    times = {name: took / 1000 for name, took in said.timings_ms if took is not None and name != "total"}
+    started_at = from_micros(held.leased_at)
+    times["queued"] = max(0.0, (started_at - attempt.created_at).total_seconds())
+    failure = None if said.error is None else Failure(code=said.error.code, message=said.error.message)
+    judged = replace(
+        attempt,
+        verdict=said.verdict,
+        cause=said.cause,
+        rules=tuple(said.rules[:MOST_RULES]),
+        warm=said.warm,
+        error=failure,
+        run_number=held.number,
+        started_at=started_at,
+    )
+    return ended(judged, clock.now(), times)
+
+
+def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping[str, bytes]) -> Bundle:
+    theirs = _object(files[MANIFEST], "manifest.json") if MANIFEST in files else {}
+    names = {file.name for file in brought.files if file.truncated}
+    return Bundle(
+        attempt_id=attempt.id,
+        run_number=held.number,
+        created_at=attempt.created_at,
+        category=attempt.labels.get("category", attempt.kind),
+        platform=attempt.labels.get("platform", "default"),
+        files={name: content for name, content in files.items() if name != MANIFEST},
+        truncated=frozenset(name for name in files if _was(name) in {_was(each) for each in names}),
+        manifest={
+            "assayd": __version__,
+            "attempt_id": attempt.id,
+            "input_digest": attempt.input_digest,
+            "image_digest": theirs.get("image_digest"),
+            "python": theirs.get("python"),
+            "node": held.node,
+        },
+    )
+
+
+def _was(name: str) -> str:
+    """Return what a file is, whatever the time in its name."""
+    kind = name.partition("_")[0]
+    return kind if kind in STAMPED else name
+
+
+def _cases(report: JsonObject) -> Sequence[Case]:
+    """Return what was run, for kinds that keep records of it."""
+    found = report.get("cases")
+    if not isinstance(found, list):
+        return ()
+    documents = [CaseDocument.model_validate(each) for each in found]
+    return [
+        Case(
+            duration_s=each.duration_ms / 1000,
+            **{
+                name: getattr(each, name)
+                for name in CaseDocument.model_fields
+                if name not in {"duration_ms", "result_text"}
+            },
+        )
+        for each in documents
+    ]
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError("invalid", message)

@@ -1,0 +1,122 @@
+"""Which runs are alive, and which attempts nobody has in hand although the broker took them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
+
+from assayd.store import tables
+from assayd.store.access import DatabaseAccess
+from assayd_cluster.clock import LIVE_SINCE, NOW
+from assayd_cluster.documents import LIVE_S
+from assayd_cluster.gateway.runs import OVER
+from assayd_cluster.tables import dispatches, nodes
+
+UNCLAIMED_S = 60.0
+"""How long a message may be with the broker before it is published again."""
+_MICROS = 1_000_000
+
+_RUN = tables.runs.c
+_NEWEST = tables.runs.alias("newest")
+_LATEST = (
+    select(func.max(_NEWEST.c.run_number))
+    .where(_NEWEST.c.attempt_id == dispatches.c.attempt_id)
+    .scalar_subquery()
+)
+_PUBLISHED = select(
+    dispatches.c.attempt_id,
+    dispatches.c.published_at,
+    _RUN.daemon_id,
+    _RUN.leased_at,
+    _RUN.expires_at,
+    NOW.label("now"),
+).select_from(
+    dispatches.outerjoin(
+        tables.runs, and_(_RUN.attempt_id == dispatches.c.attempt_id, _RUN.run_number == _LATEST)
+    )
+)
+_OLD = _PUBLISHED.where(
+    dispatches.c.gateway_id == bindparam("gateway"),
+    dispatches.c.published_at.is_not(None),
+    or_(
+        dispatches.c.published_at < NOW - int(UNCLAIMED_S * _MICROS),
+        _RUN.leased_at < NOW - int(LIVE_S * _MICROS),
+    ),
+)
+_ONE = _PUBLISHED.where(dispatches.c.attempt_id == bindparam("attempt"))
+_LISTED = select(nodes.c.name, nodes.c.runs).where(nodes.c.beat_at > LIVE_SINCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """An attempt without a verdict, with its latest run, where it had any; times in microseconds."""
+
+    attempt_id: str
+    published_at: int | None
+    node: str | None
+    leased_at: int | None
+    over: bool
+
+
+def is_alive(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
+    """Return whether a live node has an attempt in hand; `listed` is what each live node lists."""
+    if one.node is None or one.leased_at is None or one.over or one.node not in listed:
+        return False
+    return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS
+
+
+def is_stray(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
+    """Return whether an attempt is to be published again.
+
+    A run that was broken off is published at once; where none was claimed, the message may still be waiting.
+    """
+    if one.published_at is None or is_alive(one, listed, now):
+        return False
+    waited = now - one.published_at
+    broken_off = one.node is not None and one.leased_at is not None and one.leased_at > one.published_at
+    return waited > (LIVE_S if broken_off else UNCLAIMED_S) * _MICROS
+
+
+class RunWatch:
+    """Looks after the attempts of a gateway."""
+
+    def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
+        self._access = access
+        self._gateway_id = gateway_id
+
+    async def stray(self) -> Sequence[str]:
+        """Return the attempts that are to be published again."""
+
+        def fetch(connection: Connection) -> Sequence[str]:
+            rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
+            listed = _listed(connection) if rows else {}
+            return [row.attempt_id for row in rows if is_stray(_dispatched(row), listed, row.now)]
+
+        return await self._access.read(fetch)
+
+    async def is_alive(self, attempt_id: str) -> bool:
+        """Return whether a live node has an attempt in hand."""
+
+        def fetch(connection: Connection) -> bool:
+            row = connection.execute(_ONE, {"attempt": attempt_id}).one_or_none()
+            return row is not None and is_alive(_dispatched(row), _listed(connection), row.now)
+
+        return await self._access.read(fetch)
+
+
+def _listed(connection: Connection) -> Mapping[str, frozenset[str]]:
+    return {row.name: frozenset(json.loads(row.runs)) for row in connection.execute(_LISTED)}
+
+
+def _dispatched(row: Any) -> Dispatched:
+    return Dispatched(
+        attempt_id=row.attempt_id,
+        published_at=row.published_at,
+        node=row.daemon_id,
+        leased_at=row.leased_at,
+        over=row.expires_at == OVER,
+    )

@@ -1,0 +1,199 @@
+"""Builds a gateway: the daemon's assembly, but nodes run attempts, and bundles lie where all find them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from assayd.attempts.execution import Execution
+from assayd.ids import Ulids
+from assayd.policies import PolicySet
+from assayd.ports.artifacts import BundleAttachments
+from assayd.repairs.attempt_gateway import stored_submission
+from assayd.repairs.chain import repair_attachments
+from assayd.store.jobs import BUNDLES
+from assayd.wiring import Assembly, Basics, PartOverrides, build
+from assayd_cluster.broker import make_celery
+from assayd_cluster.bundles import open_bundles
+from assayd_cluster.bundles.sweeping import sweeping
+from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
+from assayd_cluster.gateway.doctor import ClusterDoctor
+from assayd_cluster.gateway.elsewhere import OtherGateways
+from assayd_cluster.gateway.execution import RemoteDependencies, RemoteExecution
+from assayd_cluster.gateway.live import LiveRuns, noticed_event
+from assayd_cluster.gateway.membership import Estate, Membership
+from assayd_cluster.gateway.metrics import ClusterMetrics
+from assayd_cluster.gateway.nodes import Nodes
+from assayd_cluster.gateway.notices import Notice, Notices
+from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.readiness import ClusterReadiness
+from assayd_cluster.gateway.routes import NodeDoor
+from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.verdicts import RunVerdicts, VerdictDependencies
+from assayd_cluster.gateway.watching import RunWatch
+from assayd_cluster.nodes import DatabaseNodes
+from assayd_cluster.settings import GatewaySettings, read_secret
+from assayd_cluster.tables import ALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The parts that a gateway has beside those of a daemon."""
+
+    gateway_id: str
+    basics: Basics
+    membership: Membership
+    readiness: ClusterReadiness
+    execution: RemoteExecution
+    publisher: Publisher
+    door: NodeDoor
+    metrics: ClusterMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """A gateway: a daemon's parts, and the cluster's."""
+
+    parts: Assembly
+    cluster: Cluster
+
+    async def inherit(self, estate: Estate) -> None:
+        """Go on with what a gateway that is gone has left."""
+        found = await self.parts.shared.jobs.many(estate.attempts)
+        unfinished = sorted(
+            (attempt for attempt in found.values() if not self.cluster.execution.is_here(attempt.id)),
+            key=lambda attempt: (attempt.created_at, attempt.id),
+        )
+        self.cluster.metrics.inherited.inc(len(unfinished))
+        await self.parts.admission.recover(unfinished, renumbered=False)
+
+
+async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gateway:
+    """Build every part; each that has a life of its own is entered into the stack.
+
+    Raises: ConfigError, for settings that cannot be used.
+    """
+    chosen = settings.cluster
+    database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
+    broker_url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
+    gateway_id = Ulids().new()
+    notices = Notices(database_url, gateway_id)
+    hooks = OutboxHooks(gateway_id, notices)
+    publisher = Publisher(make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
+    building = _Building(gateway_id, notices, hooks, publisher)
+    bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
+    overrides = PartOverrides(execution=building.execution, artifacts=bundles, hooks=hooks)
+    settings = settings.model_copy(update={"database_url": database_url})
+    parts = await build(settings, stack, overrides)
+    cluster = building.built()
+    await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
+    cluster.readiness.resize = parts.scheduler.resize
+    return Gateway(parts=parts, cluster=cluster)
+
+
+class _Building:
+    """Builds the cluster's parts when the daemon's first ones are there."""
+
+    def __init__(self, gateway_id: str, notices: Notices, hooks: OutboxHooks, publisher: Publisher) -> None:
+        self._gateway_id = gateway_id
+        self._notices = notices
+        self._hooks = hooks
+        self._publisher = publisher
+        self._built: Cluster
+
+    def built(self) -> Cluster:
+        """Return the parts."""
+        return self._built
+
+    async def execution(self, basics: Basics, stack: AsyncExitStack) -> Execution:
+        """Build what carries attempts out on nodes."""
+        access, shared = basics.access, basics.shared
+        await access.make(ALL)
+        membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
+        dispatches = Dispatches(access, self._hooks, self._gateway_id, self._notices)
+        await stack.enter_async_context(self._publisher.running(dispatches))
+        attachments: BundleAttachments = partial(
+            repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
+        )
+        remote = RemoteExecution(
+            RemoteDependencies(
+                dispatches=dispatches,
+                publisher=self._publisher,
+                watch=RunWatch(access, self._gateway_id),
+                jobs=shared.jobs,
+                artifacts=shared.artifacts,
+                attachments=attachments,
+                clock=shared.clock,
+                hub=basics.hub,
+                stopping=basics.stopping,
+            )
+        )
+        await stack.enter_async_context(remote.running())
+        others = OtherGateways(shared.jobs, basics.hub, dispatches)
+        runs = Runs(access, self._notices)
+        verdicts = RunVerdicts(
+            VerdictDependencies(
+                runs=runs,
+                jobs=shared.jobs,
+                artifacts=shared.artifacts,
+                attachments=attachments,
+                clock=shared.clock,
+                hub=basics.hub,
+                execution=remote,
+            )
+        )
+        live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
+        remote.on_cancelled = live.cancels.give
+        _listen(self._notices, remote, others, live)
+        await stack.enter_async_context(self._notices.running())
+        nodes = Nodes(access, partial(_digests, shared.policies))
+        seen = DatabaseNodes(access)
+        metrics = ClusterMetrics(basics.metrics.registry)
+        self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
+        doctor = ClusterDoctor(access, seen, self._publisher, shared.artifacts)
+        readiness = ClusterReadiness(nodes, seen, metrics, doctor)
+        self._built = Cluster(
+            gateway_id=self._gateway_id,
+            basics=basics,
+            membership=membership,
+            readiness=readiness,
+            execution=remote,
+            publisher=self._publisher,
+            door=NodeDoor(nodes=nodes, runs=live, metrics=metrics),
+            metrics=metrics,
+        )
+        return Execution(execute=remote, readiness=readiness, selftest=None, elsewhere=others)
+
+
+def _digests(policies: PolicySet) -> Mapping[str, str]:
+    return {name: policies.get(name).digest for name in policies.names}
+
+
+def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, live: LiveRuns) -> None:
+    """Have what other gateways tell reach whom it concerns."""
+    finishing: set[asyncio.Task[None]] = set()
+
+    def finished(notice: Notice) -> None:
+        remote.look_for(notice["attempt"])
+        task = asyncio.ensure_future(others.finish(notice["attempt"]))
+        finishing.add(task)
+        task.add_done_callback(finishing.discard)
+
+    def cancelled(notice: Notice) -> None:
+        remote.cancel(notice["attempt"])
+        live.cancels.give()
+
+    def missed() -> None:
+        remote.look_for_all()
+        others.wake_all()
+        live.cancels.give()
+
+    notices.on("finished", finished)
+    notices.on("cancelled", cancelled)
+    notices.on("again", lambda notice: remote.publish_again(notice["attempt"]))
+    notices.on("exhausted", lambda notice: remote.exhaust(notice["attempt"]))
+    notices.on("event", lambda notice: live.show(noticed_event(notice)))
+    notices.missed = missed

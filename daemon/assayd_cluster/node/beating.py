@@ -1,0 +1,97 @@
+"""Tells the gateway every few seconds how this node is, and takes messages when the gateway says so.
+
+It takes messages while its daemon can run attempts, the gateway answers and agrees, and it is not draining.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from assayd import __version__
+from assayd.client.errors import ClientError
+from assayd.errors import AssaydError
+from assayd_cluster.documents import BEAT_S, LIVE_S, NodeBeat
+from assayd_cluster.node.daemon_link import DaemonLink
+from assayd_cluster.node.gateway_link import GatewayLink
+from assayd_cluster.node.running import Runner, Stopping
+
+log = structlog.get_logger()
+
+IDLE_BEAT_S = 1.0
+"""How often a node beats that takes no messages: it is to take some soon after it can."""
+
+
+class Heart:
+    """The beat of a node; `beat` is called by one thread. Args: `want` takes messages, or none."""
+
+    def __init__(
+        self,
+        *,
+        gateway: GatewayLink,
+        daemon: DaemonLink,
+        runner: Runner,
+        stopping: Stopping,
+        capacity: int,
+        want: Callable[[bool], None],
+    ) -> None:
+        self._gateway = gateway
+        self._daemon = daemon
+        self._runner = runner
+        self._stopping = stopping
+        self._capacity = capacity
+        self._want = want
+        self._answered = 0.0
+        self._consuming = False
+        self._why = ""
+        self.sooner = threading.Event()
+        """Set, it asks for a beat before its time."""
+
+    def beat(self) -> None:
+        """Beat once, and wait until the next one is due."""
+        self._beaten()
+        self.sooner.wait(BEAT_S if self._consuming else IDLE_BEAT_S)
+        self.sooner.clear()
+
+    def _beaten(self) -> None:
+        try:
+            state = self._state()
+            answer = self._gateway.beat(state)
+        except AssaydError as trouble:
+            self._tell(f"{trouble.code}: {trouble.message}")
+            if time.monotonic() - self._answered > LIVE_S:
+                self._take(consuming=False)
+            return
+        self._answered = time.monotonic()
+        consuming = answer.consume and state.ready and not state.draining
+        self._tell("" if consuming else answer.why or state.reason or "the node is draining")
+        self._take(consuming=consuming)
+
+    def _take(self, *, consuming: bool) -> None:
+        self._consuming = consuming
+        self._want(consuming)
+
+    def _state(self) -> NodeBeat:
+        reason, profiles = self._daemon.readiness(), dict[str, str]()
+        try:
+            profiles = self._daemon.profiles()
+        except ClientError as trouble:
+            reason = reason or trouble.message
+        return NodeBeat(
+            capacity=self._capacity,
+            ready=not reason,
+            reason=reason[:1000],
+            draining=self._stopping.draining.is_set(),
+            version=__version__,
+            profiles=profiles,
+            runs=self._runner.in_hand(),
+        )
+
+    def _tell(self, why: str) -> None:
+        """Log why no messages are taken, whenever that changes."""
+        if why != self._why:
+            self._why = why
+            log.warning("node.idle", why=why) if why else log.info("node.consuming")

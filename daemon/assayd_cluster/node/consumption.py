@@ -1,0 +1,60 @@
+"""Takes messages or takes none: what the heartbeat has found is told to Celery's own thread.
+
+Decides nothing itself. A consumer that is cancelled keeps its connection, on which what is in hand is
+acknowledged; a connection that is made anew begins as the last one was left.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import structlog
+from celery.worker import state
+
+log = structlog.get_logger()
+
+
+class Consumption:
+    """Whether this node takes messages; it begins with taking none."""
+
+    def __init__(self, app: Any, queue: str) -> None:
+        self._queue = app.amqp.queues[queue]
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._wanted = False
+        app.amqp.queues.deselect([queue])
+
+    def begin(self, consumer: Any) -> None:
+        """Take the consumer that Celery has started."""
+        with self._lock:
+            self._consumer = consumer
+        self._tell()
+
+    def want(self, wanted: bool) -> None:
+        """Take messages from now on, or none."""
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        log.info("consumption.changed", consuming=wanted)
+        self._tell()
+
+    def busy(self) -> bool:
+        """Return whether messages are in hand."""
+        return bool(state.reserved_requests)
+
+    def _tell(self) -> None:
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.hub.call_soon(self._apply)
+
+    def _apply(self) -> None:
+        """Do it, in Celery's thread, which makes a connection that breaks here anew."""
+        consumer, queues = self._consumer, self._consumer.app.amqp.queues
+        if consumer.connection is None or consumer.task_consumer is None:
+            select = queues.select_add if self._wanted else queues.deselect
+            select(self._queue if self._wanted else [self._queue.name])
+        elif self._wanted:
+            consumer.add_task_queue(self._queue)
+        else:
+            consumer.cancel_task_queue(self._queue.name)

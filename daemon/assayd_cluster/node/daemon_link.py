@@ -1,0 +1,85 @@
+"""What a node asks of the daemon on its host, by the project's own client."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assayd.client import requests
+from assayd.client.answers import StreamEvent
+from assayd.client.client_request import ClientRequest
+from assayd.client.errors import ClientError, Conflict, NotFound
+from assayd.client.plain import PlainClient
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of a bundle."""
+
+    name: str
+    content: bytes
+    sha256: str
+
+
+class DaemonLink:
+    """Asks the daemon, from any thread. Raises: ClientError; DaemonUnreachable where it does not answer."""
+
+    def __init__(self, socket: Path) -> None:
+        self._client = PlainClient(socket)
+
+    def readiness(self) -> str:
+        """Return why the daemon can run nothing; empty when it can."""
+        try:
+            self._client.send(ClientRequest(method="GET", path="/readyz"))
+        except ClientError as problem:
+            return problem.message or problem.code
+        return ""
+
+    def profiles(self) -> dict[str, str]:
+        """Return the digests of the profiles, by name."""
+        listed = self._client.policies()["policies"]
+        return {str(policy["name"]): str(policy["digest"]) for policy in listed}
+
+    def submit(self, attempt_id: str, document: str, *, wait_s: float) -> Document:
+        """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
+        asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
+        answer: Document = self._client.send(asked)
+        return answer
+
+    def attempt(self, attempt_id: str, *, wait_s: float) -> Document:
+        """Return an attempt, waiting so long for its verdict."""
+        answer: Document = self._client.send(requests.attempt(attempt_id, wait_s=wait_s))
+        return answer
+
+    def events(self, attempt_id: str) -> Iterator[StreamEvent]:
+        """Follow an attempt up to its end, from the first event."""
+        return self._client.events(attempt_id)
+
+    def files(self, attempt: Document) -> list[File]:
+        """Return the files of an attempt's bundle."""
+        if not attempt["artifacts"]:
+            return []
+        packed = io.BytesIO(self._client.bundle(attempt["id"]))
+        with tarfile.open(fileobj=packed, mode="r:") as archive:
+            read = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
+            # Within the archive they are in a folder, named as the bundle is.
+            return [_file(name.partition("/")[2], file.read()) for name, file in read if file is not None]
+
+    def cancel(self, attempt_id: str) -> None:
+        """End an attempt; one that has ended or never came is left alone."""
+        try:
+            self._client.cancel(attempt_id)
+        except (Conflict, NotFound):
+            return
+
+
+def _file(name: str, content: bytes) -> File:
+    return File(name=name, content=content, sha256=hashlib.sha256(content).hexdigest())

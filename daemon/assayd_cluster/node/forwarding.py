@@ -1,0 +1,70 @@
+"""Sends events of runs that are under way, a few times a second for all of them together.
+
+What cannot be sent is dropped: the verdict brings all events that last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from assayd.client.answers import StreamEvent
+from assayd.errors import AssaydError
+from assayd_cluster.node.gateway_link import GatewayLink, Run
+
+log = structlog.get_logger()
+
+EVERY_S = 0.25
+MOST_WAITING = 500
+"""Events of one run; more than that within the time between two sendings are dropped."""
+
+Event = dict[str, object]
+
+
+class Forwarder:
+    """Collects events from all threads; `send` is called by one."""
+
+    def __init__(self, gateway: GatewayLink) -> None:
+        self._gateway = gateway
+        self._lock = threading.Lock()
+        self._waiting: dict[Run, list[Event]] = {}
+
+    @contextmanager
+    def forwarding(self, run: Run) -> Iterator[Callable[[StreamEvent], None]]:
+        """Forward the events of a run while the body runs."""
+
+        def forward(event: StreamEvent) -> None:
+            told = live_event(event)
+            with self._lock:
+                waiting = self._waiting.setdefault(run, [])
+                if told is not None and len(waiting) < MOST_WAITING:
+                    waiting.append(told)
+
+        try:
+            yield forward
+        finally:
+            with self._lock:
+                self._waiting.pop(run, None)
+
+    def send(self) -> None:
+        """Send what has come since the last time."""
+        with self._lock:
+            batches = [(run, events) for run, events in self._waiting.items() if events]
+            self._waiting.update((run, []) for run, _ in batches)
+        for run, events in batches:
+            try:
+                self._gateway.send_events(run, events)
+            except AssaydError as trouble:
+                log.debug("events.dropped", code=trouble.code, count=len(events))
+
+
+def live_event(event: StreamEvent) -> Event | None:
+    """Return an event as the gateway takes it; None for the first and the last, which the gateway tells."""
+    run, seq = (int(number) for number in event.id.split("."))
+    state = event.body.get("state") if event.kind == "state" else None
+    if event.kind == "finished" or state in {"queued", "finished"}:
+        return None
+    return {"run": run, "seq": seq, "kind": event.kind, "at": event.at, "body": event.body}

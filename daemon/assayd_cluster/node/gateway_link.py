@@ -1,0 +1,140 @@
+"""What a node asks of its gateway, and what the answers mean to it.
+
+Leaves to others: when to ask again. Every request may be sent twice: the gateway takes the first.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from assayd.errors import AssaydError
+from assayd_cluster.documents import BeatAnswer, CancelledRuns, Claimed, NodeBeat
+
+D = TypeVar("D", bound=BaseModel)
+
+_SOCKET = "http+unix://"
+ANSWERS_S = 20.0
+"""How long the gateway may take for an answer, beyond the time that was asked for."""
+
+
+class GatewayAway(AssaydError):
+    """The gateway does not answer, or says that it cannot now: the same may be asked again."""
+
+
+class RunHeld(AssaydError):
+    """Another node holds the attempt."""
+
+
+class RunOver(AssaydError):
+    """The attempt needs nothing of this node any more."""
+
+
+class NodeRefused(AssaydError):
+    """The gateway refuses what was sent; sending it again changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run of an attempt, as the gateway counts them over all nodes."""
+
+    attempt: str
+    number: int
+
+
+class GatewayLink:
+    """Asks the gateway, from any thread. Raises: GatewayAway, and what each question names."""
+
+    def __init__(self, name: str, address: str, *, token: str, ca_file: Path | None = None) -> None:
+        socket = address.removeprefix(_SOCKET) if address.startswith(_SOCKET) else None
+        transport = httpx.HTTPTransport(
+            verify=ssl.create_default_context(cafile=ca_file) if socket is None else False,
+            uds=socket,
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=30),
+        )
+        self._http = httpx.Client(
+            transport=transport,
+            base_url="http://gateway" if socket is not None else address,
+            timeout=ANSWERS_S,
+            headers={"Authorization": f"Bearer {token}"},
+            trust_env=False,
+        )
+        self._node = f"/v1/nodes/{quote(name)}"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def beat(self, beat: NodeBeat) -> BeatAnswer:
+        """Say how this node is; return whether it is to take messages."""
+        return self._read(BeatAnswer, self._ask("PUT", self._node, json=beat.model_dump(mode="json")))
+
+    def claim(self, attempt: str, ticket: str) -> Claimed:
+        """Claim a run of an attempt. Raises: RunHeld, RunOver, NodeRefused."""
+        asked = {"attempt": attempt, "ticket": ticket}
+        return self._read(Claimed, self._ask("POST", f"{self._node}/runs", json=asked))
+
+    def cancelled(self, wait_s: float) -> Sequence[str]:
+        """Return the attempts held here that are to be cancelled; waits so long for one."""
+        path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
+        answer = self._ask("GET", path, params=query, timeout=wait_s + ANSWERS_S)
+        return self._read(CancelledRuns, answer).attempts
+
+    def send_events(self, run: Run, events: Sequence[Mapping[str, object]]) -> None:
+        """Bring events of a run that is under way. Raises: RunOver, NodeRefused."""
+        self._ask("POST", f"{self._run(run)}/events", json={"events": list(events)})
+
+    def send_file(self, run: Run, sha256: str, content: bytes) -> None:
+        """Bring a large file of the bundle, ahead of the verdict. Raises: RunOver, NodeRefused."""
+        self._ask("PUT", f"{self._run(run)}/files/{sha256}", content=content)
+
+    def send_verdict(self, run: Run, verdict: Mapping[str, object]) -> None:
+        """Hand in the verdict, or that the run is lost. Raises: RunOver, NodeRefused."""
+        self._ask("PUT", f"{self._run(run)}/verdict", json=verdict)
+
+    def _run(self, run: Run) -> str:
+        return f"{self._node}/runs/{quote(run.attempt)}/{run.number}"
+
+    def _read(self, document: type[D], answer: httpx.Response) -> D:
+        try:
+            return document.model_validate_json(answer.content, extra="ignore")  # a newer gateway says more
+        except ValidationError as problem:
+            message = f"the gateway's answer is not as agreed: {problem}"
+            raise GatewayAway("gateway.unreadable", message, retryable=True) from problem
+
+    def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **content)
+        except httpx.TransportError as problem:
+            what = str(problem) or type(problem).__name__
+            message = f"the gateway does not answer: {what}; look at its log and at the link"
+            raise GatewayAway("gateway.unreachable", message, retryable=True) from problem
+        if response.is_error:
+            raise _refusal(response)
+        return response
+
+
+def _refusal(response: httpx.Response) -> AssaydError:
+    code, message = "http", f"HTTP status {response.status_code}"
+    try:
+        error = response.json()["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # not from the gateway itself: its server, or a proxy
+    match response.status_code:
+        case 409:
+            return RunHeld(code, message, retryable=True)
+        case 410:
+            return RunOver(code, message)
+        case 408 | 425 | 429:
+            return GatewayAway(code, message, retryable=True)
+        case status if status >= 500:
+            return GatewayAway(code, message, retryable=True)
+    return NodeRefused(code, message)

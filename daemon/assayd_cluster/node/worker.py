@@ -1,0 +1,177 @@
+"""The program of a node: a Celery worker with threads of its own for the beat, for events and for cancels.
+
+Ends in order on SIGTERM or SIGINT: takes no more, gives back what it has not begun, finishes the rest. A
+second signal ends it at once: what it held the broker gives to others, what the daemon runs the daemon ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from celery import signals
+from celery.exceptions import CPendingDeprecationWarning, Reject, SecurityWarning
+from celery.worker import state
+from celery.worker.consumer import Consumer
+
+from assayd import log as logs
+from assayd.errors import AssaydError
+from assayd_cluster.broker import TASK, make_celery
+from assayd_cluster.node.beating import Heart
+from assayd_cluster.node.consumption import Consumption
+from assayd_cluster.node.daemon_link import DaemonLink
+from assayd_cluster.node.forwarding import EVERY_S, Forwarder
+from assayd_cluster.node.gateway_link import GatewayLink
+from assayd_cluster.node.running import PutBack, Runner, Stopping, Untrue
+from assayd_cluster.settings import NodeSettings, read_secret
+
+log = structlog.get_logger()
+
+CANCELS_S = 20.0
+"""How long one question after cancels waits for one."""
+AGAIN_S = 1.0
+_DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+
+
+class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
+    """Celery's consumer without the step that declares exchanges for delayed messages: there are none."""
+
+    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
+        """The steps of the consumer."""
+
+        default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED)
+
+
+def run(settings: NodeSettings) -> int:
+    """Run the node until it is told to stop; return the exit code. Raises: ConfigError."""
+    logs.configure(settings.log.level, settings.log.format)
+    # Root matters for pickles, which are not accepted; that work goes on without a connection is meant.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+    for name in ("celery.app.trace", "celery.worker.strategy"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # they tell of every message
+    node = Node(settings)
+    return node.run()
+
+
+class Node:
+    """The parts of a node."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self._settings = settings
+        broker_url = read_secret(settings.broker_url_file, "broker_url_file")
+        token = read_secret(settings.token_file, "token_file")
+        self._app = make_celery(broker_url, queue=settings.queue, ca_file=settings.broker_ca_file)
+        self._app.conf.update(
+            worker_consumer=ReadingConsumer,
+            task_acks_on_failure_or_timeout=False,
+            worker_cancel_long_running_tasks_on_connection_loss=False,
+            broker_channel_error_retry=True,
+            broker_connection_timeout=4,
+        )
+        self._gateway = GatewayLink(settings.name, settings.gateway, token=token, ca_file=settings.ca_file)
+        self._daemon = DaemonLink(settings.socket)
+        self._stopping = Stopping()
+        self._forwarder = Forwarder(self._gateway)
+        self._runner = Runner(self._gateway, self._daemon, self._forwarder, self._stopping)
+        self._consumption = Consumption(self._app, settings.queue)
+        self._heart = Heart(
+            gateway=self._gateway,
+            daemon=self._daemon,
+            runner=self._runner,
+            stopping=self._stopping,
+            capacity=settings.capacity,
+            want=self._consumption.want,
+        )
+
+    def run(self) -> int:
+        """Run until the end; return the exit code."""
+        self._app.task(name=TASK)(self._take)
+        signals.setup_logging.connect(_leave_logging_alone)
+        signals.worker_ready.connect(self._begin)
+        worker = self._app.Worker(
+            pool_cls="threads",
+            concurrency=self._settings.capacity,
+            hostname=f"assayd@{self._settings.name}",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+        )
+        for name, turn in (
+            ("beat", self._heart.beat),
+            ("events", self._send_events),
+            ("cancels", self._cancel),
+        ):
+            threading.Thread(target=_repeat, args=(turn,), name=name, daemon=True).start()
+        worker.start()
+        return int(worker.exitcode or 0)
+
+    def _take(self, *, attempt: str, ticket: str, **_: object) -> None:
+        """Take one message: the task that Celery calls."""
+        try:
+            self._runner.run(attempt, ticket)
+        except PutBack as back:
+            log.info("message.put_back", attempt_id=attempt, code=back.code)
+            raise Reject(back.code, requeue=True) from back
+        except Untrue as untrue:
+            raise Reject(untrue.code, requeue=False) from untrue
+        except Exception as problem:
+            log.exception("message.broken", attempt_id=attempt)
+            raise Reject("internal", requeue=True) from problem
+
+    def _begin(self, sender: Any, **_: object) -> None:
+        """Take over signals and consumption, in Celery's thread, once it is connected."""
+        self._consumption.begin(sender)
+        self._heart.sooner.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        if self._stopping.draining.is_set():
+            log.warning("node.left", runs=self._runner.in_hand())
+            os._exit(1)
+        log.info("node.draining", runs=self._runner.in_hand())
+        self._stopping.draining.set()
+        self._consumption.want(False)
+        self._heart.sooner.set()
+        threading.Thread(target=self._end_when_idle, name="drain", daemon=True).start()
+
+    def _end_when_idle(self) -> None:
+        """Have Celery end once nothing is in hand, and what was done is acknowledged."""
+        while self._consumption.busy():
+            self._stopping.hurried.wait(0.1)
+        state.should_stop = os.EX_OK
+
+    def _send_events(self) -> None:
+        self._stopping.hurried.wait(EVERY_S)
+        self._forwarder.send()
+
+    def _cancel(self) -> None:
+        try:
+            for attempt in self._gateway.cancelled(CANCELS_S):
+                self._daemon.cancel(attempt)
+        except AssaydError as trouble:
+            log.debug("cancels.unknown", code=trouble.code)
+        self._stopping.hurried.wait(AGAIN_S)
+
+
+def _repeat(turn: Callable[[], None]) -> None:
+    """Take turns without end. A defect of ours ends the node in order: without this thread it is no use."""
+    try:
+        while True:
+            turn()
+    except BaseException:
+        log.exception("node.broken")
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise
+
+
+def _leave_logging_alone(**_: object) -> None:
+    """Keep Celery from setting up logging: that is done."""

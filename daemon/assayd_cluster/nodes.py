@@ -1,0 +1,140 @@
+"""The nodes as operators see them: what each last said of itself, and whether it is to take work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, case, cast, extract, func, select, update
+from sqlalchemy.types import BigInteger
+
+from assayd.documents.cluster import NodeState
+from assayd.store.access import DatabaseAccess
+from assayd.store.rows import from_micros
+from assayd_cluster.documents import LIVE_S
+from assayd_cluster.tables import dispatches, gateways, nodes
+
+DRAINED = "drained by an operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node, as it last said that it was.
+
+    Attributes:
+        why: why it takes no work; empty when it does.
+        in_hand: how many attempts its worker has.
+        silent_s: how long ago that was, by the database's clock.
+    """
+
+    name: str
+    state: NodeState
+    why: str
+    capacity: int
+    in_hand: int
+    version: str
+    engine: str
+    beat_at: datetime
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbox:
+    """What waits for nodes, over all gateways.
+
+    Attributes:
+        unpublished: attempts that the broker has not confirmed.
+        oldest_s: how long the oldest of them waits.
+        published: attempts that are with the broker or a node.
+        gateways: how many gateways live.
+    """
+
+    unpublished: int = 0
+    oldest_s: float = 0.0
+    published: int = 0
+    gateways: int = 0
+
+
+class DatabaseNodes:
+    """Nodes in the gateways' database."""
+
+    def __init__(self, access: DatabaseAccess) -> None:
+        self._access = access
+
+    async def list(self) -> list[Node]:
+        """Return all nodes, by name."""
+        return [_node(row) for row in await self._access.read(_read)]
+
+    async def outbox(self) -> Outbox:
+        """Return what waits."""
+
+        def fetch(connection: Connection) -> Outbox:
+            now = _now(connection)
+            waits = dispatches.c.published_at.is_(None)
+            found = connection.execute(
+                select(
+                    func.count(),
+                    func.count(dispatches.c.published_at),
+                    now - func.min(case((waits, dispatches.c.created_at))),
+                ).select_from(dispatches)
+            ).one()
+            alive = gateways.c.beat_at > now - int(LIVE_S * 1_000_000)
+            return Outbox(
+                unpublished=found[0] - found[1],
+                oldest_s=max(0.0, (found[2] or 0) / 1_000_000),
+                published=found[1],
+                gateways=connection.execute(select(func.count()).where(alive)).scalar_one(),
+            )
+
+        return await self._access.read(fetch)
+
+    async def set_drained(self, name: str, *, drained: bool) -> Node | None:
+        """Have a node take no further work, or take some again; None where there is no such node."""
+
+        def apply(connection: Connection) -> Sequence[RowMapping]:
+            connection.execute(update(nodes).where(nodes.c.name == name).values(drained=int(drained)))
+            return _read(connection, name)
+
+        rows = await self._access.write(apply)
+        return _node(rows[0]) if rows else None
+
+
+def _read(connection: Connection, name: str | None = None) -> Sequence[RowMapping]:
+    wanted = select(nodes, _now(connection).label("now")).order_by(nodes.c.name)
+    if name is not None:
+        wanted = wanted.where(nodes.c.name == name)
+    return connection.execute(wanted).mappings().all()
+
+
+def _now(connection: Connection) -> ColumnElement[int]:
+    """Return the database's time in microseconds since 1970."""
+    if connection.dialect.name == "postgresql":
+        return cast(extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
+    return cast((func.julianday("now") - 2440587.5) * 86_400_000_000, BigInteger)
+
+
+def _node(row: RowMapping) -> Node:
+    silent_s = max(0.0, (row["now"] - row["beat_at"]) / 1_000_000)
+    state, why = _state(row, silent_s)
+    return Node(
+        name=row["name"],
+        state=state,
+        why=why,
+        capacity=row["capacity"],
+        in_hand=len(json.loads(row["runs"])),
+        version=row["version"],
+        engine=row["engine"],
+        beat_at=from_micros(row["beat_at"]),
+        silent_s=round(silent_s, 3),
+    )
+
+
+def _state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
+    """Return how a node is, and why it takes no work."""
+    if silent_s > LIVE_S:
+        return "lost", f"silent for {silent_s:.0f} s; look whether its host and assayd-node run"
+    if row["drained"]:
+        return "draining", DRAINED
+    return ("ready", "") if row["consumes"] else ("not_ready", row["why"])

@@ -1,0 +1,215 @@
+"""Serves on TCP: TLS alone, and limits that hold before anybody has shown a token.
+
+A connection is counted by its address before the first byte of its handshake is worked on, and has a few
+seconds for that. Behind it stands the daemon's own protocol, with its limits of headers and silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import cast
+
+import structlog
+import uvicorn
+
+from assayd.api.peer import OTHERS_SHARE
+from assayd.errors import ConfigError
+from assayd_cluster.gate import counted_address
+
+log = structlog.get_logger()
+
+HANDSHAKE_S = 10.0
+LOOK_S = 5.0
+"""How often it is looked whether the certificate's files have changed."""
+ACCEPT_S = 1.0
+"""How long nothing is accepted after the system could not."""
+CONNECTIONS = 256
+
+
+class CertificateFiles:
+    """The certificate of a listener, taken anew when its files change; TLS 1.2 or newer.
+
+    Raises: ConfigError ``tls.unusable``, for files that cannot be used at the start.
+    """
+
+    def __init__(self, certificate: Path, key: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._files = (certificate, key)
+        self._clock = clock
+        self._look_at = clock() + LOOK_S
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        self._seen: tuple[object, ...] | None = None
+        try:
+            self._load()
+        except (OSError, ssl.SSLError) as problem:
+            message = f"{certificate} and {key} cannot be used for TLS: {problem}"
+            raise ConfigError("tls.unusable", message, field="cluster.certificate_file") from problem
+
+    def refresh(self) -> None:
+        """Take changed files; what cannot be used is logged, and the certificate before stays."""
+        now = self._clock()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        try:
+            if self._stamp() != self._seen:
+                self._load()
+                log.info("certificate.reloaded", file=str(self._files[0]))
+        except (OSError, ssl.SSLError) as problem:
+            log.error("certificate.reload_failed", file=str(self._files[0]), problem=str(problem))
+
+    def _load(self) -> None:
+        seen = self._stamp()
+        # A pair that does not fit would be left half taken: tried apart first.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+        self.context.load_cert_chain(*self._files)
+        self._seen = seen
+
+    def _stamp(self) -> tuple[object, ...]:
+        found = [file.stat() for file in self._files]
+        return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+
+
+class SecureServer(uvicorn.Server):
+    """uvicorn behind TLS, without signal handlers of its own."""
+
+    def __init__(self, config: uvicorn.Config, files: CertificateFiles) -> None:
+        super().__init__(config)
+        self._files = files
+        self._open: Counter[str] = Counter()
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._securing: set[asyncio.Task[None]] = set()
+        self._counted: type[asyncio.Protocol]
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave signals to the program."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept on these sockets."""
+        await self.lifespan.startup()
+        spoken = self.config.http_protocol_class
+        self._counted = type("CountedHttp", (_Counted, spoken), {})
+        loop = asyncio.get_running_loop()
+        self._accepting = {loop.create_task(self._accept(each), name="accept") for each in sockets or []}
+        self.servers = []
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and let what is under way end."""
+        for task in (*self._accepting, *self._securing):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._securing, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    @property
+    def open(self) -> int:
+        """Return how many connections there are, those before and in their handshake included."""
+        return self._open.total()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connected, peer = await loop.sock_accept(listener)
+            except ConnectionError:  # it was given up while it waited
+                continue
+            except OSError as problem:  # no descriptor or no memory is left
+                log.error("connection.not_accepted", problem=str(problem))
+                await asyncio.sleep(ACCEPT_S)
+                continue
+            address = counted_address(peer[0])
+            if not self._takes(address):
+                connected.close()
+                continue
+            self._files.refresh()
+            task = loop.create_task(self._secure(connected, address), name="tls-handshake")
+            self._securing.add(task)
+            task.add_done_callback(self._securing.discard)
+
+    async def _secure(self, connected: socket.socket, address: str) -> None:
+        """Hand a connection on when its handshake is done; it is counted until its end."""
+        count = _Count(self._open, address)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._protocol(count),
+                connected,
+                ssl=self._files.context,
+                ssl_handshake_timeout=HANDSHAKE_S,
+            )
+        except (OSError, TimeoutError) as problem:  # ssl.SSLError is one of them
+            log.debug("handshake.failed", address=address, problem=str(problem))
+            count.end()
+        except BaseException:
+            count.end()
+            raise
+
+    def _protocol(self, count: _Count) -> asyncio.Protocol:
+        make = cast("Callable[..., _Counted]", self._counted)
+        made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made.count = count
+        return made
+
+    def _takes(self, address: str) -> bool:
+        """Count a connection; False for one too many, of this address or of all."""
+        most = self.config.limit_concurrency or CONNECTIONS
+        kept = most // OTHERS_SHARE
+        if self._open.total() >= most - kept or self._open[address] >= most - 2 * kept:
+            return False
+        self._open[address] += 1
+        return True
+
+
+class _Count:
+    """One connection in the count of its address, taken out once."""
+
+    def __init__(self, counts: Counter[str], address: str) -> None:
+        self._counts = counts
+        self._address: str | None = address
+
+    def end(self) -> None:
+        """Count it no more. Safe to call twice."""
+        address, self._address = self._address, None
+        if address is not None:
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
+
+
+class _Counted(asyncio.Protocol):
+    """What speaks HTTP, and says when its connection has ended."""
+
+    count: _Count
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count the connection no more."""
+        self.count.end()
+        super().connection_lost(exc)
+
+
+def listen_tcp(address: str) -> socket.socket:
+    """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise _not_listened(address, "it has no port")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        server = socket.create_server((host, int(port)), family=family, backlog=1024)
+    except OSError as problem:
+        raise _not_listened(address, problem.strerror or str(problem)) from problem
+    server.setblocking(False)
+    return server
+
+
+def _not_listened(address: str, why: str) -> ConfigError:
+    message = f"cluster.listen is {address!r}: {why}; write HOST:PORT of this host"
+    return ConfigError("tls.unusable", message, field="cluster.listen")

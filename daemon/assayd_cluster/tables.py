@@ -1,0 +1,110 @@
+"""The tables that a cluster has beside those of a daemon, in the same database. Made where they are missing.
+
+Times are microseconds since 1970 by the database's clock: gateways and nodes need no common one.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from assayd.store import tables
+
+metadata = MetaData(naming_convention=tables.metadata.naming_convention)
+
+_ATTEMPT = tables.attempts.c.id
+
+gateways = Table(
+    "gateways",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("beat_at", BigInteger, nullable=False),
+    Column("version", String(64), nullable=False),
+)
+"""Gateways that live; one that has not beaten for 15 s drives nothing any more."""
+
+drivers = Table(
+    "drivers",
+    metadata,
+    Column("kind", String(16), primary_key=True),
+    Column("subject", String(26), primary_key=True),
+    Column("gateway_id", String(26), nullable=False),
+    Index(None, "gateway_id"),
+)
+"""Which gateway carries on each unfinished batch, repair and generation."""
+
+dispatches = Table(
+    "dispatches",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey(_ATTEMPT, ondelete="CASCADE"), primary_key=True),
+    Column("gateway_id", String(26), nullable=False),
+    Column("ticket_sha256", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("published_at", BigInteger),
+    Column("cancelled_at", BigInteger),
+    Index(None, "gateway_id"),
+)
+"""The outbox: unfinished attempts, each with its gateway. The row goes with the verdict."""
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("beat_at", BigInteger, nullable=False),
+    Column("capacity", Integer, nullable=False),
+    Column("consumes", Integer, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("engine", Text, nullable=False),
+    Column("images", Text, nullable=False),
+    Column("runs", Text, nullable=False),
+    Column("drained", Integer, nullable=False, server_default="0"),
+)
+"""Nodes as they last said they were; `images` and `runs` are JSON; `drained` is an operator's word."""
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey(_ATTEMPT, ondelete="CASCADE"), primary_key=True),
+    Column("run_number", Integer, primary_key=True),
+    Column("sha256", String(64), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+"""Large files of a bundle, until its verdict is in."""
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("created_at", BigInteger, nullable=False),
+)
+"""Who tokens belong to; `id`, from 2**32 on, stands where a user's number does."""
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("tenant_id", BigInteger, ForeignKey(tenants.c.id), nullable=False),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("scopes", String(128), nullable=False),
+    Column("node", String(64)),
+    Column("name", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger),
+)
+"""Tokens, of which only the digest is kept; `scopes` are separated by commas."""
+
+ALL = (gateways, drivers, dispatches, nodes, uploads, tenants, tokens)
+"""Each after those that it refers to."""

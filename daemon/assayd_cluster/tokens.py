@@ -1,0 +1,215 @@
+"""Tokens and the tenants that they belong to: what one is, what it may, and their tables.
+
+A token is shown once, when it is made; the database has its digest. Who sends one is its tenant, whose number
+stands where a user's does, so that what is the tenant's own is decided by the same code as on one host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from sqlalchemy import Connection, RowMapping, func, select, update
+
+from assayd.errors import RequestError, StoreError
+from assayd.ports.clock import Clock, Ids
+from assayd.store.access import DatabaseAccess
+from assayd.store.rows import from_micros, to_micros
+from assayd_cluster.tables import tenants, tokens
+
+PREFIX = "assay_"
+"""By which a token is known that was left in a file: programs that look for secrets look for a prefix."""
+TOKEN_BYTES = 32
+MOST_CHARS = 128
+"""Nothing longer is looked at."""
+FIRST_TENANT = 2**32
+"""No user of a host has a number as large."""
+NODES_TENANT = "nodes"
+"""Whose the tokens of nodes are; nobody else's may be."""
+TRIES = 5
+
+
+class Scope(Enum):
+    """What a token may."""
+
+    READ = "read"
+    """See what is its tenant's."""
+    SUBMIT = "submit"
+    """Read, and send work for its tenant."""
+    OPERATE = "operate"
+    """All that an operator may: see everybody, examine, drain, make tokens."""
+    NODE = "node"
+    """Fetch runs for one node, and write what came of them; nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecord:
+    """A token as it is kept: all but itself.
+
+    Attributes:
+        tenant_id: stands where a user's number does.
+        node: the node that it is bound to; None unless its scope is `node`.
+    """
+
+    id: str
+    tenant_id: int
+    tenant: str
+    name: str
+    scopes: frozenset[Scope]
+    node: str | None
+    created_at: datetime
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def may(self, *scopes: Scope) -> bool:
+        """Return whether it has one of these scopes."""
+        return not self.scopes.isdisjoint(scopes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTerms:
+    """What is asked of a new token. Raises: RequestError ``invalid``, for what does not go together."""
+
+    name: str
+    tenant: str
+    scopes: frozenset[Scope]
+    node: str | None = None
+
+    def __post_init__(self) -> None:
+        is_node = Scope.NODE in self.scopes
+        if is_node != (self.node is not None) or (is_node and len(self.scopes) > 1):
+            message = "a node's token has the scope node alone, and names its node"
+            raise RequestError("invalid", message, field="scopes")
+        if is_node != (self.tenant == NODES_TENANT):
+            message = f"tokens of nodes belong to the tenant {NODES_TENANT!r}, and no others do"
+            raise RequestError("invalid", message, field="tenant")
+
+
+def new_secret() -> str:
+    """Return a fresh token: 256 random bits."""
+    return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def digest(secret: str) -> str:
+    """Return what is kept of a token. It is random, so that one round of SHA-256 is enough."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class DatabaseTokens:
+    """Tokens in the gateways' database."""
+
+    def __init__(self, access: DatabaseAccess, clock: Clock, ids: Ids) -> None:
+        self._access = access
+        self._clock = clock
+        self._ids = ids
+
+    async def create(self, terms: TokenTerms) -> tuple[TokenRecord, str]:
+        """Make a token, and its tenant if that is new. The second value is shown to nobody again."""
+        tenant_id = await self._tenant(terms.tenant)
+        secret, at = new_secret(), self._clock.now()
+        record = TokenRecord(
+            id=self._ids.new(),
+            tenant_id=tenant_id,
+            tenant=terms.tenant,
+            name=terms.name,
+            scopes=terms.scopes,
+            node=terms.node,
+            created_at=at,
+        )
+        values = {
+            "id": record.id,
+            "tenant_id": tenant_id,
+            "sha256": digest(secret),
+            "scopes": ",".join(sorted(scope.value for scope in terms.scopes)),
+            "node": terms.node,
+            "name": terms.name,
+            "created_at": to_micros(at),
+        }
+        # May be applied twice, where it is not known whether the server has committed it.
+        made = self._access.insert_or_nothing(tokens)
+        await self._access.write(lambda connection: connection.execute(made, values).close())
+        return record, secret
+
+    async def list(self) -> list[TokenRecord]:
+        """Return all tokens, the newest first."""
+        wanted = _WHOLE.order_by(tokens.c.id.desc())
+        rows = await self._access.read(lambda connection: connection.execute(wanted).mappings().all())
+        return [_record(row) for row in rows]
+
+    async def find(self, sha256: str) -> TokenRecord | None:
+        """Return the token of a digest, also one that is revoked."""
+        wanted = _WHOLE.where(tokens.c.sha256 == sha256)
+        row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
+        # The index compared them as it liked; what counts is compared in constant time.
+        same = row is not None and secrets.compare_digest(str(row["sha256"]), sha256)
+        return _record(row) if row is not None and same else None
+
+    async def revoke(self, token_id: str) -> TokenRecord | None:
+        """End a token; once more changes nothing. None, where there is no such token."""
+        at = to_micros(self._clock.now())
+
+        def apply(connection: Connection) -> RowMapping | None:
+            ended = update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
+            connection.execute(ended.values(revoked_at=at))
+            return connection.execute(_WHOLE.where(tokens.c.id == token_id)).mappings().first()
+
+        row = await self._access.write(apply)
+        return None if row is None else _record(row)
+
+    async def note_use(self, token_ids: Collection[str]) -> None:
+        """Record that these were used just now; a crash may forget it."""
+        at = to_micros(self._clock.now())
+        used = update(tokens).where(tokens.c.id.in_(token_ids)).values(last_used_at=at)
+        await self._access.write(lambda connection: connection.execute(used), durable=False)
+
+    async def _tenant(self, name: str) -> int:
+        """Return the number of a tenant, which is made if there is none. Others may be made meanwhile."""
+        for _ in range(TRIES):
+            found = await self._access.write(lambda connection: self._tenant_of(connection, name))
+            if found is not None:
+                return found
+        raise StoreError("store.busy", f"tenant {name!r} cannot be made: try again", retryable=True)
+
+    def _tenant_of(self, connection: Connection, name: str) -> int | None:
+        wanted = select(tenants.c.id).where(tenants.c.name == name)
+        if (found := connection.execute(wanted).scalar()) is not None:
+            return int(found)
+        last = connection.execute(select(func.max(tenants.c.id))).scalar() or FIRST_TENANT - 1
+        values = {"id": last + 1, "name": name, "created_at": to_micros(self._clock.now())}
+        connection.execute(self._access.insert_or_nothing(tenants), values)
+        made = connection.execute(wanted).scalar()
+        return None if made is None else int(made)
+
+
+_WHOLE = select(tokens, tenants.c.name.label("tenant")).join(tenants, tenants.c.id == tokens.c.tenant_id)
+
+
+def read_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """Return scopes by their names. Raises: RequestError ``invalid``."""
+    try:
+        return frozenset(Scope(name) for name in names)
+    except ValueError as error:
+        known = ", ".join(scope.value for scope in Scope)
+        raise RequestError("invalid", f"a scope is one of {known}", field="scopes") from error
+
+
+def _record(row: RowMapping) -> TokenRecord:
+    return TokenRecord(
+        id=row["id"],
+        tenant_id=row["tenant_id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        scopes=read_scopes(row["scopes"].split(",")),
+        node=row["node"],
+        created_at=from_micros(row["created_at"]),
+        revoked_at=_time(row["revoked_at"]),
+        last_used_at=_time(row["last_used_at"]),
+    )
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)

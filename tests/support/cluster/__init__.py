@@ -1,0 +1,1 @@
+"""Gateways, daemons and brokers that tests of a cluster stand on."""

@@ -1,0 +1,55 @@
+"""A RabbitMQ of the tests' own, and messages as a gateway publishes them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from assayd_cluster.broker import EXCHANGE, TASK, make_celery
+from support.cluster.stub_gateway import TICKET
+
+QUEUE = "assayd.attempts"
+_SCRIPT = Path(__file__).resolve().parents[3] / "deploy/dev/rabbitmq.sh"
+
+
+class Broker:
+    """The broker in a folder. `delivery_timeout_s`: after it a message that is held goes to another node."""
+
+    def __init__(self, folder: Path, *, delivery_timeout_s: int = 1800) -> None:
+        self.folder = folder
+        self._environment = {**os.environ, "DELIVERY_TIMEOUT_S": str(delivery_timeout_s)}
+
+    def start(self) -> None:
+        self._run("start")
+
+    def kill(self) -> None:
+        self._run("kill")
+
+    def stop(self) -> None:
+        self._run("stop")
+
+    def pid(self) -> int:
+        return int((self.folder / "pid").read_text())
+
+    def url_file(self, role: str) -> Path:
+        return self.folder / f"{role}.url"
+
+    def publish(self, attempts: list[str], *, ticket: str = TICKET) -> None:
+        """Publish messages, each confirmed."""
+        app = make_celery(self.url_file("gateway").read_text().strip(), queue=QUEUE)
+        with app.connection_for_write() as connection:
+            for attempt in attempts:
+                app.send_task(
+                    TASK,
+                    kwargs={"attempt": attempt, "submission": "0" * 64, "ticket": ticket},
+                    exchange=EXCHANGE,
+                    routing_key=QUEUE,
+                    connection=connection,
+                )
+        app.close()
+
+    def _run(self, verb: str) -> None:
+        subprocess.run(
+            [_SCRIPT, verb, self.folder], env=self._environment, check=True, capture_output=True, timeout=120
+        )

@@ -1,0 +1,354 @@
+"""What a database server does that a file does not: others write there, too, and it goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from alembic import command
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import OperationalError
+
+from assayd.errors import RequestError, StoreError
+from assayd.ids import SystemClock
+from assayd.kinds.pipeline.tables import execution_logs
+from assayd.model.batch import Batch, Line
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.ports.store import Query
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.database import HEAD, open_database
+from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.store.library import DatabaseLibrary
+from assayd.store.migrations import configuration
+from assayd.store.server import PATIENCE_S, ServerPatience, is_away
+from support.stores.postgres import PostgresServer, needs_postgres
+
+Make = Any  # the fixture's class; test folders are not a package
+pytestmark = needs_postgres
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture
+async def two(tmp_path: Path, url: str) -> AsyncIterator[tuple[DatabaseJobStore, DatabaseJobStore]]:
+    """Return two stores on one database, as two processes have them."""
+    async with AsyncExitStack() as held:
+        first = await held.enter_async_context(open_jobs(tmp_path, url))
+        yield first, await held.enter_async_context(open_jobs(tmp_path, url))
+
+
+def batch(make: Make, number: int, name: str = "b") -> Batch:
+    attempt = make.attempt(number)
+    return Batch(
+        id=attempt.id, name=name, peer=attempt.peer, created_at=attempt.created_at, concurrency=2, dedupe=True
+    )
+
+
+async def test_one_request_at_two_gateways_is_one_attempt(two: Any, make: Make) -> None:
+    for number in range(20):
+        asked = (
+            store.accept(make.attempt(2 * number + n), b"{}", idempotency_key=f"k{number}")
+            for n, store in enumerate(two)
+        )
+        first, second = await asyncio.gather(*asked)
+        assert first.attempt.id == second.attempt.id
+        assert [first.existing, second.existing].count(True) == 1
+    assert len((await two[0].list(Query())).attempts) == 20
+
+
+async def test_same_id_at_two_gateways_is_one_users(two: Any, make: Make) -> None:
+    other = make.attempt(peer=Peer(uid=2, gid=2, pid=2))
+    answers = await asyncio.gather(
+        two[0].accept(make.attempt(), b"{}"), two[1].accept(other, b"{}"), return_exceptions=True
+    )
+    assert sorted(type(answer).__name__ for answer in answers) == ["Accepted", "RequestError"]
+
+
+async def test_one_verdict_counts_whoever_brings_it(two: Any, make: Make) -> None:
+    for number in range(20):
+        await two[0].accept(make.attempt(number), b"{}")
+        ends = [make.finished(number), make.finished(number, verdict=Verdict.FAILED)]
+        came = await asyncio.gather(*(store.finish(end) for store, end in zip(two, ends, strict=True)))
+        assert came.count(True) == 1
+        assert await two[0].get(make.attempt(number).id) == ends[came.index(True)]
+
+
+async def test_lease_is_one_containers(two: Any, make: Make) -> None:
+    await two[0].accept(make.attempt(), b"{}")
+    other = replace(make.run(), container_ulid="0" * 26)
+    answers = await asyncio.gather(two[0].lease(make.run()), two[1].lease(other), return_exceptions=True)
+    assert [type(answer) for answer in answers if answer] == [StoreError]
+    if answers[0] is None:
+        await two[1].lease(make.run())  # the answer to it was lost, and it is asked for again
+
+
+async def test_versions_of_a_name_are_counted_by_both(two: Any, make: Make) -> None:
+    for number in range(6):
+        await two[0].accept(make.attempt(number), b"{}")
+        await two[0].finish(make.finished(number))
+    libraries = [DatabaseLibrary(store.access, SystemClock()) for store in two]
+    entries = await asyncio.gather(
+        *(libraries[n % 2].approve(make.finished(n), "name", 1000) for n in range(6))
+    )
+    assert sorted(entry.version for entry in entries) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_batch_never_ends_with_lines_that_wait(two: Any, make: Make) -> None:
+    """Whoever ended it saw no line, and whoever added one saw no end: the line would have waited for ever."""
+    here, there = (DatabaseBatchStore(store.access) for store in two)
+    for number in range(30):
+        opened = await here.open(batch(make, number, f"b{number}"), most_unfinished=99)
+        await here.complete(opened.id)
+        line = Line(number=1, input_digest="d" * 64, document=b"{}", attempt_id=make.attempt(1).id)
+        await asyncio.gather(there.finish(opened.id, opened.created_at), here.add(opened.id, [line]))
+        found = await here.get(opened.id)
+        assert found is not None
+        assert found.finished_at is None
+
+
+async def test_same_name_at_two_gateways_is_one_batch(two: Any, make: Make) -> None:
+    stores = [DatabaseBatchStore(store.access) for store in two]
+    opened = await asyncio.gather(
+        *(store.open(batch(make, n), most_unfinished=9) for n, store in enumerate(stores))
+    )
+    assert opened[0].id == opened[1].id
+
+
+_WRITER = """
+import asyncio, sys
+from pathlib import Path
+sys.path[:0] = [sys.argv[1]]
+from support.stores.stored_attempts import Make
+from assayd.store.jobs import open_jobs
+
+async def main():
+    make, first = Make(), 0
+    async with open_jobs(Path(sys.argv[2]), sys.argv[3]) as jobs:
+        async def one(number):
+            await jobs.accept(make.attempt(number), b"%d" % (number % 7))
+            return await jobs.finish(make.finished(number))
+        print(sum(await asyncio.gather(*(one(number) for number in range(150)))))
+
+asyncio.run(main())
+"""
+
+
+def test_two_processes_that_write_the_same_lose_and_double_nothing(tmp_path: Path, url: str) -> None:
+    tests = Path(__file__).parents[2]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITER, tests, tmp_path, url], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    first = [int(writer.communicate(timeout=60)[0]) for writer in writers]
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        counts = connection.execute(
+            "SELECT (SELECT count(*) FROM attempts), (SELECT count(*) FROM verdicts),"
+            " (SELECT count(*) FROM submissions)"
+        ).fetchone()
+    assert (sum(first), counts) == (150, (150, 150, 7))
+
+
+async def test_server_that_is_killed_and_restarted_loses_and_doubles_nothing(
+    tmp_path: Path, url: str, make: Make, postgres: PostgresServer
+) -> None:
+    answered: set[int] = set()
+    async with open_jobs(tmp_path, url) as jobs:
+
+        async def keep_writing(begin: int) -> None:
+            for number in range(begin, begin + 40):
+                accepted = await jobs.accept(make.attempt(number), b"{}")
+                assert not accepted.existing
+                assert await jobs.get(make.attempt(number).id) is not None
+                assert await jobs.finish(make.finished(number)) in {True, False}
+                answered.add(number)
+
+        async with asyncio.TaskGroup() as tasks:
+            for begin in range(0, 400, 40):
+                tasks.create_task(keep_writing(begin))
+            while len(answered) < 50:
+                await asyncio.sleep(0)
+            await asyncio.to_thread(postgres.kill)
+            await asyncio.to_thread(postgres.start)
+        found = await jobs.access.read(
+            lambda c: c.execute(text("SELECT attempt_id FROM verdicts")).scalars().all()
+        )
+    assert sorted(found) == sorted(make.attempt(number).id for number in range(400))
+
+
+async def test_answer_to_a_commit_that_was_lost_is_found_out(tmp_path: Path, url: str, make: Make) -> None:
+    async with open_jobs(tmp_path, url) as jobs:
+        lose_next_answer(jobs)
+        accepted = await jobs.accept(make.attempt(), b"{}", idempotency_key="k")
+        assert not accepted.existing
+        lose_next_answer(jobs)
+        await jobs.lease(make.run())
+        lose_next_answer(jobs)
+        assert await jobs.finish(make.finished(), [make.event()])
+        assert not await jobs.finish(make.finished(), [make.event()])
+        assert await jobs.get(make.attempt().id) == make.finished()
+        assert (await jobs.accept(make.attempt(2), b"{}", idempotency_key="k")).existing
+
+
+def lose_next_answer(jobs: DatabaseJobStore) -> None:
+    """Have the next commit happen, and its answer lost with the connection."""
+    dialect = jobs.access._database.writing.dialect
+    commit = dialect.do_commit
+
+    def lost(connection: Any) -> None:
+        commit(connection)
+        dialect.do_commit = commit  # type: ignore[method-assign]
+        connection.dbapi_connection.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    dialect.do_commit = lost  # type: ignore[method-assign]
+
+
+def away() -> OperationalError:
+    return OperationalError(None, None, psycopg.OperationalError("connection refused"))  # type: ignore[arg-type]
+
+
+class HandTime:
+    """A clock that sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def failing(times: int) -> Callable[[], int]:
+    tried = count(1)
+
+    def act() -> int:
+        if (number := next(tried)) <= times:
+            raise away()
+        return number
+
+    return act
+
+
+def test_server_that_comes_back_in_time_is_waited_for() -> None:
+    time = HandTime()
+    patience = ServerPatience(clock=lambda: time.now, sleep=time.sleep)
+    assert patience.see_through(failing(10)) == 11
+    assert 5 < time.now - 100 < PATIENCE_S
+
+
+def test_server_that_stays_away_is_waited_for_once_and_not_by_each() -> None:
+    time = HandTime()
+    patience = ServerPatience(clock=lambda: time.now, sleep=time.sleep)
+    with pytest.raises(OperationalError):
+        patience.see_through(failing(999))
+    began = time.now
+    with pytest.raises(OperationalError):
+        patience.see_through(failing(999))
+    assert time.now == began
+    assert patience.see_through(failing(0)) == 1
+    assert patience.see_through(failing(3)) == 4
+
+
+async def test_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    address = f"postgresql+psycopg://nobody@/none?host={tmp_path}"
+    with pytest.raises(StoreError, match="see that the database's server runs") as caught:
+        await asyncio.to_thread(
+            open_database, tmp_path, address, ServerPatience(sleep=lambda _: None, clock=count(0, 9).__next__)
+        )
+    assert (caught.value.code, caught.value.retryable) == ("store.unreachable", True)
+
+
+def test_account_without_rights_is_told_who_makes_tables(tmp_path: Path, postgres: PostgresServer) -> None:
+    with pytest.raises(StoreError, match="tables are made by the account that owns them") as caught:
+        open_database(tmp_path, postgres.url("assayd", "gateway"))
+    assert caught.value.code == "store.unwritable"
+
+
+def test_account_that_only_writes_rows_opens_what_the_owner_has_made(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    open_database(tmp_path, postgres.url("assayd")).close()
+    database = open_database(tmp_path, postgres.url("assayd", "gateway"))
+    with database.writing.begin() as connection:
+        connection.execute(text("INSERT INTO submissions VALUES ('d', '')"))
+        connection.execute(text("DELETE FROM submissions"))
+    with database.reading.connect() as connection, pytest.raises(Exception, match="read-only"):
+        connection.execute(text("DELETE FROM attempts"))
+    database.close()
+
+
+def test_database_that_sorts_by_a_language_is_refused(tmp_path: Path, postgres: PostgresServer) -> None:
+    form = "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+    with postgres.empty_database(form) as url, pytest.raises(StoreError, match="LC_COLLATE 'C'") as caught:
+        open_database(tmp_path, url)
+    assert caught.value.code == "store.collation"
+
+
+async def test_tables_are_made_once_when_several_start_together(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    with postgres.empty_database() as url:
+        opened = await asyncio.gather(*(asyncio.to_thread(open_database, tmp_path, url) for _ in range(3)))
+        with opened[0].reading.connect() as connection:
+            assert inspect(connection).has_table("attempts")
+        for database in opened:
+            database.close()
+
+
+@pytest.mark.parametrize("revision", [f"000{number}" for number in range(1, int(HEAD))])
+async def test_database_of_an_earlier_version_is_taken_along_with_all_that_is_in_it(
+    tmp_path: Path, make: Make, postgres: PostgresServer, revision: str
+) -> None:
+    with postgres.empty_database() as url:
+        async with open_jobs(tmp_path, url) as jobs:
+            await jobs.accept(make.attempt(1), b"{}", idempotency_key="k")
+            await jobs.accept(make.attempt(2), b"{}")
+            await jobs.finish(make.finished(1), [make.event()])
+        downgrade(tmp_path, url, revision)
+        async with open_jobs(tmp_path, url) as jobs:
+            assert await jobs.get(make.attempt(1).id) == make.finished(1)
+            assert [attempt.id for attempt in await jobs.unfinished()] == [make.attempt(2).id]
+            assert await jobs.events(make.attempt(1).id) == [make.event()]
+            assert (await jobs.usage())[1000].disk_bytes == 4096
+            await jobs.accept(make.attempt(3, labels={"note": "n" * 128}), b"{}")
+            await jobs.finish(make.finished(3), [make.event(3, seq=2**40)])
+
+
+def downgrade(folder: Path, url: str, revision: str) -> None:
+    database = open_database(folder, url)
+    with database.writing.begin() as connection:
+        execution_logs.metadata.create_all(connection)
+        config = configuration()
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+    database.close()
+
+
+async def test_text_with_any_character_is_given_back_as_it_was(two: Any, make: Make) -> None:
+    odd = "a\0b\x1ac\x1a0d\x1a1\0"
+    await two[0].accept(make.attempt(intent=odd), b"\0")
+    found = await two[1].get(make.attempt().id)
+    assert found == make.attempt(intent=odd)
+    assert await two[0].by_key(1000, "\0") is None
+    with pytest.raises(RequestError):
+        await two[0].list(Query(cursor="\0"))
+    assert not (await two[0].list(Query(kind="\0", labels=(("a\0", "b"),), cursor="1.\0"))).attempts
+
+
+def test_what_a_statement_does_wrong_is_not_taken_for_a_server_that_is_away(url: str) -> None:
+    problem = OperationalError("SELECT", None, psycopg.OperationalError("too many parameters"))  # type: ignore[arg-type]
+    assert not is_away(problem)
+    assert is_away(away())
