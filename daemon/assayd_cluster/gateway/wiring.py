@@ -8,10 +8,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
+from assayd.aio import task_group
 from assayd.attempts.execution import Execution
+from assayd.errors import StoreError
 from assayd.ids import Ulids
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.driving import Driven
 from assayd.repairs.attempt_gateway import stored_submission
 from assayd.repairs.chain import repair_attachments
 from assayd.store.artifacts import FileArtifactStore
@@ -19,6 +24,7 @@ from assayd.store.jobs import BUNDLES
 from assayd.wiring import Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
+from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteDependencies, RemoteExecution
 from assayd_cluster.gateway.live import LiveRuns, noticed_event
@@ -34,6 +40,8 @@ from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.settings import GatewaySettings, read_secret
 from assayd_cluster.tables import ALL
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -46,6 +54,7 @@ class Cluster:
     execution: RemoteExecution
     publisher: Publisher
     door: NodeDoor
+    driving: GatewayDriving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,27 @@ class Gateway:
             key=lambda attempt: (attempt.created_at, attempt.id),
         )
         await self.parts.admission.recover(unfinished, renumbered=False)
+        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
+        await self.parts.batches.recover(unfinished, of[Driven.BATCH])
+        await self.parts.repairs.recover(of[Driven.REPAIR])
+        await self.parts.generations.recover(of[Driven.GENERATION])
+
+    async def look(self, kind: Driven, subject: str) -> None:
+        """Look at what this gateway carries on, and another was told of."""
+        match kind:
+            case Driven.BATCH:
+                await self.parts.batches.look(subject)
+            case Driven.REPAIR:
+                await self.parts.repairs.recover({subject})
+            case Driven.GENERATION:
+                await self.parts.generations.recover({subject})
+
+    def end(self, kind: Driven, subject: str) -> None:
+        """End what this gateway carries on, and another was asked to end."""
+        if kind is Driven.REPAIR:
+            self.parts.repairs.end(subject)
+        elif kind is Driven.GENERATION:
+            self.parts.generations.end(subject)
 
 
 async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gateway:
@@ -83,7 +113,10 @@ async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gat
     parts = await build(settings, stack, overrides)
     cluster = building.built()
     cluster.readiness.resize = parts.scheduler.resize
-    return Gateway(parts=parts, cluster=cluster)
+    gateway = Gateway(parts=parts, cluster=cluster)
+    tasks = await stack.enter_async_context(task_group())
+    _listen_to_drivers(notices, gateway, tasks)
+    return gateway
 
 
 def _open_bundles(settings: GatewaySettings) -> ArtifactStore:
@@ -147,6 +180,7 @@ class _Building:
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
         await stack.enter_async_context(self._notices.running())
+        driving = GatewayDriving(access, self._gateway_id, self._notices)
         nodes = Nodes(access, partial(_digests, shared.policies))
         readiness = ClusterReadiness(nodes)
         self._built = Cluster(
@@ -157,8 +191,29 @@ class _Building:
             execution=remote,
             publisher=self._publisher,
             door=NodeDoor(nodes=nodes, runs=live),
+            driving=driving,
         )
-        return Execution(execute=remote, readiness=readiness, selftest=None, elsewhere=others)
+        return Execution(
+            execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
+        )
+
+
+def _listen_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
+    """Have what other gateways tell of batches, repairs and generations reach those of this one."""
+    driving = gateway.cluster.driving
+
+    async def look(kind: Driven, subject: str) -> None:
+        try:
+            if await driving.is_mine(kind, subject):
+                await gateway.look(kind, subject)
+        except StoreError as trouble:  # it is looked at again when it is taken over, or added to
+            log.error("driven.not_looked_at", code=trouble.code, kind=kind, subject=subject)
+
+    def heard_look(notice: Notice) -> None:
+        tasks.create_task(look(Driven(notice["what"]), notice["subject"]), name="look")
+
+    notices.on("look", heard_look)
+    notices.on("end", lambda notice: gateway.end(Driven(notice["what"]), notice["subject"]))
 
 
 def _digests(policies: PolicySet) -> Mapping[str, str]:
