@@ -24,7 +24,7 @@ from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
-RequireImage = Callable[[Validator, ExecutionPolicy], Awaitable[None]]
+RequireImage = Callable[[Validator, ExecutionPolicy, RunSpec], Awaitable[None]]
 """Sees that a kind may run in the image that a policy names. Raises: EngineError."""
 
 WAITING_S = 24 * 3600.0
@@ -40,7 +40,7 @@ async def no_hints(validator: Validator, judgement: Judgement) -> Judgement:
     return judgement
 
 
-async def any_image(validator: Validator, policy: ExecutionPolicy) -> None:
+async def any_image(validator: Validator, policy: ExecutionPolicy, spec: RunSpec) -> None:
     """Take any image."""
 
 

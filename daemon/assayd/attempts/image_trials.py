@@ -11,16 +11,21 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import structlog
 
 from assayd.attempts.admission import limits_of
 from assayd.attempts.selftest import SelfTest
+from assayd.documents import canonical
 from assayd.errors import EngineError
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.run import Limits
+from assayd.model.run import Limits, Program, RunSpec
+from assayd.model.submission import Sample
 from assayd.policies import PolicySet
+from assayd.ports.engine import ImageFacts
 from assayd.ports.validator import Validator
+from assayd.sandbox.images import LABEL_OFFER, PREFIX, runs_python
 from assayd.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger()
@@ -47,21 +52,29 @@ class ImageTrials:
         self._complaints: dict[tuple[str, str], Sequence[str]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def require(self, validator: Validator, policy: ExecutionPolicy) -> None:
+    async def require(self, validator: Validator, policy: ExecutionPolicy, spec: RunSpec) -> None:
         """See that containers of the image that a policy names hold, and that the kind works in them.
 
-        Raises: EngineError ``image.unfit``, or why it cannot be tried.
+        Raises: EngineError ``image.unfit``, ``image.no_python``, or why it cannot be tried.
         """
         name = policy.image
         if name is None:
             return
-        digest = (await self._sandbox.images.get(name)).digest
+        facts = await self._sandbox.images.get(name)
+        if not runs_python(facts) and not _runs_programs(spec):
+            offer = facts.labels.get(LABEL_OFFER, "other programs")
+            message = (
+                f"image {name} has no Python from 3.11 to 3.13 for submitted code to run in; it has {offer}: "
+                "send a script with argv, or use another policy"
+            )
+            raise EngineError("image.no_python", message)
+        digest = facts.digest
         complaints = self._known(digest, validator)
         if complaints is None:
             async with self._locks[digest]:
                 complaints = self._known(digest, validator)
                 if complaints is None:
-                    complaints = await self._try(name, digest, validator)
+                    complaints = await self._try(facts, validator)
         if complaints:
             shown = "; ".join(complaints[:_SHOWN])
             raise EngineError(
@@ -71,20 +84,35 @@ class ImageTrials:
     def _known(self, digest: str, validator: Validator) -> Sequence[str] | None:
         return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.kind))
 
-    async def _try(self, name: str, digest: str, validator: Validator) -> Sequence[str]:
+    async def _try(self, facts: ImageFacts, validator: Validator) -> Sequence[str]:
+        name, digest = facts.name.removeprefix(PREFIX), facts.digest
         if (digest, "") not in self._complaints:
             self._complaints[digest, ""] = await self._check(self._sandbox, name)
-        complaints = self._complaints[digest, ""] or await self._run_samples(name, validator)
+        complaints = self._complaints[digest, ""] or await self._run_samples(
+            name, validator, python=runs_python(facts)
+        )
         self._complaints[digest, validator.kind] = complaints
         log.info("image.tried", image=name, kind=validator.kind, complaints=len(complaints))
         return complaints
 
-    async def _run_samples(self, name: str, validator: Validator) -> Sequence[str]:
-        """Run samples of a kind in an image, under the kind's own policy."""
+    async def _run_samples(self, name: str, validator: Validator, *, python: bool) -> Sequence[str]:
+        """Run samples of a kind in an image, under the kind's own policy; Python only where it has one."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = limits_of(policy, self._caps)
         said = []
-        for sample in [one for one in validator.samples if one.needs_container][:SAMPLES_TRIED]:
+        fitting = (one for one in validator.samples if one.needs_container and not one.own_image)
+        tried = (one for one in fitting if python or _runs_programs(_plan_of(validator, one, policy, limits)))
+        for sample in islice(tried, SAMPLES_TRIED):
             found = await self._selftest.complaints(validator, sample, policy=policy, limits=limits)
             said += [f"sample {sample.name}: {sentence}" for sentence in found]
         return said
+
+
+def _plan_of(validator: Validator, sample: Sample, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+    payload = validator.prepare(validator.payload.model_validate_json(canonical(sample.payload)))
+    return validator.plan(payload, policy, limits)
+
+
+def _runs_programs(spec: RunSpec | None) -> bool:
+    """Return whether nothing but programs of the image is run, which needs no Python."""
+    return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)

@@ -162,7 +162,7 @@ async def _run_once(job: Job, deps: AttemptDependencies, spec: RunSpec) -> RunRe
     async with AsyncExitStack() as held:
         with job.measured(deps.clock, "lease"):
             async with job.deadline.scope():
-                await deps.require_image(job.validator, job.policy)
+                await deps.require_image(job.validator, job.policy, spec)
                 await held.enter_async_context(_slot(job, deps))
                 lease = await held.enter_async_context(deps.sandbox.lease(spec, *job.attempt.flow))
             await _journal(job, deps, lease)

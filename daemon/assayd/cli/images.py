@@ -31,18 +31,30 @@ def build_images(
     """
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library goes with the name of one image")
-    found = _recipes(recipes)
+    found = recipes_of_settings(recipes)
     folder = cache or _cache()
     for name in names or [recipe.name for recipe in found.all() if not recipe.on_demand]:
         facts = _build(found.load(name), found, folder, library)
         print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
 
 
+def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | None = None) -> None:
+    """Make an image of somebody else's fit for runs, under a name; its recipe and its lock are written.
+
+    A recipe that is there already is kept, with what was added to it; its lock is written anew.
+    """
+    from assayd.cli.adopting import noted
+
+    folder = cache or _cache()
+    with noted(name, where, tag, folder):
+        build_images([name], folder)
+
+
 def lock_image(name: str) -> None:
     """Have pip choose the wheels of a recipe of the operator's, and write its lock."""
     from assayd.imaging.wheels import resolve
 
-    recipe = _recipes().load(name)
+    recipe = recipes_of_settings().load(name)
     if recipe.lock is None or recipe.python is None:
         message = f"recipe {name} names no python_packages; there is nothing to lock"
         raise RequestError("usage", message)
@@ -52,7 +64,7 @@ def lock_image(name: str) -> None:
 
 def list_images() -> list[list[str]]:
     """Return a row per image: name, digest, size, who uses it; an image that is missing says so."""
-    return [[*row, *_users(row[0])] for row in asyncio.run(_rows(_recipes().all()))]
+    return [[*row, *_users(row[0])] for row in asyncio.run(_rows(recipes_of_settings().all()))]
 
 
 def _users(image: str) -> Sequence[str]:
@@ -68,7 +80,7 @@ def _users(image: str) -> Sequence[str]:
     return (", ".join([*parts, *(f"profile {name}" for name in named)]) or "nobody",)
 
 
-def _recipes(shipped: Path | None = None) -> Recipes:
+def recipes_of_settings(shipped: Path | None = None) -> Recipes:
     """Return the recipes that are shipped, and those of the operator."""
     from assayd.imaging import Recipes
     from assayd.package_data import share
@@ -79,6 +91,7 @@ def _recipes(shipped: Path | None = None) -> Recipes:
 
 def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
     """Build an image and load it; one whose baseline nobody has stated is measured once."""
+    from assayd.cli.adopting import EngineMachine
     from assayd.imaging import build
     from assayd.imaging.baselines import LABEL_BASELINE, keep_baseline
     from assayd.imaging.tree import LABEL_FILES
@@ -86,13 +99,20 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
     guest = Path(assayd.__file__).parent / "guest"
 
     def built() -> ImageFacts:
+        machine = EngineMachine() if recipe.source is not None else None
         archive = build(
-            recipe.name, recipes=recipes, guest=guest, cache=cache, progress=_say, library=library
+            recipe.name,
+            recipes=recipes,
+            guest=guest,
+            cache=cache,
+            progress=_say,
+            library=library,
+            machine=machine,
         )
         return asyncio.run(_load_if_new(recipe.name, archive))
 
     facts = built()
-    if LABEL_BASELINE in facts.labels or not (recipe.extends or recipe.preload):
+    if LABEL_BASELINE in facts.labels or not (recipe.extends or recipe.preload or recipe.source):
         return facts
     megabytes = asyncio.run(_measure(facts, recipe.preload))
     _say(f"its runner takes {megabytes} MB with what it preloads: kept as its baseline")
@@ -101,15 +121,10 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
 
 
 async def _measure(facts: ImageFacts, preload: Sequence[str]) -> int:
+    from assayd.cli.adopting import plain_engine
     from assayd.sandbox.baseline import measure_baseline_mb
-    from assayd.settings import load_settings
-    from assayd.wiring.engine import choose_engine
 
-    settings = load_settings()
-    started = settings.engine.model_copy(
-        update={"templates": "off"}
-    )  # a clone shares what it was cloned from
-    engine = (await choose_engine(settings.model_copy(update={"engine": started}))).engine
+    engine = await plain_engine()  # a clone shares what it was cloned from
     try:
         return await measure_baseline_mb(engine, facts, tuple(preload))
     finally:

@@ -30,6 +30,28 @@ def build(
     build_images(names or (), cache, library)
 
 
+@images_app.command("adopt")
+def adopt(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called here.")],
+    where: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="IMAGE",
+            help="OCI layout, archive of `docker save`, or image of a local engine.",
+        ),
+    ],
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Which, where there are several.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where parts and archives are kept.")
+    ] = None,
+) -> None:
+    """Make any image fit for runs: flatten it, put the runner beside its files, and load it."""
+    from assayd.cli.images import adopt_image
+
+    adopt_image(name, where, tag, cache)
+
+
 @images_app.command("lock")
 def lock(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of your own.")],

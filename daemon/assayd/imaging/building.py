@@ -5,16 +5,17 @@ changes often and takes a second. Loading is left to the engine's port.
 """
 
 import contextlib
-import fcntl
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from assayd.errors import ConfigError
 from assayd.imaging import packages, rootfs
+from assayd.imaging.adopting import Machine, System, adopt
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, measured_baseline
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
@@ -25,11 +26,14 @@ from assayd.imaging.recipe import Recipe
 from assayd.imaging.recipes import Recipes
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 from assayd.imaging.wheels import SITE, install
+from assayd.imaging.workplace import Workplace, workplace
 
 _FACTS = "facts.json"
 _ROOT = "root"
 _LAYER = "layer.tar"
 _NAMED = 40
+_BRINGS = "python"
+"""The image whose interpreter runners bring along where they find none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +47,25 @@ class _Facts:
     """What its Python has beside its own library: importable name, version."""
 
 
-def build(
-    name: str, *, recipes: Recipes, guest: Path, cache: Path, progress: Progress, library: Path | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """What an image consists of, before it is packed."""
+
+    recipe: Recipe
+    layers: Sequence[tuple[str, Path]]
+    architecture: str
+    labels: Mapping[str, str]
+
+
+def build(  # noqa: PLR0913 - all by name
+    name: str,
+    *,
+    recipes: Recipes,
+    guest: Path,
+    cache: Path,
+    progress: Progress,
+    library: Path | None = None,
+    machine: Machine | None = None,
 ) -> Path:
     """Build image `name` and return the path of its archive, which is ``<cache>/<name>/image.tar``.
 
@@ -57,32 +78,66 @@ def build(
         cache: folder to keep unpacked packages and archives in; may be deleted at any time.
         progress: called with one line per step.
         library: folder whose files go into the image, where the recipe has a place for them.
+        machine: an engine, which images that are adopted need.
 
     Raises:
         ConfigError: ``image.*``, when the recipe, the guest code or this machine cannot give the image.
     """
     recipe = recipes.load(name)
-    if recipe.guest and not (guest / "__main__.py").is_file():
+    if recipe.source is not None and library is not None:
+        raise ConfigError("image.library", f"image {name!r} takes no library: it is adopted")
+    if (recipe.guest or recipe.source) and not (guest / "__main__.py").is_file():
         raise ConfigError("image.guest_missing", f"there is no guest code in {guest}: no __main__.py")
-    folder = cache.resolve() / name
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder), tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as temporary:
-        work = Path(temporary)
-        base = _base(recipe, folder, work, progress)
-        facts = _Facts(**json.loads((base / _FACTS).read_text()))
-        layers = [(facts.digest, base / _LAYER)]
-        if recipe.guest:
-            layers.append(_guest_layer(recipe, guest, base / _ROOT, work))
-        if library is not None:
-            layers.append(_library_layer(recipe, library, work))
-        archive = work / "image.tar"
-        files = tree_digest(entries_of_layers([layer for _, layer in layers]))
-        labels = _labels(recipe, facts, files, guest=guest, library=library)
+    with workplace(cache.resolve() / name, progress) as place:
+        if recipe.source is None:
+            made = _from_packages(recipe, guest, library, place)
+        else:
+            made = _from_source(recipe, guest, place, machine, partial(_shipped, recipes, cache, progress))
+        archive = place.work / "image.tar"
+        files = tree_digest(entries_of_layers([layer for _, layer in made.layers]))
+        labels = {**made.labels, LABEL_FILES: files}
         if (baseline_mb := recipe.baseline_mb or measured_baseline(cache, name, files)) is not None:
             labels[LABEL_BASELINE] = str(baseline_mb * 2**20)
-        identity = write_archive(archive, _image(recipe, facts, labels), layers)
+        identity = write_archive(archive, _image(made, labels), made.layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
-        return archive.replace(folder / "image.tar")
+        return archive.replace(place.folder / "image.tar")
+
+
+def _from_packages(recipe: Recipe, guest: Path, library: Path | None, place: Workplace) -> _Made:
+    base = _base(recipe, place.folder, place.work, place.progress)
+    facts = _Facts(**json.loads((base / _FACTS).read_text()))
+    layers = [(facts.digest, base / _LAYER)]
+    if recipe.guest:
+        layers.append(_guest_layer(recipe, guest, base / _ROOT, place.work))
+    if library is not None:
+        layers.append(_library_layer(recipe, library, place.work))
+    labels = _labels(recipe, facts.python, facts.modules, guest=guest if recipe.guest else None)
+    if library is not None:
+        labels["org.assayd.library"] = library_digest(library)
+    return _Made(recipe=recipe, layers=layers, architecture=facts.architecture, labels=labels)
+
+
+def _from_source(
+    recipe: Recipe, guest: Path, place: Workplace, machine: Machine | None, system: System
+) -> _Made:
+    if machine is None:
+        raise ConfigError("image.no_engine", f"image {recipe.name!r} is adopted, which needs an engine")
+    found = adopt(recipe, guest, place, machine, system)
+    labels = _labels(found.recipe, found.python, found.modules, guest=guest)
+    return _Made(
+        recipe=found.recipe,
+        layers=found.layers,
+        architecture=found.architecture,
+        labels={**labels, **found.labels},
+    )
+
+
+@contextlib.contextmanager
+def _shipped(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
+    """Hold the root folder of the image whose interpreter runners bring along."""
+    recipe = recipes.load(_BRINGS)
+    with workplace(cache.resolve() / _BRINGS, progress) as place:
+        yield _base(recipe, place.folder, place.work, progress) / _ROOT, recipe
 
 
 def _base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
@@ -182,27 +237,24 @@ def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path
 
 
 def _labels(
-    recipe: Recipe, facts: _Facts, files: str, *, guest: Path, library: Path | None
+    recipe: Recipe, python: str | None, modules: Mapping[str, str], *, guest: Path | None
 ) -> dict[str, str]:
-    labels = {"org.assayd.image": recipe.name, "org.assayd.recipe": recipe.digest, LABEL_FILES: files}
-    if recipe.guest:
-        labels["org.assayd.guest"] = guest_digest(guest)
-    if library is not None:
-        labels["org.assayd.library"] = library_digest(library)
-    if facts.python is not None:
-        labels["org.assayd.python"] = facts.python
-    if facts.modules:
-        named = (f"{name}={version}" for name, version in sorted(facts.modules.items()))
-        labels["org.assayd.modules"] = " ".join(named)
+    named = (f"{name}={version}" for name, version in sorted(modules.items()))
     stated = {
         "org.assayd.constants": " ".join(recipe.constants),
+        "org.assayd.guest": guest_digest(guest) if guest is not None else "",
+        "org.assayd.image": recipe.name,
+        "org.assayd.modules": " ".join(named),
         "org.assayd.offer": recipe.offer,
         "org.assayd.preload": " ".join(recipe.preload),
+        "org.assayd.python": python or "",
+        "org.assayd.recipe": recipe.digest,
     }
-    return labels | {name: text for name, text in stated.items() if text}
+    return {name: text for name, text in stated.items() if text}
 
 
-def _image(recipe: Recipe, facts: _Facts, labels: Mapping[str, str]) -> Image:
+def _image(made: _Made, labels: Mapping[str, str]) -> Image:
+    recipe = made.recipe
     environment = dict(recipe.environment)
     if recipe.constants:
         environment["ASSAYD_CONSTANTS"] = ":".join(recipe.constants)
@@ -210,19 +262,12 @@ def _image(recipe: Recipe, facts: _Facts, labels: Mapping[str, str]) -> Image:
         environment["ASSAYD_PYTHON_PATH"] = ":".join(f"/{folder}" for folder in recipe.python_path)
     return Image(
         tag=f"assayd/{recipe.name}:latest",
-        architecture=facts.architecture,
+        architecture=made.architecture,
         user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
         entrypoint=recipe.entrypoint,
         environment=environment,
         labels=labels,
     )
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _keep_only(folder: Path, *kept: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging.digest import digest_of
-from assayd.imaging.recipe import Recipe, is_inside
+from assayd.imaging.recipe import AdoptedFrom, Recipe, is_inside
 from assayd.imaging.table import Table
 from assayd.imaging.wheels import SITE, Lock, read_lock
 
@@ -20,6 +20,9 @@ KEYS = frozenset(
         "environment", "preload", "baseline_mb", "offer",
     }
 )  # fmt: skip
+
+_KEYS_OF_ADOPTED = frozenset({"from", "tag", "description", "environment", "preload", "baseline_mb", "offer"})
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 _REQUIREMENT = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([<>=!~]=?=?[A-Za-z0-9.*+!]+(,[<>=!~]=?=?[A-Za-z0-9.*+!]+)*)?"
@@ -40,16 +43,65 @@ def lock_path(own: Path, name: str) -> Path:
     return own / f"{name}.lock"
 
 
-def read_own(own: Path, name: str) -> tuple[Table, str]:
-    """Read a recipe's file; return it with the name of the recipe that it extends.
+def read_own(own: Path, name: str) -> tuple[Table, str | None]:
+    """Read a recipe's file; return it with the name of the recipe that it extends, None for an adopted image.
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
-    table = Table.read(own_path(own, name), KEYS)
+    table = Table.read(own_path(own, name), KEYS | _KEYS_OF_ADOPTED)
+    if table.text("from"):
+        for key in table.values:
+            if key not in _KEYS_OF_ADOPTED:
+                raise table.error(key, "is not a key of a recipe with `from`: what is adopted stays as it is")
+        return table, None
     extends = table.text("extends")
     if not extends:
         raise table.error("extends", 'must name the recipe that this one adds to, e.g. "python"')
+    if "tag" in table.values:
+        raise table.error("tag", "goes with `from`")
     return table, extends
+
+
+def adopted_recipe(table: Table, name: str) -> Recipe:
+    """Return the recipe of an image that is adopted; what the image has is found out when it is built.
+
+    Raises: ConfigError ``image.recipe_invalid``, with the key.
+    """
+    lock = read_lock(lock_path(table.path.parent, name))
+    found = _DIGEST.search(lock.source.decode("ascii", "replace"))
+    source = AdoptedFrom(
+        where=table.text("from") or "", tag=table.text("tag"), locked=found[0] if found else None
+    )
+    modules = table.texts("preload")
+    return Recipe(
+        name=name,
+        description=table.text("description") or f"adopted from {source.where}",
+        packages=(),
+        executables=(),
+        drop=(),
+        links=(),
+        scripts=(),
+        environment=tuple(sorted(_environment(table).items())),
+        python=None,
+        python_path=(),
+        guest=False,
+        ca_bundle=False,
+        entrypoint=(),
+        library_folder=None,
+        baseline_mb=table.count("baseline_mb"),
+        offer=table.text("offer") or "",
+        preload=_modules(table, modules),
+        on_demand=False,
+        digest=digest_of([("own", table.source), ("lock", lock.source)]),
+        source=source,
+    )
+
+
+def is_variable_for_code(variable: str) -> bool:
+    """Return whether a variable may be set for all code in an image."""
+    return bool(
+        _VARIABLE.fullmatch(variable) and not variable.startswith(_NOT_SET) and variable not in _SET_BY_US
+    )
 
 
 def extended(parent: Recipe, table: Table, name: str) -> Recipe:
@@ -103,13 +155,16 @@ def _environment(table: Table) -> dict[str, str]:
     for variable in found:
         if not _VARIABLE.fullmatch(variable):
             raise table.error("environment", f"{variable!r} is not a name of A-Z, 0-9 and _")
-        if variable.startswith(_NOT_SET) or variable in _SET_BY_US:
+        if not is_variable_for_code(variable):
             raise table.error("environment", f"{variable} decides how the runner works and cannot be set")
     return found
 
 
 def _preload(parent: Recipe, table: Table) -> tuple[str, ...]:
-    modules = _joined(parent.preload, table, "preload")
+    return _modules(table, _joined(parent.preload, table, "preload"))
+
+
+def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
     for module in modules:
         if not all(part.isidentifier() for part in module.split(".")):
             raise table.error("preload", f"{module!r} is not the name of a module")

@@ -37,6 +37,19 @@ _KEYS = _BASE_KEYS | {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedFrom:
+    """The image of somebody else's that one of the operator's is made from.
+
+    `where` is a path, or the name that a local engine has for it; `tag` says which of several is meant;
+    `locked` is the digest of its configuration when it was adopted, None before.
+    """
+
+    where: str
+    tag: str | None
+    locked: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """One image, with what `base.toml` adds to it already added."""
 
@@ -82,6 +95,8 @@ class Recipe:
     lock: Lock | None = None
     files: tuple[tuple[str, Path], ...] = ()
     """Files of the operator's: place in the image, where they are."""
+    source: AdoptedFrom | None = None
+    """For an image that is adopted, and not made from packages."""
 
     @property
     def constants(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.errors import ConfigError
-from assayd.imaging.own_recipe import SUFFIX, extended, own_path, read_own, recipe_of_both
+from assayd.imaging.own_recipe import SUFFIX, adopted_recipe, extended, own_path, read_own, recipe_of_both
 from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
 
 
@@ -43,10 +43,15 @@ class Recipes:
         if (self.shipped / name / RECIPE).is_file():
             raise recipe_of_both(name, self.shipped / name / RECIPE, own)
         table, extends = read_own(self.own, name)
+        if extends is None:
+            return adopted_recipe(table, name)
         if extends in {name, *trail}:
             circle = " > ".join((*trail, name, extends))
             raise table.error("extends", f"recipes extend one another in a circle: {circle}")
-        recipe = extended(self._load(extends, (*trail, name)), table, name)
+        parent = self._load(extends, (*trail, name))
+        if parent.source is not None:
+            raise table.error("extends", f"image {extends!r} is adopted, and stays as it is; extend another")
+        recipe = extended(parent, table, name)
         check(recipe, table)
         return recipe
 

@@ -34,10 +34,14 @@ _COMPILE_TIMEOUT_S = 600
 # E.g. libm.so.6, ld-linux-x86-64.so.2, libaio.so.1t64.0.2; not run.so-1.
 _LIBRARY = re.compile(r"\.so(\.[0-9][0-9a-z]*)*\Z")
 
+GUEST_ACCOUNT = {
+    "etc/passwd": f"guest:x:{GUEST_UID}:{GUEST_UID}:guest:/{SANDBOX}:/nonexistent\n",
+    "etc/group": f"guest:x:{GUEST_UID}:\n",
+}
+"""The lines of the one user that anything runs as."""
 _ACCOUNTS = {
-    "etc/passwd": "root:x:0:0:root:/:/nonexistent\n"
-    f"guest:x:{GUEST_UID}:{GUEST_UID}:guest:/{SANDBOX}:/nonexistent\n",
-    "etc/group": f"root:x:0:\nguest:x:{GUEST_UID}:\n",
+    "etc/passwd": f"root:x:0:0:root:/:/nonexistent\n{GUEST_ACCOUNT['etc/passwd']}",
+    "etc/group": f"root:x:0:\n{GUEST_ACCOUNT['etc/group']}",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 
@@ -93,7 +97,7 @@ def furnish(root: Path, recipe: Recipe) -> None:
         write(root, _BUNDLE, b"".join(resolved(root, name).read_bytes() for name in names))
 
 
-def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
+def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:
     """Put the guest code into `root`, which may hold nothing else, as one file that is compiled already.
 
     Args:
@@ -101,14 +105,15 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe) -> None:
         system: root folder that holds the interpreter.
         root: root folder for the file.
         recipe: says which interpreter.
+        file: where in `root`.
     """
-    target = root / GUEST_FILE
+    target = root / file
     target.parent.mkdir(parents=True)
     script = str(Path(guest_file.__file__).resolve())
     arguments = [
         str(guest.resolve()),
         GUEST_PACKAGE,
-        f"/{GUEST_FILE.removesuffix('.pyc')}",
+        f"/{file.removesuffix('.pyc')}",
         str(target.resolve()),
     ]
     _run_python(system, recipe, [script, *arguments])

@@ -59,7 +59,8 @@ class Sample:
 
     `payload` is the plain JSON payload; `rules` must all be among the report's findings.
     `needs_container` is False for one that is decided by the static stages alone. `unit_timeout_s` bounds
-    each unit of a sample that never ends, so that it does not take long to show it.
+    each unit of a sample that never ends, so that it does not take long to show it. `own_image`: it needs
+    what only the kind's own image has.
     """
 
     name: str
@@ -68,3 +69,4 @@ class Sample:
     rules: frozenset[str] = frozenset()
     needs_container: bool = False
     unit_timeout_s: float | None = None
+    own_image: bool = False

@@ -181,6 +181,10 @@ class Engine(Protocol):
         """Load an image archive as `imaging` packs it."""
         ...
 
+    async def remove_image(self, name: str) -> None:
+        """Let a name stand for no image, and remove what nobody uses then; a missing name is fine."""
+        ...
+
     async def export_image(self, name: str, target: Path) -> None:
         """Write the image's root filesystem as a tar file."""
         ...

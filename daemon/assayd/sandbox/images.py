@@ -16,6 +16,9 @@ LABEL_OFFER = "org.assayd.offer"
 LABEL_CONSTANTS = "org.assayd.constants"
 LABEL_MODULES = "org.assayd.modules"
 LABEL_PRELOAD = "org.assayd.preload"
+LABEL_INTERPRETER = "org.assayd.interpreter"
+LABEL_RUNNER = "org.assayd.runner"
+_INTERPRETER = "/usr/bin/python3.11 -I -S"
 DEFAULT_BASELINE_BYTES = 32 * 2**20
 """What the runner and the image's own libraries are given on top of the policy's memory."""
 
@@ -63,6 +66,16 @@ def preload_of(facts: ImageFacts) -> tuple[str, ...]:
 def modules_of(facts: ImageFacts) -> dict[str, str]:
     """Return the modules that an image has beside its Python's own library, with their versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
+
+
+def interpreter_of(facts: ImageFacts) -> tuple[str, ...]:
+    """Return what starts the Python of an image's runner."""
+    return tuple(facts.labels.get(LABEL_INTERPRETER, _INTERPRETER).split())
+
+
+def runs_python(facts: ImageFacts) -> bool:
+    """Return whether the runner's Python is the image's: else it runs programs of the image alone."""
+    return facts.labels.get(LABEL_RUNNER) != "own"
 
 
 def constants_of(facts: ImageFacts) -> tuple[str, ...]:

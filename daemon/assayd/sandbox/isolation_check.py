@@ -13,7 +13,7 @@ from assayd.aio import Deadline, together
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.sandbox.images import constants_of
+from assayd.sandbox.images import constants_of, interpreter_of
 from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, probes
 from assayd.sandbox.sandbox import Sandbox
 
@@ -28,8 +28,8 @@ LIMITS = Limits(
 _BLOCKED = NetworkPolicy()
 
 
-def _runner_lost_spec(image: str) -> RunSpec:
-    argv = ["/usr/bin/python3.11", "-I", "-S", "-c", RUNNER_MEMORY]
+def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
+    argv = [*interpreter, "-c", RUNNER_MEMORY]
     unit = Unit(
         name="runner memory", program=Program.EXEC, arguments={"argv": argv, "env": {}}, deadline_s=10.0
     )
@@ -42,10 +42,11 @@ async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[s
 
     Raises: EngineError when no container can be had.
     """
+    facts = await sandbox.images.get(image)
     tried = probes(
         max_processes=LIMITS.max_processes,
         work_bytes=LIMITS.work_bytes,
-        constants=constants_of(await sandbox.images.get(image)),
+        constants=constants_of(facts),
     )
     listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
     blocked: list[str] = []
@@ -54,15 +55,15 @@ async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[s
     await together(
         _try(sandbox, tried, canary_spec(tried, image), blocked),
         _try(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
-        _lose_the_runner(sandbox, image, lost),
+        _lose_the_runner(sandbox, _runner_lost_spec(image, interpreter_of(facts)), lost),
     )
     return [*blocked, *relayed, *lost]
 
 
-async def _lose_the_runner(sandbox: Sandbox, image: str, found: list[str]) -> None:
+async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
     """See that a run is known as out of memory whose runner the kernel has killed; note who else tells it."""
     before = sandbox.oom_kills()
-    async with sandbox.lease(_runner_lost_spec(image)) as lease:
+    async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
     after = sandbox.oom_kills()
     sandbox.counts_kills = before is not None and after is not None and after > before

@@ -288,6 +288,11 @@ class FakeEngine:
         self._images[image.name] = image
         return image
 
+    async def remove_image(self, name: str) -> None:
+        """Forget an image."""
+        await self._enter("remove_image")
+        self._images.pop(name, None)
+
     async def export_image(self, name: str, target: Path) -> None:
         """Refuse: a fake image has no files."""
         await self._enter("export_image")

@@ -85,6 +85,14 @@ class DockerApi(Protocol):
         """POST /images/load."""
         ...
 
+    def get_image(self, image: str) -> Iterator[bytes]:
+        """GET /images/{name}/get."""
+        ...
+
+    def remove_image(self, image: str) -> object:
+        """DELETE /images/{name}."""
+        ...
+
     def get_adapter(self, url: str) -> Closable:
         """Return what answers an address."""
         ...

@@ -182,6 +182,14 @@ class DockerEngine:
         load = partial(images.load, archive=archive)
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
 
+    async def remove_image(self, name: str) -> None:
+        """Untag an image; the engine removes what has no other tag, and refuses what a container uses."""
+        await self._calls(partial(images.remove, name=name))
+
+    async def save_image(self, name: str, target: Path) -> None:
+        """Write any image that the engine has as `docker save` does. Raises: EngineError."""
+        await self._calls(partial(images.save, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
+
     async def export_image(self, name: str, target: Path) -> None:
         """Write the image's root filesystem as a tar file."""
         export = partial(images.export, name=name, target=target)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
+
+from docker.errors import NotFound
 
 from assayd.engines.docker.api import DockerApi, Document
 from assayd.engines.docker.document import ImageSettings
@@ -52,6 +55,18 @@ def load(client: DockerApi, *, archive: Path) -> str:
             "image.archive_refused", f"the engine could not load {archive.name}; build it again"
         )
     return names[0]
+
+
+def save(client: DockerApi, *, name: str, target: Path) -> None:
+    """Write an image, with its layers, as `docker save` does."""
+    with target.open("wb") as stream:
+        stream.writelines(client.get_image(name))
+
+
+def remove(client: DockerApi, *, name: str) -> None:
+    """Let a name stand for no image; one that is not there is fine."""
+    with suppress(NotFound):
+        client.remove_image(name)
 
 
 def export(client: DockerApi, *, name: str, target: Path) -> None:

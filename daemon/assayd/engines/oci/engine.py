@@ -209,6 +209,10 @@ class OciEngine:
         """Unpack an image archive as `imaging` packs it."""
         return await self._threads.run(self._images.load, archive, timeout_s=_TRANSFER_TIMEOUT_S)
 
+    async def remove_image(self, name: str) -> None:
+        """Let a name stand for no image; what no engine uses is removed."""
+        await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
+
     async def export_image(self, name: str, target: Path) -> None:
         """Write the image's root filesystem as a tar file."""
         await self._threads.run(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)

@@ -129,6 +129,20 @@ class ImageStore:
             for path in sorted(image.root.iterdir()):
                 tar.add(path, path.name)
 
+    def forget(self, name: str) -> None:
+        """Let a name stand for no image, and remove those that nobody uses; a missing name is fine.
+
+        No container of it may run on this engine; those of other engines keep it.
+        """
+        named = self._named(name)
+        digest = named.read_text(encoding="ascii").strip() if named.is_file() else ""
+        named.unlink(missing_ok=True)
+        self._verified.pop(digest, None)
+        lock = self._locks.pop(digest.removeprefix("sha256:"), None)
+        if lock is not None:
+            os.close(lock)
+        self.collect()
+
     def collect(self) -> None:
         """Remove images that no name stands for and no engine uses, and what was half unpacked."""
         named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}

@@ -101,8 +101,11 @@ def read_program(arguments: Sequence[str]) -> Program:
 
     Raises: EngineError ``engine.template``, when a template cannot hold it.
     """
-    if arguments and PurePosixPath(arguments[0]).name.startswith("python"):
-        for number, argument in enumerate(arguments[1:], start=1):
+    named = (n for n, word in enumerate(arguments) if PurePosixPath(word).name.startswith("python"))
+    # An interpreter that brings its own loader is an argument of that.
+    first = next(named, len(arguments))
+    if first == 0 or (arguments and PurePosixPath(arguments[0]).name.startswith("ld-linux")):
+        for number, argument in enumerate(arguments[first + 1 :], start=first + 1):
             kept, rest = arguments[:number], arguments[number + 1 :]
             if argument == "-c" and rest:
                 return Program(interpreter=kept, code=rest[0], rest=rest[1:])

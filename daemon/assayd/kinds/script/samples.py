@@ -13,10 +13,18 @@ with open("out.csv", "w", newline="") as file:
     csv.writer(file).writerows(rows)
 print(len(rows), "rows")
 """
+_OF_OUR_PYTHON = ["python3.11", "main.py"]
 
 
 def _sample(name: str, *rules: str, verdict: str = "failed", runs: bool = True, **payload: object) -> Sample:
-    return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
+    return Sample(
+        name=name,
+        payload=payload,
+        verdict=verdict,
+        rules=frozenset(rules),
+        needs_container=runs,
+        own_image=payload.get("argv") == _OF_OUR_PYTHON,
+    )
 
 
 SAMPLES = (
@@ -24,7 +32,7 @@ SAMPLES = (
     _sample(
         "good_files",
         files={"main.py": "import helper\nhelper.greet()\n", "helper.py": "def greet(): print('hello')\n"},
-        argv=["python3.11", "main.py"],
+        argv=_OF_OUR_PYTHON,
         verdict="validated",
     ),
     _sample("exits", code="import sys\nsys.exit(0)\n", verdict="validated"),

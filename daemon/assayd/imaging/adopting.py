@@ -1,0 +1,385 @@
+"""Somebody else's image made fit for runs: its files in one layer of their own, and the runner beside them.
+
+Decides which Python the runner has: that of the image, where the guest code runs on it, else one of ours,
+which it brings. Nothing of the image is run on this machine: its Python works in a container.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from assayd.errors import AssaydError, ConfigError
+from assayd.imaging import guest_file, modules, packages, rootfs
+from assayd.imaging.archive import Image, pack_layer, write_archive
+from assayd.imaging.digest import digest_of, guest_digest, guest_files
+from assayd.imaging.interpreters import (
+    GUEST_FILE,
+    HOME,
+    FoundPython,
+    copy_own,
+    find_pythons,
+    known_programs,
+    own_start,
+)
+from assayd.imaging.layers import CAPS, Caps, LayeredRoot, remove
+from assayd.imaging.own_recipe import is_variable_for_code
+from assayd.imaging.packages import Progress
+from assayd.imaging.paths import resolved
+from assayd.imaging.recipe import Recipe
+from assayd.imaging.source import Source, open_tar, opened, unpack_layer
+from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
+from assayd.imaging.workplace import Workplace
+
+System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
+"""Holds the root folder of the image ``python``, with its recipe."""
+
+_FACTS, _LAYER, _COMPILED, _SAID = "facts.json", "layer.tar", "guest.pyc", "guest.json"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_KERNEL_FOLDERS = ("dev", "proc", "sys")
+_EMPTY_FOLDERS = ("run", "tmp", rootfs.SANDBOX)
+_MOST_COMPILED = 8 << 20
+_VERSION = re.compile(r"3\.[0-9]{1,2}\.[0-9]{1,3}", re.ASCII)
+_MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9.+!_-]{1,32}", re.ASCII)
+_MOST_MODULES = 500
+_SHOWN = 10
+_STAGE = f"""
+import json, marshal, sys
+from pathlib import Path
+sys.path.insert(0, "/{HOME}/stage")
+import guest_file, modules
+body = guest_file.guest_file(Path("/{HOME}/stage/guest"), "{rootfs.GUEST_PACKAGE}", "/{HOME}/guest")
+there = modules.modules_in([Path(folder) for folder in sys.argv[1:]])
+names = {{"__name__": "guest"}}
+exec(marshal.loads(body[16:]), names)
+names["prepare"]()
+said = {{"version": "%d.%d.%d" % sys.version_info[:3], "modules": there}}
+sys.stdout.buffer.write(json.dumps(said).encode() + b"\\n" + body)
+"""
+"""Compiles the guest code with the image's own Python, and sees that all of it can be imported."""
+
+
+class Machine(Protocol):
+    """What adopting needs of an engine. Both raise EngineError."""
+
+    def save(self, image: str, archive: Path) -> None:
+        """Write an image of a local engine as `docker save` does."""
+        ...
+
+    def printed_by(self, archive: Path) -> bytes:
+        """Load an image, run its program in a container, remove both, and return what was printed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """What comes of an image: a recipe as if it were ours, layers, and what is known of its Python."""
+
+    recipe: Recipe
+    layers: Sequence[tuple[str, Path]]
+    architecture: str
+    python: str | None
+    modules: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What is kept about the layer of an image that was unpacked once."""
+
+    digest: str
+    environment: Mapping[str, str]
+    pythons: Sequence[FoundPython]
+    programs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """What the image's own Python made of the guest code."""
+
+    version: str
+    modules: Mapping[str, str]
+    content: bytes
+
+
+def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, system: System) -> Adopted:
+    """Return what an adopted image is made of.
+
+    Args:
+        recipe: of the operator's, with its source and its lock.
+        guest: folder with the guest code.
+        place: where the unpacked layer is kept, and found again.
+        machine: runs the image's Python where it has one.
+        system: the image whose interpreter the runner brings where it has none.
+
+    Raises: ConfigError ``image.source_*``, ``image.lock_*``.
+    """
+    base = _base(recipe, place, machine)
+    facts = _read_facts(base)
+    recipe = replace(recipe, environment=_environment(facts, recipe), offer=recipe.offer or _offer(facts))
+    layer = (facts.digest, base / _LAYER)
+    for python in facts.pythons:
+        compiled = _compiled(python, recipe, guest, layer, place, machine) if python.fits else None
+        if compiled is not None:
+            return _on_its_own(python, compiled, recipe, layer, place.work)
+    said = ", ".join(f"Python 3.{one.minor}" for one in facts.pythons) or "no Python"
+    place.progress(f"it has {said}: its runner brings one, and only programs of the image can be run (argv)")
+    return _with_ours(recipe, layer, guest, place.work, system)
+
+
+def source_digest(where: str, tag: str | None, work: Path, machine: Machine) -> str:
+    """Return the digest of an image that may be adopted. Raises: ConfigError ``image.source_*``."""
+    with opened(_path_of(where, work, machine), tag, packages.engine_architecture()) as source:
+        return source.digest
+
+
+def _path_of(where: str, work: Path, machine: Machine) -> Path:
+    """Return where an image lies: a path, or where one of a local engine was written to."""
+    path = Path(where)
+    if path.exists():
+        return path.resolve()
+    if where.startswith((".", "/")):
+        raise ConfigError("image.source_missing", f"there is no image at {where}")
+    archive = work / "saved.tar"
+    machine.save(where, archive)
+    return archive
+
+
+def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
+    """Return the folder with the image's layer, unpacking it where that was not done yet."""
+    if recipe.source is None or recipe.source.locked is None:
+        remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
+        raise ConfigError("image.lock_missing", f"no image was adopted for recipe {recipe.name}; {remedy}")
+    code = [(name, path.read_bytes()) for name, path in guest_files(Path(__file__).parent)]
+    key = digest_of([("source", recipe.source.locked.encode()), *code])
+    base = place.folder / key.removeprefix("sha256:")[:16]
+    if not (base / _FACTS).is_file():
+        made = Path(tempfile.mkdtemp(prefix="base-", dir=place.work))
+        wanted, architecture = recipe.source, packages.engine_architecture()
+        with opened(_path_of(wanted.where, place.work, machine), wanted.tag, architecture) as source:
+            if source.digest != wanted.locked:
+                message = (
+                    f"{wanted.where} is another image now, {source.digest[:19]}, than was adopted, "
+                    f"{str(wanted.locked)[:19]}; if that is meant, run: assay images adopt {recipe.name}"
+                )
+                raise ConfigError("image.source_differs", message)
+            facts = _unpack(source, made, place)
+        (made / _FACTS).write_text(json.dumps(asdict(facts)))
+        made.rename(base)
+    return base
+
+
+def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
+    """Flatten an image into one layer, and look for interpreters."""
+    if source.architecture != packages.engine_architecture():
+        message = (
+            f"the image is for {source.architecture}, and this machine is {packages.engine_architecture()}"
+        )
+        raise ConfigError("image.source_refused", message)
+    root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
+    flatten(source, root, place)
+    _furnish(root)
+    environment = dict(one.split("=", 1) for one in source.environment if "=" in one)
+    folders = [part for part in environment.get("PATH", _PATH).split(":") if part.startswith("/")]
+    pythons = find_pythons(root, folders)
+    programs = known_programs(root, folders, pythons)
+    digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
+    shutil.rmtree(root)
+    _say_left(environment, place.progress)
+    return _Facts(digest=digest, environment=environment, pythons=pythons, programs=programs)
+
+
+def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> None:
+    """Apply the layers of an image to an empty folder, and say what was left out.
+
+    Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
+    """
+    if len(source.layers) > caps.layers:
+        message = f"the image has {len(source.layers)} layers, {caps.layers} is the most"
+        raise ConfigError("image.source_too_large", message)
+    layered = LayeredRoot(root, caps)
+    for number, layer in enumerate(source.layers, 1):
+        place.progress(f"unpacking layer {number} of {len(source.layers)}")
+        tar = place.work / "unpacked.tar"
+        unpack_layer(source, layer, tar, caps.unpacked_bytes)
+        with tar.open("rb") as file, open_tar(file) as members:
+            layered.apply(members)
+        tar.unlink()
+    for reason, names in layered.removed.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        place.progress(f"left out, as {reason}: {', '.join(names[:_SHOWN])}{more}")
+
+
+def _furnish(root: Path) -> None:
+    """Make the folders that every container mounts something on, and an account for what runs."""
+    for name in (*_KERNEL_FOLDERS, *_EMPTY_FOLDERS, HOME):
+        if name in _KERNEL_FOLDERS or name in {rootfs.SANDBOX, HOME} or not _is_folder(root / name):
+            remove(root / name)
+        if name != HOME:
+            (root / name).mkdir(exist_ok=True)
+    for name, line in rootfs.GUEST_ACCOUNT.items():
+        path = resolved(root, name)
+        if path.is_file() and f":{rootfs.GUEST_UID}:".encode() not in path.read_bytes():
+            rootfs.write(root, name, path.read_bytes().rstrip(b"\n") + b"\n" + line.encode())
+        elif not path.exists() and _is_folder(path.parent):
+            rootfs.write(root, name, line.encode())
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _say_left(environment: Mapping[str, str], progress: Progress) -> None:
+    left = [name for name in environment if name not in {"PATH", "LANG"} and not is_variable_for_code(name)]
+    if left:
+        progress(f"variables of the image that are not taken over: {', '.join(sorted(left)[:_SHOWN])}")
+
+
+def _read_facts(base: Path) -> _Facts:
+    held = json.loads((base / _FACTS).read_text())
+    return _Facts(**{**held, "pythons": [FoundPython(**one) for one in held["pythons"]]})
+
+
+def _environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """Return what its programs are started with: the image's words, and on top of them the recipe's."""
+    taken = {name: text for name, text in facts.environment.items() if is_variable_for_code(name)}
+    fixed = {
+        "PATH": facts.environment.get("PATH", _PATH),
+        "LANG": facts.environment.get("LANG", "C.UTF-8"),
+    }
+    return tuple(sorted({**taken, **dict(recipe.environment), **fixed}.items()))
+
+
+def _offer(facts: _Facts) -> str:
+    return ", ".join(facts.programs) or "programs that nobody has listed"
+
+
+def _compiled(
+    python: FoundPython,
+    recipe: Recipe,
+    guest: Path,
+    layer: tuple[str, Path],
+    place: Workplace,
+    machine: Machine,
+) -> _Compiled | None:
+    """Have the guest code compiled in a container of the image; None where its Python cannot do that."""
+    kept = layer[1].parent / f"{guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
+    if (kept / _SAID).is_file():
+        held = json.loads((kept / _SAID).read_text())
+        return _Compiled(content=(kept / _COMPILED).read_bytes(), **held)
+    place.progress(f"trying its Python 3.{python.minor}, in a container")
+    archive = _stage(python, recipe, guest, layer, place.work)
+    try:
+        compiled = _read_printed(machine.printed_by(archive), python)
+    except AssaydError as problem:
+        place.progress(f"its Python 3.{python.minor} cannot hold the runner: {problem.message[:300]}")
+        return None
+    finally:
+        archive.unlink()
+    kept.mkdir(exist_ok=True)
+    (kept / _COMPILED).write_bytes(compiled.content)
+    (kept / _SAID).write_text(json.dumps({"version": compiled.version, "modules": dict(compiled.modules)}))
+    return compiled
+
+
+def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path) -> Path:
+    """Write an image that compiles the guest code and prints what comes of it."""
+    root = Path(tempfile.mkdtemp(prefix="stage-", dir=work))
+    place = root / HOME / "stage"
+    place.mkdir(parents=True)
+    for module in (guest_file, modules):
+        shutil.copy(str(module.__file__), place)
+    for name, path in guest_files(guest):
+        (place / "guest" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, place / "guest" / name)
+    layer = work / "stage.tar"
+    both = [below, (pack_layer(root, layer), layer)]
+    folders = [f"/{folder}" for folder in python.libraries]
+    image = Image(
+        tag=f"assayd/{recipe.name}:stage",
+        architecture=packages.engine_architecture(),
+        user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
+        entrypoint=[f"/{python.path}", "-I", "-S", "-c", _STAGE, *folders],
+        environment=dict(recipe.environment),
+        labels={LABEL_FILES: tree_digest(entries_of_layers([path for _, path in both]))},
+    )
+    archive = work / "stage-image.tar"
+    write_archive(archive, image, both)
+    return archive
+
+
+def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
+    """Read what a stage printed; it comes from a stranger's interpreter."""
+    head, _, content = printed.partition(b"\n")
+    try:
+        said = json.loads(head)
+        version, named = str(said["version"]), dict(said["modules"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError("image.python_broken", "it did not say what it compiled") from error
+    if not _VERSION.fullmatch(version) or version.split(".")[1] != str(python.minor):
+        raise ConfigError("image.python_broken", f"it says that it is {version[:20]!a}")
+    if not 0 < len(content) <= _MOST_COMPILED:
+        raise ConfigError("image.python_broken", f"it compiled {len(content)} bytes")
+    return _Compiled(version=version, modules=_plain(named.items()), content=content)
+
+
+def _plain(named: Iterable[tuple[object, object]]) -> dict[str, str]:
+    """Return the modules whose names and versions are such."""
+    found = (f"{name}={version}" for name, version in list(named)[:_MOST_MODULES])
+    return dict(text.split("=", 1) for text in found if _MODULE.fullmatch(text))
+
+
+def _on_its_own(
+    python: FoundPython, compiled: _Compiled, recipe: Recipe, layer: tuple[str, Path], work: Path
+) -> Adopted:
+    root = Path(tempfile.mkdtemp(prefix="guest-", dir=work))
+    rootfs.write(root, GUEST_FILE, compiled.content)
+    start = [f"/{python.path}", "-I", "-S"]
+    return _adopted(
+        replace(recipe, python=f"3.{python.minor}", python_path=tuple(python.libraries)),
+        [layer, (pack_layer(root, work / "guest.tar"), work / "guest.tar")],
+        start,
+        python=compiled.version,
+        modules=compiled.modules,
+    )
+
+
+def _with_ours(recipe: Recipe, layer: tuple[str, Path], guest: Path, work: Path, system: System) -> Adopted:
+    runner, root = work / "runner", work / "guest"
+    with system() as (shipped, python):
+        copy_own(shipped, python, runner)
+        rootfs.place_guest(guest, shipped, root, python, GUEST_FILE)
+        start = own_start(shipped, python)
+    packed = [
+        (pack_layer(each, each.with_suffix(".tar")), each.with_suffix(".tar")) for each in (runner, root)
+    ]
+    return _adopted(recipe, [layer, *packed], start, labels={"org.assayd.runner": "own"})
+
+
+def _adopted(
+    recipe: Recipe,
+    layers: Sequence[tuple[str, Path]],
+    start: Sequence[str],
+    *,
+    python: str | None = None,
+    modules: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Adopted:
+    said = {"org.assayd.interpreter": " ".join(start)}
+    if recipe.source is not None and recipe.source.locked is not None:
+        said["org.assayd.adopted"] = recipe.source.locked
+    return Adopted(
+        recipe=replace(recipe, entrypoint=(*start, f"/{GUEST_FILE}")),
+        layers=layers,
+        architecture=packages.engine_architecture(),
+        python=python,
+        modules=modules or {},
+        labels={**said, **(labels or {})},
+    )

@@ -1,0 +1,136 @@
+"""Interpreters: the Python of an image that was adopted, and the one that a runner brings where that is none.
+
+Nothing of an adopted image is run here, and no link of it is followed out of its root.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from assayd.errors import ConfigError
+from assayd.imaging.paths import matching, resolved
+from assayd.imaging.recipe import Recipe
+
+HOME = ".assayd"
+"""Folder at the top of an adopted image that has what is ours. Nothing of the image is in it."""
+GUEST_FILE = f"{HOME}/guest.pyc"
+OLDEST, NEWEST = 11, 13
+"""The minor versions of Python that the guest code runs on."""
+
+_OWN = f"{HOME}/python"
+_NAME = re.compile(r"python3\.([0-9]{1,2})", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9._+/-]+", re.ASCII)
+_KNOWN = (
+    "awk", "bash", "cc", "clang", "dash", "deno", "gcc", "go", "guile", "java", "julia", "lua", "node",
+    "perl", "php", "R", "ruby", "rustc", "sh", "tcc", "tclsh",
+)  # fmt: skip
+"""Programs that a hint may name, where an image has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPython:
+    """A Python of an image. `libraries` are folders with further modules, `path` where it is."""
+
+    path: str
+    minor: int
+    libraries: Sequence[str]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the guest code runs on it."""
+        return OLDEST <= self.minor <= NEWEST
+
+
+def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
+    """Return the Pythons of a root filesystem, that first which ``python3`` starts."""
+    names = ["python3", "python", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1))]
+    places = ((folder.strip("/"), name) for name in names for folder in folders)
+    found: dict[str, FoundPython] = {}
+    for folder, name in places:
+        one = _python_at(root, folder, name)
+        if one is not None:
+            found.setdefault(one.path, one)
+    return list(found.values())
+
+
+def known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPython]) -> list[str]:
+    """Name the programs of a root filesystem that people look for."""
+    named = [PurePosixPath(one.path).name for one in pythons]
+    return named + [name for name in _KNOWN if any(_is_program(root, folder, name) for folder in folders)]
+
+
+def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
+    """Copy the interpreter of an image of ours, with its library and all that it links to, into `root`.
+
+    It is started by its own loader (`own_start`), so that it needs and finds nothing of the image.
+    """
+    for folder in ("bin", "lib"):
+        (root / _OWN / folder).mkdir(parents=True)
+    program = f"python{recipe.python}"
+    shutil.copy(resolved(system, f"usr/bin/{program}"), root / _OWN / "bin" / program)
+    shutil.copytree(system / recipe.library, root / _OWN / "lib" / program, symlinks=True)
+    for path in matching(system, "usr/lib/*/*.so*"):
+        target = resolved(system, path.relative_to(system))
+        if target.is_file():
+            shutil.copy(target, root / _OWN / "lib" / path.name)
+
+
+def own_start(system: Path, recipe: Recipe) -> list[str]:
+    """Return what starts the interpreter that `copy_own` copies.
+
+    Raises: ConfigError ``image.python_broken``.
+    """
+    loader = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    if loader is None:
+        raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
+    libraries = f"/{_OWN}/lib"
+    start = [f"{libraries}/{loader.name}", "--inhibit-cache", "--library-path", libraries]
+    return [*start, f"/{_OWN}/bin/python{recipe.python}", "-I", "-S"]
+
+
+def _is_program(root: Path, folder: str, name: str) -> bool:
+    path = resolved(root, f"{folder.strip('/')}/{name}")
+    return path.is_file() and bool(path.stat().st_mode & 0o100)
+
+
+def _python_at(root: Path, folder: str, name: str) -> FoundPython | None:
+    """Return the Python that a name in a folder leads to, if it has its library beside it."""
+    if not _is_program(root, folder, name):
+        return None
+    program = resolved(root, f"{folder}/{name}")
+    path = program.relative_to(root)
+    prefix = path.parent.parent
+    minors = [match[1]] if (match := _NAME.fullmatch(program.name)) else list(_minors(root, prefix))
+    if len(minors) != 1 or not _PLAIN.fullmatch(path.as_posix()):
+        return None
+    if not resolved(root, prefix / f"lib/python3.{minors[0]}/os.py").is_file():
+        return None
+    prefixes = dict.fromkeys([PurePosixPath(folder).parent.as_posix(), prefix.as_posix()])
+    return FoundPython(
+        path=path.as_posix(),
+        minor=int(minors[0]),
+        libraries=[one for each in prefixes for one in _libraries(root, each, minors[0])],
+    )
+
+
+def _minors(root: Path, prefix: Path) -> Iterator[str]:
+    for library in matching(root, f"{prefix.as_posix()}/lib/python3.*"):
+        if match := _NAME.fullmatch(library.name):
+            yield match[1]
+
+
+def _libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
+    """Return the folders where packages are found, as CPython and Debian have them."""
+    for place in (
+        f"local/lib/python3.{minor}/dist-packages",
+        f"lib/python3.{minor}/site-packages",
+        "lib/python3/dist-packages",
+        f"lib/python3.{minor}/dist-packages",
+    ):
+        folder = f"{prefix}/{place}".removeprefix("./")
+        if _PLAIN.fullmatch(folder) and resolved(root, folder).is_dir():
+            yield folder

@@ -1,0 +1,171 @@
+"""Applies the layers of somebody else's image to a folder: whiteouts, hard links, links that lead anywhere.
+
+Every path is resolved as after a chroot, so that nothing is written or read outside. Owners, special modes
+and extended attributes are not taken over; what is left out for good is told by `LayeredRoot.removed`.
+
+Source: Open Container Initiative, image specification 1.1, layer.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from assayd.errors import ConfigError
+from assayd.imaging.paths import resolved
+
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+_SOCKETS = frozenset({"containerd.sock", "crio.sock", "docker.sock", "podman.sock"})
+"""By what a container would speak to an engine, and so be root on its host."""
+_SET_ID = stat.S_ISUID | stat.S_ISGID
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """How much an image may come to, unpacked."""
+
+    entries: int = 500_000
+    unpacked_bytes: int = 8 * 2**30
+    layers: int = 256
+
+
+CAPS = Caps()
+
+
+class LayeredRoot:
+    """A root filesystem in the making, in a folder that nobody else writes to.
+
+    `removed` has, by reason, what was not taken over.
+    """
+
+    def __init__(self, folder: Path, caps: Caps) -> None:
+        self._root = folder
+        self._caps = caps
+        self._entries = 0
+        self._bytes = 0
+        self._with_id: set[Path] = set()
+        self.removed: defaultdict[str, list[str]] = defaultdict(list)
+
+    def apply(self, layer: tarfile.TarFile) -> None:
+        """Apply one layer on top of those before it.
+
+        Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, tarfile.TarError.
+        """
+        fresh: set[Path] = set()
+        for member in layer:
+            self._count(member)
+            parts = _parts(member.name)
+            if not parts:
+                continue
+            if not _is_text(member.name) or not _is_text(member.linkname):
+                self.removed["its name is not UTF-8"].append(ascii(member.name))
+                continue
+            parent = resolved(self._root, PurePosixPath(*parts[:-1]))
+            if parts[-1].startswith(_WHITEOUT):
+                self._white_out(parent, parts[-1], fresh)
+                continue
+            parent.mkdir(parents=True, exist_ok=True)
+            target = parent / parts[-1]
+            self._place(layer, member, target)
+            fresh.add(target)
+
+    def _count(self, member: tarfile.TarInfo) -> None:
+        self._entries += 1
+        self._bytes += member.size if member.isreg() else 0
+        if self._entries > self._caps.entries or self._bytes > self._caps.unpacked_bytes:
+            most = f"{self._caps.entries} files, or {self._caps.unpacked_bytes >> 20} MiB of them"
+            message = f"the image has more than {most}, unpacked; take a smaller one"
+            raise ConfigError("image.source_too_large", message)
+
+    def _white_out(self, parent: Path, name: str, fresh: set[Path]) -> None:
+        """Take away what a layer says is gone; what the same layer brings stays."""
+        if name == _OPAQUE:
+            victims = list(parent.iterdir()) if parent.is_dir() else []
+        elif name.startswith(_WHITEOUT * 2):
+            return
+        else:
+            gone = name.removeprefix(_WHITEOUT)
+            if gone in {"", ".", ".."}:
+                raise ConfigError("image.source_refused", f"the image takes away {name!r}, which no file is")
+            victims = [parent / gone]
+        for victim in victims:
+            if victim not in fresh:
+                remove(victim)
+
+    def _place(self, layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+        shown = target.relative_to(self._root).as_posix()
+        if target.name in _SOCKETS and not member.isdir():
+            message = f"the image has /{shown}, where programs look for an engine's socket; take it out"
+            raise ConfigError("image.source_refused", message)
+        if member.isdir():
+            self._place_folder(target)
+        elif member.islnk():
+            self._link(member, target)
+        elif member.issym():
+            remove(target)
+            target.symlink_to(member.linkname)
+        elif not member.isreg():
+            remove(target)
+            self.removed["it is a device or a pipe"].append(shown)
+        elif member.mode & _SET_ID:
+            remove(target)
+            self._with_id.add(target)
+            self.removed["it is setuid or setgid"].append(shown)
+        else:
+            remove(target)
+            self._with_id.discard(target)
+            _write(layer, member, target)
+
+    def _place_folder(self, target: Path) -> None:
+        if target.is_symlink() or not target.is_dir():
+            remove(target)
+            target.mkdir()
+
+    def _link(self, member: tarfile.TarInfo, target: Path) -> None:
+        parts = _parts(member.linkname)
+        source = resolved(self._root, PurePosixPath(*parts[:-1])) / parts[-1] if parts else self._root
+        if source in self._with_id:
+            remove(target)
+            self._with_id.add(target)
+            self.removed["it is setuid or setgid"].append(target.relative_to(self._root).as_posix())
+        elif source != target:
+            remove(target)
+            os.link(source, target, follow_symlinks=False)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all in it; what is not there is fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return the parts of a member's path below the root. Raises: ConfigError for one that leads up."""
+    parts = tuple(part for part in PurePosixPath(name).parts if part.strip("/"))
+    if ".." in parts:
+        raise ConfigError("image.source_refused", f"the image has {name[:200]!a}, which leads out of it")
+    return parts
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a name can be written as UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _write(layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    content: IO[bytes] | None = layer.extractfile(member)
+    if content is None:
+        raise tarfile.ReadError(f"{member.name} has no content")
+    with content, target.open("xb") as file:
+        shutil.copyfileobj(content, file, _COPY_BYTES)
+    target.chmod(0o755 if member.mode & 0o111 else 0o644)

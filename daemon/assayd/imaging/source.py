@@ -1,0 +1,343 @@
+"""Reads an image of somebody else's: an OCI layout (folder or archive), or what `docker save` writes.
+
+Decides which of several images is meant, and that every part has the digest that names it. What its layers
+come to is `layers`'. All of it is hostile: sizes are bounded before anything is read.
+
+Source: Open Container Initiative, image specification 1.1, image-layout.md, manifest.md, config.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol, cast
+
+from assayd.errors import ConfigError
+from assayd.imaging.paths import resolved
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+_DOCUMENT_BYTES = 8 << 20
+_HEADER_BYTES = 16 << 20
+_MEMBERS = 100_000
+_DEPTH = 3
+_NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_COPY_BYTES = 1 << 20
+_BROKEN = (
+    OSError, EOFError, tarfile.TarError, ValueError, TypeError, OverflowError, RecursionError, zlib.error,
+)  # fmt: skip
+"""What reading a file raises that is not what it says it is."""
+
+Table = Mapping[str, object]
+
+
+class Parts(Protocol):
+    """The files that an image consists of."""
+
+    def open(self, name: str) -> IO[bytes] | None:
+        """Open one of them by its path; None where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: the path of its file, the digest of that (None where nothing says), and that of its tar."""
+
+    path: str
+    digest: str | None
+    unpacked: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """An image that can be adopted. `digest` is that of its configuration, which names its layers."""
+
+    digest: str
+    architecture: str
+    environment: Sequence[str]
+    layers: Sequence[Layer]
+    parts: Parts
+
+
+@contextmanager
+def opened(path: Path, tag: str | None, architecture: str) -> Iterator[Source]:
+    """Hold an image open.
+
+    Raises: ConfigError ``image.source_invalid``, ``image.source_ambiguous``.
+    """
+    with _told(path):
+        if path.is_dir():
+            yield _read(_FolderParts(path), path, tag, architecture)
+            return
+        with path.open("rb") as raw, open_tar(_unzipped(raw)) as tar:
+            yield _read(_ArchiveParts(tar), path, tag, architecture)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError:
+        raise
+    except _BROKEN as error:
+        message = (
+            f"{path} is no image that can be adopted, an OCI layout or what `docker save` writes: {error}"
+        )
+        raise ConfigError("image.source_invalid", message[:500]) from error
+
+
+def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) -> None:
+    """Write the tar file of a layer, and see that it is the one that the image names.
+
+    Raises: ConfigError ``image.source_too_large``, ``image.source_invalid``; OSError, ValueError.
+    """
+    stream = source.parts.open(layer.path)
+    if stream is None:
+        raise ValueError(f"{layer.path} is missing")
+    with stream:
+        packed = _Hashed(stream)
+        with target.open("wb") as file:
+            unpacked = _copy(_plain(packed), file, most_bytes)
+        while packed.read(_COPY_BYTES):
+            pass
+    for wanted, found in ((layer.digest, packed.total.hexdigest()), (layer.unpacked, unpacked)):
+        if wanted is not None and wanted != f"sha256:{found}":
+            raise ValueError(f"{layer.path} is not the layer that the image names")
+
+
+def open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    """Open a tar file in which no header may be large: `tarfile` reads each at once."""
+    return tarfile.open(fileobj=cast("IO[bytes]", _Bounded(file)), mode="r:")
+
+
+def _unzipped(raw: IO[bytes]) -> IO[bytes]:
+    zipped = raw.read(2) == _GZIP
+    raw.seek(0)
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if zipped else raw
+
+
+class _Bounded:
+    """A file that gives little at a time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        """Read at most this much. Raises: tarfile.ReadError."""
+        if size > _HEADER_BYTES:
+            raise tarfile.ReadError("a header is too large")
+        return self._file.read(size)
+
+
+class _Hashed:
+    """A stream whose bytes are counted into a digest."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._head = stream.read(4)
+        self.head = self._head
+        self.total = hashlib.sha256(self._head)
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most this much; the beginning, which was looked at, comes first."""
+        if self._head:
+            count = len(self._head) if size < 0 else size
+            head, self._head = self._head[:count], self._head[count:]
+            return head
+        block = self._stream.read(_COPY_BYTES if size < 0 else size)
+        self.total.update(block)
+        return block
+
+
+class _FolderParts:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, name: str) -> IO[bytes] | None:
+        path = resolved(self._folder, name)
+        return path.open("rb") if path.is_file() else None
+
+
+class _ArchiveParts:
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._members: dict[str, tarfile.TarInfo] = {}
+        for count, member in enumerate(tar):
+            if count > _MEMBERS:
+                raise ValueError(f"it has more than {_MEMBERS} files")
+            self._members[member.name.removeprefix("./")] = member
+
+    def open(self, name: str) -> IO[bytes] | None:
+        member = self._members.get(name)
+        return self._tar.extractfile(member) if member is not None else None
+
+
+def _read(parts: Parts, path: Path, tag: str | None, architecture: str) -> Source:
+    index = _document(parts, "index.json")
+    if index is not None:
+        return _of_layout(parts, _chosen(parts, _table(index), tag, architecture, path))
+    manifest = _document(parts, "manifest.json")
+    if manifest is None:
+        raise ValueError("it has neither index.json nor manifest.json")
+    return _of_docker(parts, manifest, tag, path)
+
+
+def _of_layout(parts: Parts, manifest: Table) -> Source:
+    content = _blob(parts, _table(manifest.get("config")))
+    layers = [_table(one) for one in _list(manifest.get("layers"))]
+    named = [(_blob_path(layer), _text(layer.get("digest"))) for layer in layers]
+    return _source(parts, content, named)
+
+
+def _of_docker(parts: Parts, manifest: object, tag: str | None, path: Path) -> Source:
+    images = [_table(one) for one in _list(manifest)]
+    if tag is not None:
+        wanted = {tag, f"{tag}:latest"}
+        images = [image for image in images if wanted & set(_tags(image))]
+    if len(images) != 1:
+        raise _ambiguous(path, [name for one in _list(manifest) for name in _tags(_table(one))])
+    [image] = images
+    content = _bytes(parts, _text(image.get("Config")))
+    return _source(parts, content, [(_text(layer), None) for layer in _list(image.get("Layers"))])
+
+
+def _tags(image: Table) -> list[str]:
+    return [_text(tag) for tag in _list(image.get("RepoTags") or [])]
+
+
+def _source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]]) -> Source:
+    config = _table(json.loads(content))
+    unpacked = [_digest_of(one) for one in _list(_table(config.get("rootfs")).get("diff_ids"))]
+    if len(unpacked) != len(named):
+        raise ValueError(f"it has {len(named)} layers and names {len(unpacked)}")
+    settings = _table(config.get("config") or {})
+    return Source(
+        digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
+        architecture=_text(config.get("architecture")),
+        environment=[_text(one) for one in _list(settings.get("Env") or [])],
+        layers=[
+            Layer(path=path, digest=digest, unpacked=tar)
+            for (path, digest), tar in zip(named, unpacked, strict=True)
+        ],
+        parts=parts,
+    )
+
+
+def _chosen(parts: Parts, index: Table, tag: str | None, architecture: str, path: Path) -> Table:
+    """Return the manifest that is meant, which an index may name through others, one for each platform."""
+    found = [_table(one) for one in _list(index.get("manifests"))]
+    if tag is not None:
+        found = [one for one in found if tag in _names(one)]
+    for _ in range(_DEPTH):
+        if len(found) != 1:
+            raise _ambiguous(path, [name for one in found for name in _names(one)])
+        manifest = _table(json.loads(_blob(parts, found[0])))
+        if "manifests" not in manifest:
+            return manifest
+        found = [
+            one
+            for one in (_table(each) for each in _list(manifest.get("manifests")))
+            if _table(one.get("platform") or {}).get("architecture") == architecture
+            and _table(one.get("platform") or {}).get("os") == "linux"
+        ]
+    raise ValueError("its index leads through too many others")
+
+
+def _names(descriptor: Table) -> list[str]:
+    said = _table(descriptor.get("annotations") or {})
+    return [_text(said[key]) for key in _NAMES if key in said]
+
+
+def _ambiguous(path: Path, names: Sequence[str]) -> ConfigError:
+    known = ", ".join(sorted(set(names))[:20]) or "none has a name"
+    message = f"{path} does not hold exactly one image that fits; say which, with --tag: {known}"
+    return ConfigError("image.source_ambiguous", message)
+
+
+def _blob(parts: Parts, descriptor: Table) -> bytes:
+    content = _bytes(parts, _blob_path(descriptor))
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != descriptor.get("digest"):
+        raise ValueError(f"{descriptor.get('digest')} is not what its digest says")
+    return content
+
+
+def _blob_path(descriptor: Table) -> str:
+    return f"blobs/sha256/{_digest_of(descriptor.get('digest')).removeprefix('sha256:')}"
+
+
+def _document(parts: Parts, name: str) -> object:
+    stream = parts.open(name)
+    if stream is None:
+        return None
+    with stream:
+        return json.loads(_limited(stream, name))
+
+
+def _bytes(parts: Parts, name: str) -> bytes:
+    stream = parts.open(name)
+    if stream is None:
+        raise ValueError(f"{name} is missing")
+    with stream:
+        return _limited(stream, name)
+
+
+def _limited(stream: IO[bytes], name: str) -> bytes:
+    content = stream.read(_DOCUMENT_BYTES + 1)
+    if len(content) > _DOCUMENT_BYTES:
+        raise ValueError(f"{name} is larger than {_DOCUMENT_BYTES >> 20} MiB")
+    return content
+
+
+def _plain(packed: _Hashed) -> IO[bytes]:
+    stream = cast("IO[bytes]", packed)
+    if packed.head.startswith(_GZIP):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+    if packed.head == _ZSTD:
+        raise ValueError("its layers are packed with zstd; unpack them: skopeo copy --dest-decompress")
+    return stream
+
+
+def _copy(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
+    total, size = hashlib.sha256(), 0
+    while block := stream.read(_COPY_BYTES):
+        size += len(block)
+        if size > most_bytes:
+            message = f"the image is larger than {most_bytes >> 20} MiB, unpacked; take a smaller one"
+            raise ConfigError("image.source_too_large", message)
+        total.update(block)
+        target.write(block)
+    return total.hexdigest()
+
+
+def _digest_of(value: object) -> str:
+    text = _text(value)
+    if not _DIGEST.fullmatch(text):
+        raise ValueError(f"{text[:80]!a} is no sha256 digest")
+    return text
+
+
+def _table(value: object) -> Table:
+    if not isinstance(value, dict):
+        raise TypeError("it is not of the form of an image")
+    return value
+
+
+def _list(value: object) -> Sequence[object]:
+    if not isinstance(value, list):
+        raise TypeError("it is not of the form of an image")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("it is not of the form of an image")
+    return value

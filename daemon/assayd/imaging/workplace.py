@@ -1,0 +1,31 @@
+"""Where an image is built, one builder at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.imaging.packages import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """An image's own folder, a place in it for what is of no use afterwards, and whom to tell of steps."""
+
+    folder: Path
+    work: Path
+    progress: Progress
+
+
+@contextlib.contextmanager
+def workplace(folder: Path, progress: Progress) -> Iterator[Workplace]:
+    """Hold an image's folder for oneself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as work:
+            yield Workplace(folder=folder, work=Path(work), progress=progress)

@@ -1,0 +1,71 @@
+"""Runs the program of an image that holds no runner, and returns what it printed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from assayd.aio import finish
+from assayd.errors import EngineError
+from assayd.ids import Ulids
+from assayd.package_data import share
+from assayd.ports.engine import Engine
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, container_spec
+from assayd.sandbox.pool.decide import PoolKey
+
+_MIB = 2**20
+_TIMEOUT_S = 120.0
+_MOST_BYTES = 16 * _MIB
+_SAID = 300
+_SETTLE_TRIES, _SETTLE_S = 100, 0.05
+
+
+async def printed_by(engine: Engine, archive: Path) -> bytes:
+    """Load an image, run its program in a container with all walls, and remove both.
+
+    Raises: EngineError; ``image.program_failed`` when it fails, prints too much or takes too long.
+    """
+    facts = await engine.load_image(archive)
+    try:
+        key = PoolKey(
+            image=facts.name,
+            image_digest=facts.digest,
+            memory_bytes=512 * _MIB,
+            pids=8,
+            cpus=1.0,
+            work_bytes=8 * _MIB,
+            work_files=64,
+            open_files=256,
+            network="blocked",
+            seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
+        )
+        return await _run(engine, key)
+    finally:
+        await finish(engine.remove_image(facts.name), timeout_s=REMOVE_TIMEOUT_S)
+
+
+async def _run(engine: Engine, key: PoolKey) -> bytes:
+    spec = container_spec(key, ContainerOrigin(daemon_id=Ulids().new(), generation="build"), Ulids().new())
+    ref = await engine.create(spec)
+    try:
+        await engine.verify(ref, spec)
+        duplex = await engine.start(ref)
+        printed = bytearray()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                while len(printed) <= _MOST_BYTES and (block := await duplex.read()):
+                    printed += block
+        except TimeoutError as late:
+            raise EngineError("image.program_failed", f"it took more than {_TIMEOUT_S:.0f} seconds") from late
+        said = duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
+        await duplex.close()
+        for _ in range(_SETTLE_TRIES):
+            facts = await engine.facts(ref)
+            if not facts.running:
+                break
+            await asyncio.sleep(_SETTLE_S)
+    finally:
+        await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
+    if facts.running or facts.exit_code != 0 or len(printed) > _MOST_BYTES:
+        raise EngineError("image.program_failed", f"it ended with {facts.exit_code}, and said {said!a}")
+    return bytes(printed)
