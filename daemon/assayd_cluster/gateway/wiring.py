@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -21,7 +21,7 @@ from assayd.repairs.attempt_gateway import stored_submission
 from assayd.repairs.chain import repair_attachments
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.jobs import BUNDLES
-from assayd.wiring import Assembly, Basics, PartOverrides, build
+from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
 from assayd_cluster.gateway.driving import GatewayDriving
@@ -31,7 +31,7 @@ from assayd_cluster.gateway.live import LiveRuns, noticed_event
 from assayd_cluster.gateway.membership import Estate, Membership
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
-from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.publisher import Publisher, Publishing
 from assayd_cluster.gateway.readiness import ClusterReadiness
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
@@ -52,7 +52,7 @@ class Cluster:
     membership: Membership
     readiness: ClusterReadiness
     execution: RemoteExecution
-    publisher: Publisher
+    publisher: Publishing
     door: NodeDoor
     driving: GatewayDriving
 
@@ -95,20 +95,28 @@ class Gateway:
             self.parts.generations.end(subject)
 
 
-async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gateway:
+async def build_gateway(
+    settings: GatewaySettings,
+    stack: AsyncExitStack,
+    publish: Publishing | None = None,
+    overrides: PartOverrides = OWN,
+) -> Gateway:
     """Build every part; each that has a life of its own is entered into the stack.
+
+    `publish` is in the place of the broker, and `overrides` of other parts, for tests.
 
     Raises: ConfigError, for settings that cannot be used.
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
-    broker_url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
     hooks = OutboxHooks(gateway_id, notices)
-    publisher = Publisher(make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
+    publisher = publish or _open_broker(settings)
     building = _Building(gateway_id, notices, hooks, publisher)
-    overrides = PartOverrides(execution=building.execution, artifacts=_open_bundles(settings), hooks=hooks)
+    overrides = replace(
+        overrides, execution=building.execution, artifacts=_open_bundles(settings), hooks=hooks
+    )
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
@@ -117,6 +125,12 @@ async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gat
     tasks = await stack.enter_async_context(task_group())
     _listen_to_drivers(notices, gateway, tasks)
     return gateway
+
+
+def _open_broker(settings: GatewaySettings) -> Publishing:
+    chosen = settings.cluster
+    url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
+    return Publisher(make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
 
 
 def _open_bundles(settings: GatewaySettings) -> ArtifactStore:
@@ -128,7 +142,7 @@ def _open_bundles(settings: GatewaySettings) -> ArtifactStore:
 class _Building:
     """Builds the cluster's parts when the daemon's first ones are there."""
 
-    def __init__(self, gateway_id: str, notices: Notices, hooks: OutboxHooks, publisher: Publisher) -> None:
+    def __init__(self, gateway_id: str, notices: Notices, hooks: OutboxHooks, publisher: Publishing) -> None:
         self._gateway_id = gateway_id
         self._notices = notices
         self._hooks = hooks
