@@ -278,3 +278,39 @@ def test_feedback_on_fifth_chooses_what_the_next_prompt_holds(play: Play, client
     assert "Guide, stack discipline" in second
     assert "Guide, file io" not in second
     assert "Seen before of such answers: Tends to s+." in second
+
+
+FIFTH_WORKFLOWS = {
+    "a word that is not there": (
+        ": process-data ( addr u -- )\n  string-split\n  foreach\n    process-item\n  end-foreach ;\n",
+        ("string-split", "foreach", "end-foreach"),
+        (),
+    ),
+    "several things at once": (
+        'include str.fs\n\n: build-greeting name greeting\n  greeting s" , " s+ name s+\n  allocate drop ;\n',
+        ("require", "s+", "stack comment", "allocate"),
+        ("Guide, buffer system", "Guide, stack discipline"),
+    ),
+}
+
+
+@pytest.mark.parametrize("workflow", FIFTH_WORKFLOWS)
+def test_each_workflow_of_fifth_ends_with_what_its_feedback_asked_for(
+    play: Play, client: PlainClient, workflow: str
+) -> None:
+    wrong, told, sections = FIFTH_WORKFLOWS[workflow]
+    play.answers(code(wrong), code(': greet ( -- ) ." hello" cr ;\ngreet\n'))
+    case = {"name": "output", "expected": "hello\n"}
+    made = client.generate(kind="fifth", intent=workflow, context={"cases": [case]})
+    assert [event.kind for event in client.generation_events(made["id"])][-1] == "finished"
+
+    generation = client.generation(made["id"])
+    assert (generation["outcome"], len(generation["attempts"])) == ("validated", 2)
+    first, second = (asked["prompt"]["user"] for asked in play.asked)
+    report = client.attempt(generation["attempts"][0]["attempt_id"])["report"]
+    assert all(text in second for text in (*sections, *report["feedback"]["add_emphasis"]))
+    failure = second.partition("FAILURE")[2]
+    assert [text for text in told if text not in failure] == []
+    assert "hello" in first
+    [case] = client.attempt(generation["attempt_id"])["report"]["runtime_results"]["cases"]
+    assert (case["status"], case["stdout"]) == ("passed", "hello\n")

@@ -78,6 +78,7 @@ _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
 _MANY = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_VERDICT = select(tables.verdicts).where(tables.verdicts.c.attempt_id == bindparam("wanted"))
 _BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
 )
@@ -157,9 +158,16 @@ class DatabaseJobStore:
         keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
         message = message_of_attempt(attempt)
 
+        tried = False
+
         def apply(connection: Connection) -> bool:
+            nonlocal tried
+            is_again, tried = tried, True
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
-                return False
+                found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
+                return (
+                    is_again and found is not None and dict(found) == verdict
+                )  # the answer to its commit was lost
             if self._hooks is not None:
                 self._hooks.finished(connection, attempt)
             if keep_bundle is not None:

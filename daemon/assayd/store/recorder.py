@@ -86,6 +86,15 @@ class Completing(Protocol):
         ...
 
 
+@runtime_checkable
+class Naming(Protocol):
+    """Records of a kind that say what an attempt belongs to."""
+
+    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+        """Return the ids of what an attempt belongs to, by what they are of; none for one without records."""
+        ...
+
+
 def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
     """Write records without putting at risk what the transaction is for."""
     for number in range(1, TRIES + 1):

@@ -89,7 +89,13 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     app.state.verifier = verifier
     app.state.cluster_nodes = DatabaseNodes(basics.access)
     app.state.node_door = gateway.cluster.door
-    gate = TokenGate(app, verifier, most_of_one=limits.connections * 3 // 4)
+    refusals = gateway.cluster.metrics.refusals
+    gate = TokenGate(
+        app,
+        verifier,
+        most_of_one=limits.connections * 3 // 4,
+        refused=lambda code: refusals.labels(code).inc(),
+    )
     return partial(server_config, gate, access, connections=limits.connections, silence_s=limits.silence_s)
 
 

@@ -219,6 +219,12 @@ class Runs:
 
         await self._access.write(apply)
 
+    async def publish_again(self, attempt_id: str) -> None:
+        """Have the attempt's gateway publish it once more."""
+        await self._access.write(
+            lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
+        )
+
     async def exhaust(self, attempt_id: str) -> None:
         """Tell the attempt's gateway that both runs are lost."""
         await self._access.write(

@@ -81,7 +81,7 @@ class RunVerdicts:
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
         if not await deps.jobs.finish(attempt, events, _cases(report)):
-            await self._remove(written.location)
+            await self._remove(attempt.id, written.location)
             return False
         shown = {event.seq for event in deps.hub.durable(attempt.id)}
         if deps.execution.is_here(attempt.id):
@@ -140,9 +140,12 @@ class RunVerdicts:
         ]
         return [*(known or [queued]), *middle, *ends]
 
-    async def _remove(self, location: str) -> None:
+    async def _remove(self, attempt_id: str, location: str) -> None:
+        """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
         try:
-            await self._deps.artifacts.remove(location)
+            recorded = await self._deps.jobs.get(attempt_id)
+            if recorded is not None and recorded.bundle != location:
+                await self._deps.artifacts.remove(location)
         except StoreError as trouble:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
 
@@ -197,7 +200,7 @@ def _report(attempt: Attempt, brought: RunVerdict, files: Mapping[str, bytes]) -
         "attempt_id": attempt.id,
         "kind": attempt.kind,
         "input_digest": attempt.input_digest,
-        "verdict": verdict.value if verdict is not None else None,
+        "status": verdict.value.upper() if verdict is not None else None,
     }
     for name, value in said.items():
         if report.get(name) != value:

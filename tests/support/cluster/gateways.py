@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -30,6 +30,7 @@ class Messages:
     problem = ""
 
     def __init__(self) -> None:
+        self.count: Callable[[str], None] = lambda _: None
         self._waiting: asyncio.Queue[Message] = asyncio.Queue()
 
     @asynccontextmanager

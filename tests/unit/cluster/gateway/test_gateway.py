@@ -138,12 +138,11 @@ async def test_attempt_whose_runs_are_both_lost_ends_as_error(tmp_path: Path, ur
         fresh = await gateway.messages.next()
         with pytest.raises(RequestError, match="ticket"):
             await gateway.claim("b", message)
-        with pytest.raises(Held) as held:
+        with pytest.raises(RequestError, match="another node run it"):  # its daemon would answer the same
             await gateway.claim("a", fresh)
-        assert (await gateway.claim("b", fresh)).run == 2
+        assert (await gateway.claim("b", await gateway.messages.next())).run == 2
         await gateway.runs.lose("b", attempt.id, 2, lost)
         ended = await gateway.service.wait(attempt.id, 30)
-    assert held.value.elsewhere
     assert (ended.verdict, ended.error.code if ended.error else None) == (Verdict.ERROR, "run.lost")
 
 
@@ -164,8 +163,8 @@ async def test_run_that_never_started_counts_for_nothing(tmp_path: Path, url: st
     [
         ({"id": "01" + "0" * 24}, "id, kind, policy or input_digest"),
         ({"input_digest": "0" * 64}, "id, kind, policy or input_digest"),
-        ({"verdict": "failed"}, "report: verdict"),
-        ({"verdict": None}, "report: verdict|no verdict"),
+        ({"verdict": "failed"}, "report: status"),
+        ({"verdict": None}, "report: status"),
         ({"cause": "made_up"}, "no such cause"),
         ({"error": {"code": "x", "message": "y"}}, "comes with its error"),
     ],
