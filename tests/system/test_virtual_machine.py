@@ -1,7 +1,7 @@
 """Containers without an engine where control groups are of version 2: as root, and as an ordinary user.
 
-The tests that are run are those of every engine, in a virtual machine that is emulated: it takes an hour on two
-cores, and more where others use them, too.
+The tests that are run are those of every engine, in a virtual machine that is emulated: it takes an hour and
+more.
 """
 
 from __future__ import annotations
