@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+
+from celery import Celery
 
 from assayd.attempts.execution import Execution
 from assayd.ids import Ulids
@@ -35,7 +37,7 @@ from assayd_cluster.gateway.runs import Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, VerdictDependencies
 from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
-from assayd_cluster.settings import GatewaySettings, read_secret
+from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secret
 from assayd_cluster.tables import ALL
 
 
@@ -71,27 +73,42 @@ class Gateway:
         await self.parts.admission.recover(unfinished, renumbered=False)
 
 
-async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gateway:
+async def build_gateway(
+    settings: GatewaySettings,
+    stack: AsyncExitStack,
+    overrides: PartOverrides = PartOverrides(),
+    publisher: Publisher | None = None,
+) -> Gateway:
     """Build every part; each that has a life of its own is entered into the stack.
+
+    Args:
+        settings: which cluster this is of.
+        stack: ends the parts.
+        overrides: parts of a daemon in the place of its own, but for those that a gateway exchanges.
+        publisher: the way to the nodes; unset: the broker's.
 
     Raises: ConfigError, for settings that cannot be used.
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
-    broker_url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
     hooks = OutboxHooks(gateway_id, notices)
-    publisher = Publisher(make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
+    publisher = publisher or Publisher(_open_broker(chosen))
     building = _Building(gateway_id, notices, hooks, publisher)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
-    overrides = PartOverrides(execution=building.execution, artifacts=bundles, hooks=hooks)
+    overrides = replace(overrides, execution=building.execution, artifacts=bundles, hooks=hooks)
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
     return Gateway(parts=parts, cluster=cluster)
+
+
+def _open_broker(chosen: ClusterSettings) -> Celery:
+    broker_url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
+    return make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
 
 
 class _Building:
