@@ -123,7 +123,7 @@ class DatabaseJobStore:
             if labels:
                 connection.execute(_NEW_LABELS, labels)
             if self._hooks is not None:
-                self._hooks.accepted(connection, attempt)
+                self._hooks.accepted(connection, attempt, digest)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -201,7 +201,7 @@ class DatabaseJobStore:
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return an attempt by its id; None where there is none."""
-        return await self.access.read(lambda connection: _get(connection, attempt_id))
+        return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Look attempts up, by id; those that are not there are left out."""
@@ -215,7 +215,7 @@ class DatabaseJobStore:
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}
             found = connection.execute(_BY_KEY, wanted).scalar()
-            return None if found is None else _get(connection, found)
+            return None if found is None else get_attempt(connection, found)
 
         return await self.access.read(fetch)
 
@@ -304,7 +304,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     if len(found) > 1 or found[0].submission != digest:
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
-    return _get(connection, found[0].id)
+    return get_attempt(connection, found[0].id)
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
@@ -312,7 +312,8 @@ def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
     return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 
-def _get(connection: Connection, attempt_id: str) -> Attempt | None:
+def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
+    """Look an attempt up."""
     row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
     return None if row is None else rows.read_attempt(row)
 

@@ -65,8 +65,8 @@ class Recorder(Protocol):
 class JobHooks(Protocol):
     """What belongs into the transactions of all attempts: without it they are not made."""
 
-    def accepted(self, connection: Connection, attempt: Attempt) -> None:
-        """Write what a new attempt needs beside its row."""
+    def accepted(self, connection: Connection, attempt: Attempt, submission: str) -> None:
+        """Write what a new attempt needs beside its row; `submission` is its document's digest."""
         ...
 
     def finished(self, connection: Connection, attempt: Attempt) -> None:

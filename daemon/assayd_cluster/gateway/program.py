@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from functools import partial
@@ -12,9 +13,10 @@ import structlog
 import uvicorn
 import uvloop
 
+from assayd import memory
 from assayd.aio import task_group
 from assayd.api import server_config
-from assayd.daemon import ApiServer, Daemon, state_lock, take_priority
+from assayd.daemon import SWITCH_S, ApiServer, Daemon, state_lock, take_priority
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.sd_notify import Notifier
@@ -38,6 +40,8 @@ def run(settings: GatewaySettings) -> int:
     Raises: ConfigError, StoreError when it can't start.
     """
     configure(settings.log.level, settings.log.format)
+    sys.setswitchinterval(SWITCH_S)
+    memory.settle()
     take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_main(settings))
