@@ -76,7 +76,7 @@ class Gateway:
 async def build_gateway(
     settings: GatewaySettings,
     stack: AsyncExitStack,
-    overrides: PartOverrides = PartOverrides(),
+    overrides: PartOverrides | None = None,
     publisher: Publisher | None = None,
 ) -> Gateway:
     """Build every part; each that has a life of its own is entered into the stack.
@@ -97,7 +97,9 @@ async def build_gateway(
     publisher = publisher or Publisher(_open_broker(chosen))
     building = _Building(gateway_id, notices, hooks, publisher)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
-    overrides = replace(overrides, execution=building.execution, artifacts=bundles, hooks=hooks)
+    overrides = replace(
+        overrides or PartOverrides(), execution=building.execution, artifacts=bundles, hooks=hooks
+    )
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()

@@ -1,4 +1,4 @@
-"""A gateway as it is, on a real PostgreSQL, with one node before a small daemon: all of the chain but the broker."""
+"""A gateway on a real PostgreSQL, with a node before a small daemon: all of the chain but the broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import uvicorn
 
-from assayd.wiring import PartOverrides
+from assayd.wiring import Basics, PartOverrides
 from assayd_cluster.gateway.dispatches import Dispatches, Message
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.gateway.publisher import Publisher
@@ -30,10 +30,9 @@ from support.daemons.server import serving_small
 from support.daemons.small_daemon import How
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
 NODE = "node-1"
-Messages = "queue.SimpleQueue[Message | None]"
 
 
 class InProcess(Publisher):
@@ -72,6 +71,8 @@ class SmallGateway:
         self._server: uvicorn.Server
         self._loop: asyncio.AbstractEventLoop
         self._tokens: DatabaseTokens
+        self.basics: Basics
+        self.look: Callable[[], Coroutine[Any, Any, None]]
         self.problem: BaseException | None = None
 
     def run(self) -> None:
@@ -94,22 +95,30 @@ class SmallGateway:
                 await self._serve(gateway, listener)
 
     async def _serve(self, gateway: Gateway, listener: socket.socket) -> None:
-        basics = gateway.cluster.basics
+        self.basics = basics = gateway.cluster.basics
         self._tokens = DatabaseTokens(basics.access, basics.shared.clock, basics.shared.ids)
         self._server = uvicorn.Server(configure_gateway(self._settings, gateway)())
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(gateway.cluster.membership.keep(gateway.inherit))
+            kept = [
+                tasks.create_task(gateway.cluster.membership.keep(gateway.inherit)),
+                tasks.create_task(gateway.cluster.readiness.keep_ready()),
+            ]
+            self.look = gateway.cluster.readiness.look
             self.started.set()
             await self._server.serve(sockets=[listener])
             gateway.parts.batches.stop()
             gateway.parts.scheduler.release_waiters()
-            keeping.cancel()
+            for task in kept:
+                task.cancel()
 
     def token(self, tenant: str, *scopes: Scope, node: str | None = None) -> str:
         """Return a new token."""
         terms = TokenTerms(name="test", tenant=tenant, scopes=frozenset(scopes), node=node)
-        asked: Any = asyncio.run_coroutine_threadsafe(self._tokens.create(terms), self._loop)
-        return str(asked.result(30)[1])
+        return str(self.ask(self._tokens.create(terms))[1])
+
+    def ask(self, asked: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for something in the gateway's own thread."""
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result(30)
 
     def stop(self) -> None:
         if self.problem is None:
@@ -197,6 +206,7 @@ def serving_gateway(folder: Path, database_url: str, how: How | None = None) -> 
             assert gateway.started.wait(60)
             assert gateway.problem is None, gateway.problem
             with SmallNode(gateway, daemon.path).running():
+                gateway.ask(gateway.look())
                 yield gateway
         finally:
             gateway.stop()
