@@ -48,6 +48,7 @@ test: $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
 
 test-system: $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+	@deploy/dev/packages.sh tmux
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 

@@ -17,7 +17,6 @@ import uvicorn
 from assayd.wiring import Basics, PartOverrides
 from assayd_cluster.gateway.dispatches import Dispatches, Message
 from assayd_cluster.gateway.program import configure_gateway
-from assayd_cluster.gateway.publisher import Publisher
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.node.beating import Heart
 from assayd_cluster.node.daemon_link import DaemonLink
@@ -35,17 +34,18 @@ if TYPE_CHECKING:
 NODE = "node-1"
 
 
-class InProcess(Publisher):
+class InProcess:
     """Hands messages to the node by a queue of this process."""
 
     def __init__(self) -> None:
-        super().__init__(None)  # type: ignore[arg-type]
+        self.problem = ""
+        self.count: Callable[[str], None] = lambda _: None
         self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches) -> AsyncIterator[Publisher]:
+    async def running(self, dispatches: Dispatches) -> AsyncIterator[None]:
         self._dispatches = dispatches
-        yield self
+        yield
 
     async def publish(self, message: Message) -> None:
         self.messages.put(message)
@@ -91,7 +91,7 @@ class SmallGateway:
             listener.listen()
             async with AsyncExitStack() as stack:
                 overrides = PartOverrides(kinds=self._how.kinds())
-                gateway = await build_gateway(self._settings, stack, overrides, self.publisher)
+                gateway = await build_gateway(self._settings, stack, self.publisher, overrides)
                 await self._serve(gateway, listener)
 
     async def _serve(self, gateway: Gateway, listener: socket.socket) -> None:
