@@ -51,6 +51,8 @@ class Cluster:
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.engine = engine
         self.builds_images = True
+        self.names: list[str] = []
+        """Other names and addresses that the gateway's certificate is for."""
         self.socket = folder / "gateway.sock"
         self.broker = Server(
             name="RabbitMQ",
@@ -130,7 +132,7 @@ class Cluster:
 
     def _start_gateway(self) -> None:
         folder = self._folder("gateway")
-        run([sys.executable, HERE / "certificates.py", folder])
+        run([sys.executable, HERE / "certificates.py", folder, *self.names])
         owner = self.database.run("url", "owner").strip()
         self.address = f"127.0.0.1:{self._port()}"
         settings = {
@@ -154,6 +156,10 @@ class Cluster:
         self._begin(f"{name}-daemon", [*in_place, BIN / "assayd"], folder, own)
 
     def _start_worker(self, name: str) -> None:
+        self._begin(f"{name}-worker", [BIN / "assayd-node"], self._folder(name), self.worker_settings(name))
+
+    def worker_settings(self, name: str) -> dict[str, str]:
+        """Return the settings of a node's worker, with a token of its own."""
         folder = self._folder(name)
         token_file = folder / "token"
         if not token_file.exists():
@@ -162,7 +168,7 @@ class Cluster:
             if status != 201:
                 raise Broken(f"the gateway gives no token for {name}: {said}")
             secret(token_file, str(said["token"]))
-        worker = {
+        return {
             "ASSAYD_NODE_NAME": name,
             "ASSAYD_NODE_GATEWAY": f"https://{self.address}",
             "ASSAYD_NODE_CA_FILE": str(self.folder / "gateway/ca.pem"),
@@ -170,7 +176,6 @@ class Cluster:
             "ASSAYD_NODE_BROKER_URL_FILE": str(self.broker.folder / "node.url"),
             "ASSAYD_NODE_SOCKET": f"{folder}/assayd.sock",
         }
-        self._begin(f"{name}-worker", [BIN / "assayd-node"], folder, worker)
 
     def _begin(self, name: str, command: list[str | Path], folder: Path, settings: Mapping[str, str]) -> None:
         part = self.parts[name] = Part(name, command, folder, settings)
