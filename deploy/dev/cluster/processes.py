@@ -66,7 +66,9 @@ class Part:
         self._due = 0.0
 
     def start(self) -> None:
-        """Start it."""
+        """Start it, once what ran before has ended."""
+        if self._process is not None:
+            self._process.wait()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "TERM", "--", *self.command],

@@ -260,8 +260,9 @@ def stop(folder: Path) -> int:
     return 0
 
 
-def start(folder: Path, nodes: int, engine: str) -> int:
+def start(cluster: Cluster) -> int:
     """Run a cluster until a signal comes. Raises: Broken."""
+    folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if shutil.which("setpriv") is None:
         raise Broken("there is no setpriv (Debian: apt-get install util-linux)")
@@ -282,7 +283,6 @@ def start(folder: Path, nodes: int, engine: str) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, tell)
         with suppress(Told), ExitStack() as ends:
-            cluster = Cluster(folder, nodes, engine)
             cluster.start(ends)
             cluster.show()
             while True:
@@ -298,12 +298,17 @@ def main() -> int:
     parser.add_argument("verb", choices=("start", "stop"))
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--engine", choices=("auto", "docker", "oci"), default="auto")
+    parser.add_argument("--images-are-there", action="store_true", help="with --engine oci: build none")
     parser.add_argument("--dir", type=Path, default=ROOT / ".run/cluster")
     chosen = parser.parse_args()
     os.chdir(ROOT)
     folder = Path(os.path.relpath(chosen.dir.resolve()))  # short, if it can be: sockets have 108 bytes
     try:
-        return stop(folder) if chosen.verb == "stop" else start(folder, chosen.nodes, chosen.engine)
+        if chosen.verb == "stop":
+            return stop(folder)
+        cluster = Cluster(folder, chosen.nodes, chosen.engine)
+        cluster.builds_images = not chosen.images_are_there
+        return start(cluster)
     except Broken as problem:
         say(str(problem))
         return 1

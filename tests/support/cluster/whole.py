@@ -87,6 +87,16 @@ class WholeCluster:
         live = "beat_at > (extract(epoch from clock_timestamp()) - 15) * 1000000"
         return {str(row[0]) for row in self.rows(f"SELECT name FROM nodes WHERE consumes = 1 AND {live}")}
 
+    def versions(self) -> set[str]:
+        """Return the versions of gateways and nodes that live."""
+        live = "beat_at > (extract(epoch from clock_timestamp()) - 15) * 1000000"
+        both = " UNION ".join(f"SELECT version FROM {table} WHERE {live}" for table in ("nodes", "gateways"))
+        return {str(row[0]) for row in self.rows(both)}
+
+    def why(self, node: str) -> str:
+        """Return why a node takes no work."""
+        return str(self.rows("SELECT why FROM nodes WHERE name = %s", node)[0][0])
+
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask the cluster's database."""
         url = (self.folder / "gateway/database.url").read_text().strip().replace("+psycopg", "")
@@ -119,16 +129,18 @@ class WholeCluster:
             count += len(asyncio.run(engine.list_owned(identity.read_text().strip())))
         return count
 
-    def processes(self) -> list[str]:
-        """List the processes that belong to this cluster, by what started them."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"{self.folder}".encode() in (process / "environ").read_bytes():
-                    found.append((process / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue
-        return [line for line in found if line.strip()]
+
+def processes_of(folder: Path) -> list[tuple[int, str]]:
+    """Return the processes that were started for the cluster in a folder, with their command lines."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line, environment = ((process / name).read_bytes() for name in ("cmdline", "environ"))
+            if os.fsencode(folder) in line + environment:
+                found.append((int(process.name), line.replace(b"\0", b" ").decode()))
+        except OSError:
+            continue
+    return [(pid, line) for pid, line in found if line.strip()]
 
 
 class Link:
@@ -221,7 +233,7 @@ def whole_cluster(nodes: int = 2, **settings: str) -> Iterator[WholeCluster]:
             program.say(f"started in {time.monotonic() - began:.1f} s")
             cluster = WholeCluster(started, folder)
             yield cluster
-        assert cluster.processes() == []
+        assert processes_of(folder) == []
         assert cluster.containers() == 0
     except BaseException:
         for log in sorted(folder.rglob("*.log")):
