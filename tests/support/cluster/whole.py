@@ -113,6 +113,13 @@ class WholeCluster:
         assert {number for (number,) in runs} <= {1, 2}
         return sum(number == 2 for (number,) in runs)
 
+    def nodes_of(self, attempts: list[str]) -> set[str]:
+        """Return the nodes that had runs of these attempts."""
+        return {
+            str(row[0])
+            for row in self.rows("SELECT daemon_id FROM runs WHERE attempt_id = ANY(%s)", attempts)
+        }
+
     def unfinished(self) -> int:
         """Count what waits in the outbox, or for a verdict at any daemon."""
         count = int(self.rows("SELECT count(*) FROM dispatches")[0][0])
