@@ -15,7 +15,7 @@ DELIVERY_TIMEOUT_S = 20
 FIGURES = Path(__file__).resolve().parents[2] / ".run/cluster-faults.json"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[WholeCluster]:
     with whole_cluster(DELIVERY_TIMEOUT_S=str(DELIVERY_TIMEOUT_S)) as cluster:
         cluster.wait_for_nodes({"node-1", "node-2"})

@@ -24,7 +24,7 @@ def _through(
     cluster: WholeCluster, load: Load, figures: dict[str, object], name: str, fault: Callable[[], None]
 ) -> None:
     """Send attempts, have the fault come in the middle of them, and see what becomes of all."""
-    before = load.send(EACH // 2, slow_s=1.0)
+    before = load.send(EACH // 2, slow_s=3.0)
     began = time.monotonic()
     fault()
     after = load.send(EACH - EACH // 2, slow_s=0.3)
@@ -52,6 +52,7 @@ def test_a_node_that_is_killed_with_work_in_hand_loses_none_of_it(
     parts = ("node-1-worker", "node-1-daemon")
 
     def fault() -> None:
+        cluster.wait_for_work("node-1")
         cluster.send(parts, signal.SIGKILL)
         time.sleep(2)  # as long as a service manager takes
         cluster.restart(*parts)
@@ -63,6 +64,7 @@ def test_a_worker_that_is_killed_goes_on_with_what_its_daemon_has(
     cluster: WholeCluster, load: Load, figures: dict[str, object]
 ) -> None:
     def fault() -> None:
+        cluster.wait_for_work("node-2")
         cluster.send(("node-2-worker",), signal.SIGKILL)
         cluster.restart("node-2-worker")
 
@@ -73,6 +75,7 @@ def test_a_daemon_that_is_killed_has_its_runs_repeated(
     cluster: WholeCluster, load: Load, figures: dict[str, object]
 ) -> None:
     def fault() -> None:
+        cluster.wait_for_work("node-2")
         cluster.send(("node-2-daemon",), signal.SIGKILL)
         cluster.restart("node-2-daemon")
 
@@ -85,6 +88,7 @@ def test_a_node_that_hangs_beyond_the_delivery_timeout_comes_back_too_late(
     parts = ("node-1-worker", "node-1-daemon")
 
     def fault() -> None:
+        cluster.wait_for_work("node-1")
         cluster.send(parts, signal.SIGSTOP)
         threading.Timer(STOPPED_S, cluster.send, (parts, signal.SIGCONT)).start()
 
@@ -122,7 +126,7 @@ def test_the_gateway_may_die_in_the_middle_of_an_upload(
         with pytest.raises(ClientError):
             cluster.client.send_batch(half(), name="interrupted")
         cluster.restart("gateway")
-        cluster.wait_for_nodes({"node-1", "node-2"})
+        cluster.wait_for_gateway()
         batch = cluster.client.send_batch(iter(lines), name="interrupted")
         assert batch["counts"]["total"] == EACH, batch
 
@@ -139,6 +143,7 @@ def test_a_node_that_is_cut_off_and_comes_back_does_no_harm(
         cluster.wait_for_nodes({"node-1", "node-2"})
 
         def fault() -> None:
+            cluster.wait_for_work("node-2")
             link.cut()
             threading.Timer(STOPPED_S, link.heal).start()
 

@@ -120,6 +120,24 @@ class WholeCluster:
             for row in self.rows("SELECT daemon_id FROM runs WHERE attempt_id = ANY(%s)", attempts)
         }
 
+    def wait_for_work(self, node: str) -> None:
+        """Wait until a node has runs in hand that will take a while."""
+        statement = (
+            "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) "
+            "WHERE daemon_id = %s AND leased_at < (extract(epoch from clock_timestamp()) - 0.3) * 1000000"
+        )
+        self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node)[0][0] >= 2)
+
+    def wait_for_gateway(self) -> None:
+        """Wait until the gateway answers, and takes attempts."""
+
+        def answers() -> bool:
+            with suppress(OSError):
+                return bool(self.started.ask("GET", "/readyz")[0] == 200)
+            return False
+
+        self.wait_until("the gateway", answers)
+
     def unfinished(self) -> int:
         """Count what waits in the outbox, or for a verdict at any daemon."""
         count = int(self.rows("SELECT count(*) FROM dispatches")[0][0])
@@ -211,7 +229,11 @@ def _accept(listener: socket.socket, port: int) -> None:
             near, _ = listener.accept()
         except OSError:
             return
-        far = socket.create_connection(("127.0.0.1", port))
+        try:
+            far = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            near.close()
+            continue
         for source, target in ((near, far), (far, near)):
             threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
 
@@ -223,6 +245,7 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
     for end in (source, target):
         with suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
+    source.close()
 
 
 @contextmanager
