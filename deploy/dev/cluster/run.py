@@ -302,7 +302,9 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, default=ROOT / ".run/cluster")
     chosen = parser.parse_args()
     os.chdir(ROOT)
-    folder = Path(os.path.relpath(chosen.dir.resolve()))  # short, if it can be: sockets have 108 bytes
+    folder = chosen.dir.resolve()
+    if folder.is_relative_to(ROOT):
+        folder = folder.relative_to(ROOT)  # shorter: an address of a socket has 108 bytes
     try:
         if chosen.verb == "stop":
             return stop(folder)

@@ -161,7 +161,7 @@ def processes_of(folder: Path) -> list[tuple[int, str]]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line, environment = ((process / name).read_bytes() for name in ("cmdline", "environ"))
-            if os.fsencode(folder) in line + environment:
+            if folder.name.encode() in line + environment:
                 found.append((int(process.name), line.replace(b"\0", b" ").decode()))
         except OSError:
             continue
