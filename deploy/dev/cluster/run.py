@@ -104,7 +104,7 @@ class Cluster:
             return self._without_docker()
         script, found = HERE.parent / "engine.sh", dict[str, dict[str, str]]()
         for name in self.nodes:
-            state = {"ENGINE_DIR": str(self._folder(name) / "engine")}
+            state = {"ENGINE_DIR": str(self._folder(name).resolve() / "engine")}
             with step(f"container engine of {name}"):
                 ends.callback(run, [script, "stop"], **state)
                 try:
@@ -255,7 +255,7 @@ def stop(folder: Path) -> int:
         if (folder / script).exists():
             run([HERE.parent / f"{script}.sh", "stop", folder / script])
     for engine in folder.glob("node-*/engine"):
-        run([HERE.parent / "engine.sh", "stop"], ENGINE_DIR=str(engine))
+        run([HERE.parent / "engine.sh", "stop"], ENGINE_DIR=str(engine.resolve()))
     say("nothing of it runs")
     return 0
 
