@@ -1,6 +1,7 @@
 # Every target does the set-up that it needs, and nothing when there is nothing to do.
 # Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours),
-# ENGINE=oci (run and serve start no container engine, but crun or runc itself; needs root), IMAGES (for images: which).
+# ENGINE=oci (run and serve start no container engine, but crun or runc itself; as root, or see docs/operating/rootless.md),
+# IMAGES (for images: which).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -48,6 +49,7 @@ test: $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
 
 test-system: $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+	@deploy/dev/packages.sh tmux
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 

@@ -19,10 +19,13 @@ from assayd.cli.screens.session import Asked, Session
 from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import BIN, DaemonProcess
+from support.daemons.terminal import Terminal
 from support.texts import guide
 
 pytestmark = pytest.mark.engine
 
+ON_TERMINAL = Path(__file__).parent / "golden" / "wizard_on_terminal.txt"
+"""The first screen; `ASSAY_GOLDEN=write` takes it anew."""
 PAGE = Path(__file__).parents[2] / "docs" / "generate.md"
 PLAYER = """
 import json, sys
@@ -123,6 +126,39 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     assert entry["submission"]["payload"]["code"] == right
     shown = play.daemon.assay("show", generation["attempt_id"])
     assert f"Asked for: {words}" in shown.stdout
+
+
+@pytest.mark.system
+def test_the_wizard_on_a_real_terminal_leads_to_an_approved_extractor(
+    play: Play, client: PlainClient, tmp_path: Path
+) -> None:
+    right = EXTRACTOR.replace("END", "3 * quarter")
+    play.answers(code(RAISES), code(right))
+    options = [option for path in PATHS for option in ("--sample-path", path)]
+    command = [
+        str(BIN / "assay"),
+        "--socket",
+        str(play.daemon.socket),
+        "generate",
+        "extractor",
+        "months of a quarter",
+    ]
+    terminal = Terminal(tmp_path)
+    try:
+        terminal.start([*command, *options, "--name", "on-terminal"])
+        if os.environ.get("ASSAY_GOLDEN") == "write":
+            ON_TERMINAL.write_text(terminal.wait_for("months of a quarter", "Generate"))
+        assert terminal.wait_for(ON_TERMINAL.read_text())
+        terminal.keys("C-g")
+        result = terminal.wait_for("Validation:", "Approve")
+        assert "✓ Passed (2/2 paths" in result
+        terminal.keys("Enter")
+        terminal.wait_for("on-terminal")
+        terminal.keys("Enter")
+        assert "ended: 0" in terminal.wait_for("ended:")
+    finally:
+        terminal.dispose()
+    assert client.library_entry("on-terminal", 1)["submission"]["payload"]["code"] == right
 
 
 async def test_the_screens_lead_from_words_to_an_approved_extractor(play: Play, client: PlainClient) -> None:
