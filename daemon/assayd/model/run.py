@@ -86,9 +86,9 @@ class Limits:
     """What a container and its units get. Bytes and seconds.
 
     `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need.
-    `work_bytes` and `work_files` bound the one writable tmpfs. The `*_kept_bytes` are per stream:
-    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped. `findings` and
-    `retry_context_bytes` bound the report.
+    `work_bytes` and `work_files` bound the one writable tmpfs; with `work_exec`, what is in it can be run.
+    The `*_kept_bytes` are per stream: half from the head, half from the tail; `output_read_bytes` is where a
+    unit is stopped. `findings` and `retry_context_bytes` bound the report.
     """
 
     timeout_s: float
@@ -98,6 +98,7 @@ class Limits:
     cpus: float = 1.0
     work_bytes: int = 32 * 2**20
     work_files: int = 4096
+    work_exec: bool = False
     open_files: int = 256
     output_kept_bytes: int = 256 * 2**10
     output_read_bytes: int = 16 * 2**20

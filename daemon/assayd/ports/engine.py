@@ -22,7 +22,8 @@ class ContainerSpec:
     """Everything that is fixed at creation. Flags that never vary are the engine's constants.
 
     `memory_bytes` (= memory + swap) and `pids` are totals, runner and image baseline included.
-    `work_*` bound the one writable tmpfs at `/sandbox`. `labels` are daemon, generation, container, key.
+    `work_*` bound the one writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec`. `labels` are
+    daemon, generation, container, key.
     `preload` names the modules that the runner will be asked for; an engine may have them loaded already.
     """
 
@@ -37,6 +38,7 @@ class ContainerSpec:
     seccomp: str
     labels: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
+    work_exec: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,7 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
         "uid": 7,
         "groups": ["memory", "pids", "cpu"],
         "limits": {"core": 0, "fsize": 4194304, "msgqueue": 0, "nofile": 128},
+        "exec": False,
         "work": "size=4194304,nr_inodes=64",
     }
 
