@@ -78,6 +78,20 @@ class ImageFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedImage:
+    """An image in a list.
+
+    `shared_bytes` others have as well; `loaded_at` in seconds since 1970. None: the engine does not say.
+    """
+
+    name: str
+    digest: str
+    size_bytes: int
+    shared_bytes: int | None
+    loaded_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
     """Which engine this is and what it can enforce. `mode`: how it makes containers, given a choice."""
 
@@ -183,8 +197,15 @@ class Engine(Protocol):
         """Load an image archive as `imaging` packs it."""
         ...
 
+    async def list_images(self) -> Sequence[ListedImage]:
+        """List the images that were loaded under names of ours, ``assayd/…``."""
+        ...
+
     async def remove_image(self, name: str) -> None:
-        """Let a name stand for no image, and remove what nobody uses then; a missing name is fine."""
+        """Let a name stand for no image, and remove what nobody uses then; a missing name is fine.
+
+        Raises: EngineError ``image.in_use``.
+        """
         ...
 
     async def export_image(self, name: str, target: Path) -> None:
