@@ -33,7 +33,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup engine namespaces browser postgres images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +44,11 @@ run: $(CHOSEN_IMAGES) ## start the daemon, validate the examples, show their rep
 serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
-test: $(TESTED_IMAGES) namespaces browser postgres ## all tests that need a container engine at most
-	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system" -n 2 --dist loadgroup
+test: $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need a container engine at most
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
 
-test-system: $(TESTED_IMAGES) namespaces browser postgres ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+	@deploy/dev/packages.sh tmux
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 
@@ -79,6 +80,15 @@ bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVI
 bench-generate: $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
 
+cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, a gateway on .run/cluster/gateway.sock, NODES=2 nodes
+	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --engine $(or $(ENGINE),auto)
+
+cluster-stop: ## end that cluster, and whatever it has left
+	@$(PYTHON) deploy/dev/cluster/run.py stop
+
+test-cluster: images-oci namespaces postgres broker ## faults of every part of a cluster under load, and rolling upgrades; as root, about 15 minutes
+	@$(OCI_SH) run $(BIN)/pytest -m cluster
+
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
 $(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
@@ -90,6 +100,9 @@ engine: ## a container engine: the one that answers, else a private one below .r
 
 namespaces: ## what tests need to make network namespaces: installed as root on Debian, else named
 	@deploy/dev/namespaces.sh
+
+broker: ## the broker of a cluster, for tests: installed as root on Debian, else named
+	@deploy/dev/rabbitmq.sh install
 
 postgres: ## the database of a cluster, for tests of the store: installed as root on Debian, else named
 	@deploy/dev/postgres.sh install
@@ -130,6 +143,6 @@ samples: setup ## write deploy/etc/assayd.toml anew, after a change of the setti
 stop: ## end the private engine
 	@$(ENGINE_SH) stop
 
-clean: stop ## stop, and remove everything that these targets made
+clean: stop cluster-stop ## stop, and remove everything that these targets made
 	@rm -rf .run $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,6 +17,9 @@ doc=usr/share/doc/assayd
 files=(
     systemd/assayd.service usr/lib/systemd/system/assayd.service
     systemd/assayd.socket usr/lib/systemd/system/assayd.socket
+    systemd/assayd-gateway.service usr/lib/systemd/system/assayd-gateway.service
+    systemd/assayd-gateway.socket usr/lib/systemd/system/assayd-gateway.socket
+    systemd/assayd-node.service usr/lib/systemd/system/assayd-node.service
     systemd/assay-console.service usr/lib/systemd/user/assay-console.service
     systemd/assayd.sysusers usr/lib/sysusers.d/assayd.conf
     systemd/assayd.tmpfiles usr/lib/tmpfiles.d/assayd.conf
@@ -24,16 +27,19 @@ files=(
     systemd/oci.conf $doc/examples/oci.conf
     etc/assayd.toml $doc/examples/assayd.toml
     grafana/assayd.json $doc/examples/grafana/assayd.json
+    grafana/cluster.json $doc/examples/grafana/cluster.json
+    rabbitmq/definitions.json $doc/examples/rabbitmq/definitions.json
     prometheus/alerts.yml $doc/examples/prometheus/alerts.yml
     ../requirements/run.txt usr/share/assayd/requirements/run.txt
     ../requirements/anthropic.txt usr/share/assayd/requirements/anthropic.txt
+    ../requirements/cluster.txt usr/share/assayd/requirements/cluster.txt
     ../requirements/gemini.txt usr/share/assayd/requirements/gemini.txt
     ../requirements/lsp.txt usr/share/assayd/requirements/lsp.txt
     ../requirements/mcp.txt usr/share/assayd/requirements/mcp.txt
     ../requirements/openai.txt usr/share/assayd/requirements/openai.txt
 )
 made=(
-    usr/bin/assay usr/bin/assayd usr/sbin/assayd-extras
+    usr/bin/assay usr/bin/assayd usr/bin/assayd-gateway usr/bin/assayd-node usr/sbin/assayd-extras
     usr/share/man/man1/assay.1.gz usr/share/man/man8/assayd.8.gz
     usr/share/bash-completion/completions/assay usr/share/zsh/vendor-completions/_assay
     usr/share/fish/vendor_completions.d/assay.fish
@@ -80,6 +86,8 @@ place_files() {
     install -m 0644 "$here/../LICENSE" "$root/$doc/copyright"
     launcher "$root/usr/bin/assay" assayd.cli
     launcher "$root/usr/bin/assayd" assayd.__main__
+    launcher "$root/usr/bin/assayd-gateway" assayd_cluster.gateway.__main__
+    launcher "$root/usr/bin/assayd-node" assayd_cluster.node.__main__
     place_pages "$root"
 }
 
@@ -138,6 +146,9 @@ activate() {
 
 deactivate() {
     if systemd_runs; then
+        for unit in assayd-node.service assayd-gateway.service assayd-gateway.socket; do
+            systemctl disable --quiet --now "$unit" 2>/dev/null || true
+        done
         systemctl disable --quiet --now assayd.service assayd.socket 2>/dev/null || true
     fi
 }
@@ -169,8 +180,8 @@ do_uninstall() {
     rm -rf "/${lib:?}" "/${doc:?}" /usr/share/assayd /run/assayd
     if systemd_runs; then systemctl daemon-reload; fi
     if [ "${1:-}" = --purge ]; then
-        rm -rf /etc/assayd /var/lib/assayd /var/cache/assayd /opt/assayd
-        say "removed, with settings and state; the user assayd and its groups stay"
+        rm -rf /etc/assayd /var/lib/assayd /var/lib/assayd-gateway /var/cache/assayd /opt/assayd
+        say "removed, with settings and state; the users and groups stay"
     else
         say "removed; settings (/etc/assayd) and state (/var/lib/assayd) stay, --purge removes them"
     fi

@@ -34,10 +34,12 @@ def places(client: PlainClient) -> dict[str, str]:
         "repairs": "/repairs",
         "trends": "/trends",
         "policies": "/policies",
-        "policy": "/policies/extractor?url=https://example.org/&module=os",
+        "policy": "/policies/data?url=https://example.org/&module=os",
         "library": "/library",
         "doctor": "/doctor",
     }
+    if generations := client.generations(limit=1)["generations"]:
+        found["generation"] = f"/generations/{generations[0]['id']}"
     batches, repairs = client.batches(limit=1)["batches"], client.repairs(limit=1)["repairs"]
     found["batch"] = f"/batches/{batches[0]['id']}"
     found["repair"] = f"/repairs/{repairs[0]['id']}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
@@ -49,7 +50,15 @@ class _Under:
 class TokenGate:
     """Lets requests through whose token allows them, and those of peers of the Unix socket without one."""
 
-    def __init__(self, app: ASGIApp, verifier: TokenVerifier, *, most_of_one: int = 192) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        verifier: TokenVerifier,
+        *,
+        most_of_one: int = 192,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._refused = refused
         self._app = app
         self._verifier = verifier
         self._most_of_one = most_of_one
@@ -66,6 +75,7 @@ class TokenGate:
         try:
             await self._admit(scope, receive, answer)
         except AssaydError as error:
+            self._refused(error.code)
             if answer.started:  # the server closes the connection of an answer without an end
                 log.warning("request.ended", code=error.code)
                 return

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, cast, extract, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, case, cast, extract, func, select, update
 from sqlalchemy.types import BigInteger
 
 from assayd.documents.cluster import NodeState
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import LIVE_S
-from assayd_cluster.tables import nodes
+from assayd_cluster.tables import dispatches, gateways, nodes
 
 DRAINED = "drained by an operator"
 
@@ -40,6 +40,23 @@ class Node:
     silent_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbox:
+    """What waits for nodes, over all gateways.
+
+    Attributes:
+        unpublished: attempts that the broker has not confirmed.
+        oldest_s: how long the oldest of them waits.
+        published: attempts that are with the broker or a node.
+        gateways: how many gateways live.
+    """
+
+    unpublished: int = 0
+    oldest_s: float = 0.0
+    published: int = 0
+    gateways: int = 0
+
+
 class DatabaseNodes:
     """Nodes in the gateways' database."""
 
@@ -49,6 +66,29 @@ class DatabaseNodes:
     async def list(self) -> list[Node]:
         """Return all nodes, by name."""
         return [_node(row) for row in await self._access.read(_read)]
+
+    async def outbox(self) -> Outbox:
+        """Return what waits."""
+
+        def fetch(connection: Connection) -> Outbox:
+            now = _now(connection)
+            waits = dispatches.c.published_at.is_(None)
+            found = connection.execute(
+                select(
+                    func.count(),
+                    func.count(dispatches.c.published_at),
+                    now - func.min(case((waits, dispatches.c.created_at))),
+                ).select_from(dispatches)
+            ).one()
+            alive = gateways.c.beat_at > now - int(LIVE_S * 1_000_000)
+            return Outbox(
+                unpublished=found[0] - found[1],
+                oldest_s=max(0.0, (found[2] or 0) / 1_000_000),
+                published=found[1],
+                gateways=connection.execute(select(func.count()).where(alive)).scalar_one(),
+            )
+
+        return await self._access.read(fetch)
 
     async def set_drained(self, name: str, *, drained: bool) -> Node | None:
         """Have a node take no further work, or take some again; None where there is no such node."""

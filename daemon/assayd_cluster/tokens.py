@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, func, select, update
 
 from assayd.errors import RequestError, StoreError
 from assayd.ports.clock import Clock, Ids
@@ -129,7 +129,9 @@ class DatabaseTokens:
             "name": terms.name,
             "created_at": to_micros(at),
         }
-        await self._access.write(lambda connection: connection.execute(insert(tokens), values))
+        # May be applied twice, where it is not known whether the server has committed it.
+        made = self._access.insert_or_nothing(tokens)
+        await self._access.write(lambda connection: connection.execute(made, values).close())
         return record, secret
 
     async def list(self) -> list[TokenRecord]:

@@ -29,7 +29,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals["version"] = __version__
+    made.globals |= {"version": __version__, "cluster": False}
     made.filters |= {
         "cut_lines": shown.cut_lines,
         "json": shown.as_json,
@@ -42,6 +42,11 @@ def environment() -> Environment:
         "took": shown.took,
     }
     return made
+
+
+def show_cluster() -> None:
+    """Have the menu lead to the nodes of a cluster, from now on."""
+    environment().globals["cluster"] = True
 
 
 def fragment(template: str, **values: object) -> str:

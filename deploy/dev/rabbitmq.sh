@@ -12,12 +12,14 @@ stop_wait_s=30
 
 usage() {
     cat <<TEXT
-usage: rabbitmq.sh start|stop|kill|url [DIR [ROLE]]
+usage: rabbitmq.sh install
+       rabbitmq.sh start|stop|kill|url [DIR [ROLE]]
 
-  start  start the private broker, unless it runs; as root on a Debian-like system, install rabbitmq-server before
-  stop   end the private broker and its port mapper, and wait until they are gone; its messages stay in DIR
-  kill   end it as a crash would
-  url    print the URL by which ROLE (gateway or node; gateway) reaches it
+  install  install rabbitmq-server, as root on a Debian-like system; else say so
+  start    start the private broker, unless it runs; as root on a Debian-like system, install rabbitmq-server before
+  stop     end the private broker and its port mapper, and wait until they are gone; its messages stay in DIR
+  kill     end it as a crash would
+  url      print the URL by which ROLE (gateway or node; gateway) reaches it
 
 DIR is where it keeps its state (default: .run/rabbitmq in the checkout).
 environment, read by start:
@@ -147,9 +149,21 @@ answers() { (exec 3<>"/dev/tcp/127.0.0.1/$(python3 -c 'import json, sys; print(j
 
 # --- verbs ------------------------------------------------------------------------------------------------
 
+installed() { [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; }
+
+install() {
+    if installed; then return; fi
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        # Without it, the tests that need it are not among those that run.
+        say "there is no RabbitMQ (Debian: apt-get install rabbitmq-server); tests of a cluster need it"
+        return
+    fi
+    "$here/packages.sh" rabbitmq-server 9>&-
+}
+
 start() {
     if broker_pid >/dev/null && answers; then say "runs already (pid $(broker_pid))"; return; fi
-    [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || "$here/packages.sh" rabbitmq-server 9>&- || exit 1
+    installed || "$here/packages.sh" rabbitmq-server 9>&- || exit 1
     end_all TERM
     write_settings
     local began=$SECONDS
@@ -191,6 +205,7 @@ locked() {
 
 state=$(realpath -m -- "${2:-$root/.run/rabbitmq}")
 case "${1:-}" in
+    install) install ;;
     start) locked start ;;
     stop) locked stop ;;
     kill) locked crash ;;

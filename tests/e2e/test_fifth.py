@@ -98,6 +98,22 @@ def test_what_goes_wrong_in_gforth_is_told_with_its_line(
     assert attempt["report"]["feedback"]["expand_sections"] or rule == "fifth.aborted"
 
 
+def test_each_case_is_run_and_what_it_prints_is_compared(client: PlainClient) -> None:
+    code = ": next ( -- ) key emit ;\nnext next cr\n"
+    cases = [
+        {"name": "lines", "stdin": "ab", "expected": "ab\n"},
+        {"name": "other", "stdin": "cd", "expected": "cc", "compare": "tokens"},
+    ]
+    attempt = validated(client, code, cases=cases)
+
+    found = attempt["report"]["runtime_results"]["cases"]
+    assert [(case["name"], case["status"], case["stdout"]) for case in found] == [
+        ("lines", "passed", "ab\n"),
+        ("other", "failed", "cd\n"),
+    ], attempt["report"]["findings"]
+    assert rules(attempt) == ["case.differs"]
+
+
 def test_endless_program_ends_at_its_deadline(client: PlainClient) -> None:
     submission: Document = {
         "kind": "fifth",

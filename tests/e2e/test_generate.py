@@ -19,10 +19,13 @@ from assayd.cli.screens.session import Asked, Session
 from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import BIN, DaemonProcess
+from support.daemons.terminal import Terminal
 from support.texts import guide
 
 pytestmark = pytest.mark.engine
 
+ON_TERMINAL = Path(__file__).parent / "golden" / "wizard_on_terminal.txt"
+"""The first screen; `ASSAY_GOLDEN=write` takes it anew."""
 PAGE = Path(__file__).parents[2] / "docs" / "generate.md"
 PLAYER = """
 import json, sys
@@ -123,6 +126,39 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     assert entry["submission"]["payload"]["code"] == right
     shown = play.daemon.assay("show", generation["attempt_id"])
     assert f"Asked for: {words}" in shown.stdout
+
+
+@pytest.mark.system
+def test_the_wizard_on_a_real_terminal_leads_to_an_approved_extractor(
+    play: Play, client: PlainClient, tmp_path: Path
+) -> None:
+    right = EXTRACTOR.replace("END", "3 * quarter")
+    play.answers(code(RAISES), code(right))
+    options = [option for path in PATHS for option in ("--sample-path", path)]
+    command = [
+        str(BIN / "assay"),
+        "--socket",
+        str(play.daemon.socket),
+        "generate",
+        "extractor",
+        "months of a quarter",
+    ]
+    terminal = Terminal(tmp_path)
+    try:
+        terminal.start([*command, *options, "--name", "on-terminal"])
+        if os.environ.get("ASSAY_GOLDEN") == "write":
+            ON_TERMINAL.write_text(terminal.wait_for("months of a quarter", "Generate"))
+        assert terminal.wait_for(ON_TERMINAL.read_text())
+        terminal.keys("C-g")
+        result = terminal.wait_for("Validation:", "Approve")
+        assert "✓ Passed (2/2 paths" in result
+        terminal.keys("Enter")
+        terminal.wait_for("on-terminal")
+        terminal.keys("Enter")
+        assert "ended: 0" in terminal.wait_for("ended:")
+    finally:
+        terminal.dispose()
+    assert client.library_entry("on-terminal", 1)["submission"]["payload"]["code"] == right
 
 
 async def test_the_screens_lead_from_words_to_an_approved_extractor(play: Play, client: PlainClient) -> None:
@@ -278,3 +314,39 @@ def test_feedback_on_fifth_chooses_what_the_next_prompt_holds(play: Play, client
     assert "Guide, stack discipline" in second
     assert "Guide, file io" not in second
     assert "Seen before of such answers: Tends to s+." in second
+
+
+FIFTH_WORKFLOWS = {
+    "a word that is not there": (
+        ": process-data ( addr u -- )\n  string-split\n  foreach\n    process-item\n  end-foreach ;\n",
+        ("string-split", "foreach", "end-foreach"),
+        (),
+    ),
+    "several things at once": (
+        'include str.fs\n\n: build-greeting name greeting\n  greeting s" , " s+ name s+\n  allocate drop ;\n',
+        ("require", "s+", "stack comment", "allocate"),
+        ("Guide, buffer system", "Guide, stack discipline"),
+    ),
+}
+
+
+@pytest.mark.parametrize("workflow", FIFTH_WORKFLOWS)
+def test_each_workflow_of_fifth_ends_with_what_its_feedback_asked_for(
+    play: Play, client: PlainClient, workflow: str
+) -> None:
+    wrong, told, sections = FIFTH_WORKFLOWS[workflow]
+    play.answers(code(wrong), code(': greet ( -- ) ." hello" cr ;\ngreet\n'))
+    case = {"name": "output", "expected": "hello\n"}
+    made = client.generate(kind="fifth", intent=workflow, context={"cases": [case]})
+    assert [event.kind for event in client.generation_events(made["id"])][-1] == "finished"
+
+    generation = client.generation(made["id"])
+    assert (generation["outcome"], len(generation["attempts"])) == ("validated", 2)
+    first, second = (asked["prompt"]["user"] for asked in play.asked)
+    report = client.attempt(generation["attempts"][0]["attempt_id"])["report"]
+    assert all(text in second for text in (*sections, *report["feedback"]["add_emphasis"]))
+    failure = second.partition("FAILURE")[2]
+    assert [text for text in told if text not in failure] == []
+    assert "hello" in first
+    [case] = client.attempt(generation["attempt_id"])["report"]["runtime_results"]["cases"]
+    assert (case["status"], case["stdout"]) == ("passed", "hello\n")

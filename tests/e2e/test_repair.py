@@ -266,6 +266,7 @@ def test_repair_of_a_pipeline_changes_its_step_and_its_status(
     repair = ended(client, begun)
 
     assert (repair["outcome"], [fix["passage"] for fix in repair["attempts"]]) == (outcome, ["2"] * 3)
+    assert client.repair_state(begun["id"])["record"] == {"pipeline_id": attempt["id"]}
     stored = client.records("pipelines", attempt["id"])
     assert stored["status"] == status
     assert [step["content"] for step in stored["steps"]] == ["echo ready", f"# {name}\n{last}\n"]

@@ -128,6 +128,8 @@ class Call:
         """See that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
         if not self.access.is_operator(self.caller):
             message = "this is for operators: root, the daemon's own user, and `access.operators_group`"
+            if self.caller.remote:
+                message = "this is for operators: a token with the scope `operate`"
             raise RequestError("peer.not_operator", message)
 
     async def attempt_response(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated
 
@@ -11,11 +11,12 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response, read_body
+from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.documents import read_json, repair_document
 from assayd.documents.repairs import (
     RepairBody,
+    RepairDocument,
     RepairPageDocument,
     repair_event_document,
     step_document,
@@ -23,6 +24,8 @@ from assayd.documents.repairs import (
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
 from assayd.ports.repairs import RepairTerms
+from assayd.ports.validator import offers
+from assayd.store.recorder import Naming
 
 MAX_BODY_BYTES = 2**21
 
@@ -47,7 +50,7 @@ async def start_repair(request: Request, call: CallDep, attempt_id: AttemptId) -
     request_of = RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid)
     repair = await call.repairs.start(attempt, request_of)
     headers = {"Location": f"/v1/repairs/{repair.id}"}
-    return json_response(repair_document(repair), status=202, headers=headers)
+    return json_response(await _document(call, repair), status=202, headers=headers)
 
 
 @router.get("/attempts/{id}/repairs", responses=answers.REPAIR_LIST)
@@ -55,7 +58,7 @@ async def list_repairs_of_attempt(call: CallDep, attempt_id: AttemptId) -> Respo
     """List the repairs that an attempt began or belongs to."""
     attempt = await call.attempt(attempt_id)
     found = await call.repairs.of_attempt(attempt.id)
-    return _page(found, None)
+    return await _page(call, found, None)
 
 
 @router.get("/repairs", responses=answers.REPAIR_LIST)
@@ -67,14 +70,14 @@ async def list_repairs(
     """List repairs, newest first."""
     found = await call.repairs.list(uid=call.shown_uid, before=cursor, limit=limit)
     more = found[-1].id if len(found) == limit else None
-    return _page(found, more)
+    return await _page(call, found, more)
 
 
 @router.get("/repairs/{id}", responses=answers.REPAIR)
 async def get_repair(call: CallDep, repair_id: Id) -> Response:
     """Return one repair with its fixes."""
     repair = await call.repair(repair_id)
-    return json_response(repair_document(repair, await call.repairs.diffs(repair)))
+    return json_response(await _document(call, repair, await call.repairs.diffs(repair)))
 
 
 @router.post("/repairs/{id}/cancel", status_code=202, responses=answers.REPAIR_CANCELLED)
@@ -82,14 +85,14 @@ async def cancel_repair(call: CallDep, repair_id: Id) -> Response:
     """End a repair, and the attempt that it has under way."""
     repair = await call.repair(repair_id)
     await call.repairs.cancel(repair)
-    return json_response(repair_document(repair), status=202)
+    return json_response(await _document(call, repair), status=202)
 
 
 @router.post("/repairs/{id}/accept-fallback", responses=answers.FALLBACK_ACCEPTED)
 async def accept_fallback(call: CallDep, repair_id: Id) -> Response:
     """Take the rules that a repair offers where no code came about. Taking them again changes nothing."""
     repair = await call.repair(repair_id)
-    return json_response(repair_document(await call.repairs.accept_fallback(repair)))
+    return json_response(await _document(call, await call.repairs.accept_fallback(repair)))
 
 
 @router.get("/repairs/{id}/rules", responses=answers.RULES, response_class=Response)
@@ -119,19 +122,30 @@ async def get_repair_step(
 async def follow_repair(call: CallDep, repair_id: Id) -> Response:
     """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
     repair = await call.repair(repair_id)
-    return EventStream(_told(call.repairs.follow(repair.id)), heartbeat_s=call.limits.heartbeat_s)
+    told = _told(call.repairs.follow(repair.id), await _record(call, repair))
+    return EventStream(told, heartbeat_s=call.limits.heartbeat_s)
 
 
-async def _told(repairs: AsyncGenerator[Repair, None]) -> Documents:
+async def _told(repairs: AsyncGenerator[Repair, None], record: Mapping[str, str]) -> Documents:
     number = 0
     async with aclosing(repairs):
         async for repair in repairs:
             number += 1
-            yield repair_event_document(number, repair)
+            yield repair_event_document(number, repair, record)
 
 
-def _page(repairs: Sequence[Repair], next_cursor: str | None) -> Response:
-    found = [repair_document(repair) for repair in repairs]
+async def _record(call: Call, repair: Repair) -> Mapping[str, str]:
+    """Return what the repair's kind keeps it under."""
+    records = call.service.records.get(repair.kind)
+    return await records.belongs_to(repair.attempt_id) if offers(records, Naming) else {}
+
+
+async def _document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
+    return repair_document(repair, diffs, await _record(call, repair))
+
+
+async def _page(call: Call, repairs: Sequence[Repair], next_cursor: str | None) -> Response:
+    found = [await _document(call, repair) for repair in repairs]
     return json_response(RepairPageDocument.model_construct(repairs=found, next_cursor=next_cursor))
 
 

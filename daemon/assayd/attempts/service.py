@@ -220,7 +220,8 @@ class DaemonService:
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this machine; None without a bundle."""
-        return None if attempt.bundle is None else str(self._shared.artifacts.path(attempt.bundle))
+        path = None if attempt.bundle is None else self._shared.artifacts.path(attempt.bundle)
+        return None if path is None else str(path)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""

@@ -65,6 +65,12 @@ VALIDATE = CommandVerb(
             name="options", option="--option", metavar="K=V", many=True, help="An option of the kind itself."
         ),
         Parameter(
+            name="sample_rows",
+            option="--sample-rows",
+            default=False,
+            help="Show who repairs it three rows of each table of its database file.",
+        ),
+        Parameter(
             name="cases",
             option="--cases",
             metavar="F.json",
@@ -130,13 +136,7 @@ LIST = CommandVerb(
         Parameter(name="cause", option="--cause", metavar="TEXT", help="Only with a run that ended so."),
         Parameter(name="rule", option="--rule", metavar="TEXT", help="Only failed by an error of this rule."),
         Parameter(
-            name="uid",
-            option="--uid",
-            metavar="N",
-            type="whole",
-            least=0,
-            most=2**32 - 1,
-            help="Only of this user; for operators.",
+            name="uid", option="--uid", metavar="N", type="whole", help="Only of this user (operators)."
         ),
         Parameter(
             name="limit",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -95,6 +96,9 @@ class RepairDocument(BaseDocument):
         None, description="User who gave it a full budget by a hint, an edit or `fresh`; null for all else."
     )
     generation_id: str | None = Field(None, description="The generation that it is part of.")
+    record: dict[str, str] = Field(
+        {}, description="What its kind keeps it under, e.g. `pipeline_id`; nothing for kinds without records."
+    )
     attempts: list[FixDocument] = Field(description="The fixes, in order.")
     outcome: str | None = Field(
         description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
@@ -133,22 +137,25 @@ class RepairEventDocument(BaseDocument):
     body: RepairDocument = Field(description="The whole repair as it is then.")
 
 
-def repair_document(repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
-    """Return the document of a repair, with what each fix changed, where that was looked up."""
+def repair_document(
+    repair: Repair, diffs: Sequence[str | None] = (), record: Mapping[str, str] = MappingProxyType({})
+) -> RepairDocument:
+    """Return the document of a repair, with what each fix changed and its kind's record, where looked up."""
     return RepairDocument.from_value(
         repair,
         state="running" if repair.outcome is None else "finished",
+        record=dict(record),
         attempts=[fix_document(fix, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
     )
 
 
-def repair_event_document(number: int, repair: Repair) -> RepairEventDocument:
+def repair_event_document(number: int, repair: Repair, record: Mapping[str, str]) -> RepairEventDocument:
     """Return an event of a repair; `number` counts the events of one stream, and is its id."""
     return RepairEventDocument.model_construct(
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",
         at=written_time(repair.finished_at or repair.started_at),
-        body=repair_document(repair),
+        body=repair_document(repair, record=record),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings.call_unit import Tried
+from assayd.findings.runs import grouped
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Captured
@@ -124,6 +125,14 @@ def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Capt
         return _failed(tried, _cut(wanted.name, stdout))
     found = text_difference(expected, stdout.text(), wanted.compare)
     return tried if found is None else _failed(tried, _differs(wanted.name, found, "output"))
+
+
+def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
+    """Return the findings of all runs; what several of them say alike is said once."""
+    if len(tries) == 1:
+        return tries[0].findings
+    alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
+    return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
 
 
 def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:

@@ -76,8 +76,8 @@ class ArtifactStore(Protocol):
         """Write a bundle durably."""
         ...
 
-    def path(self, location: str) -> Path:
-        """Return the folder of a bundle."""
+    def path(self, location: str) -> Path | None:
+        """Return the folder of a bundle; None where bundles are no folders."""
         ...
 
     async def read(self, location: str, name: str) -> bytes:

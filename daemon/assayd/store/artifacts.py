@@ -3,6 +3,8 @@
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
 Decides names and content of a bundle. The daemon chooses the names; they are checked here all the same.
+Where several write (a cluster), the name has the beginning of the manifest's digest too: what is written
+twice is the same, and nobody's takes the place of another's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import tarfile
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -32,10 +36,13 @@ MANIFEST = "manifest.json"
 PIECE_BYTES = 256 * 2**10
 """How much of a file is read at a time for somebody who takes it."""
 
+DIGEST_CHARS = 32
+OTHERS_S = 86_400.0
+"""For how long another's unfinished work is left alone."""
 _TEMPORARY = ".tmp-"
 _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9A-Z]{26}")
-_BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(\.run2)?")
+_BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(-[0-9a-f]{32})?(\.run2)?")
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 _MEDIA_TYPES = {
     ".log": "text/plain; charset=utf-8",
@@ -49,9 +56,12 @@ _MEDIA_TYPES = {
 class FileArtifactStore:
     """Implements `ports.artifacts.ArtifactStore` in a directory."""
 
-    def __init__(self, root: Path, unsynced: UnsyncedBundles | None = None) -> None:
+    def __init__(
+        self, root: Path, unsynced: UnsyncedBundles | None = None, *, is_shared: bool = False
+    ) -> None:
         self._root = root
         self._unsynced = unsynced
+        self._is_shared = is_shared
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle, durably; where its contents are kept with the verdict, that makes them durable.
@@ -63,7 +73,7 @@ class FileArtifactStore:
 
     def path(self, location: str) -> Path:
         """Return the folder of a bundle, whether it is there or not."""
-        return self._root.absolute().joinpath(*_location(location))
+        return self._root.absolute().joinpath(*location_parts(location))
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file of a bundle. Raises: StoreError ``artifact.missing``."""
@@ -80,11 +90,11 @@ class FileArtifactStore:
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
         """Return a bundle as a tar stream, one file after the other."""
-        within = _location(location)
+        within = location_parts(location)
         names = await asyncio.to_thread(self._in_bundle, within, folders.list_files, "")
         for name in names:
             size = await self._of_file(location, name, folders.file_size)
-            yield _tar_header(f"{within[-1]}/{name}", size)
+            yield tar_header(f"{within[-1]}/{name}", size)
             async for piece in self.pieces(location, name):
                 yield piece
             if left := -size % tarfile.BLOCKSIZE:
@@ -93,7 +103,7 @@ class FileArtifactStore:
 
     async def remove(self, location: str) -> None:
         """Remove a bundle; one that is gone is fine."""
-        await asyncio.to_thread(self._remove, _location(location))
+        await asyncio.to_thread(self._remove, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
         """Name the first bundle of every attempt that has two."""
@@ -103,14 +113,23 @@ class FileArtifactStore:
         """Remove what an interrupted write has left; return how many."""
         return await asyncio.to_thread(self._sweep)
 
+    async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+        """Return each location, how many seconds ago it was written, and that it is whole."""
+        found = await asyncio.to_thread(lambda: list(self._root.glob("*/*/[0-9]*")))
+        for path in found:
+            with suppress(FileNotFoundError):
+                yield str(path.relative_to(self._root)), time.time() - path.stat().st_mtime, True
+
     async def free_bytes(self) -> int:
         """Return how much room is left."""
         return await asyncio.to_thread(self._free_bytes)
 
     def _write(self, bundle: Bundle) -> Written:
-        files, artifacts = _contents(bundle)
-        category, platform = _folder_name(bundle.category), _folder_name(bundle.platform)
+        files, artifacts = bundle_contents(bundle)
+        category, platform = bundle_folder(bundle)
         temporary = f"{_TEMPORARY}{_attempt_id(bundle)}{_suffix(bundle.run_number)}"
+        if self._is_shared:
+            temporary += f".{secrets.token_hex(8)}"
         with translated("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
@@ -128,6 +147,8 @@ class FileArtifactStore:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
             with folders.opened(parent, temporary) as folder:
                 folders.write_files(folder, files, durable=durable)
+            if self._is_shared:
+                return _settle_once(parent, temporary, bundle_name(bundle, files[MANIFEST]))
             name = _settle(parent, temporary, bundle, durable=durable)
             if self._unsynced is not None and not durable:
                 self._unsynced.keep(f"{bundle.category}/{bundle.platform}/{name}", files)
@@ -141,7 +162,7 @@ class FileArtifactStore:
 
         Raises: StoreError.
         """
-        category, platform, name = _location(location)
+        category, platform, name = location_parts(location)
         with translated("repairing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
@@ -168,9 +189,9 @@ class FileArtifactStore:
         return True
 
     async def _of_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
-        within, file = _location(location), folders.parts(name)
+        within, file = location_parts(location), folders.parts(name)
         if file is None:
-            raise _missing(location, name)
+            raise missing(location, name)
         return await asyncio.to_thread(self._in_bundle, within, lambda folder: act(folder, file), name)
 
     def _in_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
@@ -179,7 +200,7 @@ class FileArtifactStore:
                 with folders.opened(self._root, *within) as folder:
                     return act(folder)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
-                raise _missing("/".join(within), name) from problem
+                raise missing("/".join(within), name) from problem
 
     def _remove(self, within: tuple[str, ...]) -> None:
         category, platform, name = within
@@ -198,6 +219,8 @@ class FileArtifactStore:
         with translated("sweeping the bundles"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
+                if self._is_shared and time.time() - left.stat().st_mtime < OTHERS_S:
+                    continue
                 with folders.opened(self._root, *left.parent.relative_to(self._root).parts) as parent:
                     folders.remove(parent, left.name)
                 swept += 1
@@ -213,6 +236,13 @@ class FileArtifactStore:
         with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
+
+
+def _settle_once(parent: int, temporary: str, name: str) -> str:
+    """Rename, unless the same bundle is there already."""
+    if not _settled(parent, temporary, name, durable=True):
+        folders.remove(parent, temporary)
+    return name
 
 
 def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:
@@ -243,7 +273,18 @@ def _settled(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
     return True
 
 
-def _contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
+def bundle_folder(bundle: Bundle) -> tuple[str, str]:
+    """Return the two folders that a bundle belongs to. Raises: StoreError ``artifact.name``."""
+    return _folder_name(bundle.category), _folder_name(bundle.platform)
+
+
+def bundle_name(bundle: Bundle, manifest: bytes) -> str:
+    """Return the name of a bundle that others write, too. Raises: StoreError ``artifact.name``."""
+    digest = hashlib.sha256(manifest).hexdigest()[:DIGEST_CHARS]
+    return f"{stamp(bundle.created_at)}_{_attempt_id(bundle)}-{digest}{_suffix(bundle.run_number)}"
+
+
+def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
     """Return all files with their manifest, and the description of each."""
     for name in bundle.files:
         if folders.parts(name) is None or name == MANIFEST:
@@ -288,20 +329,22 @@ def _suffix(run_number: int) -> str:
     return SECOND_RUN if run_number == 2 else ""
 
 
-def _location(location: str) -> tuple[str, ...]:
+def location_parts(location: str) -> tuple[str, ...]:
     """Split a bundle's location. Raises: StoreError ``artifact.missing`` when it cannot be one."""
     parts = tuple(location.split("/"))
     fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
     if not fits:
-        raise _missing(location, "")
+        raise missing(location, "")
     return parts
 
 
-def _missing(location: str, name: str) -> StoreError:
+def missing(location: str, name: str) -> StoreError:
+    """Return the error for a file that is not there."""
     return StoreError("artifact.missing", f"there is no artifact {location}/{name}".rstrip("/"))
 
 
-def _tar_header(name: str, size: int) -> bytes:
+def tar_header(name: str, size: int) -> bytes:
+    """Return what comes before a file in a tar stream."""
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o444
     return header.tobuf(tarfile.PAX_FORMAT)

@@ -78,6 +78,7 @@ _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
 _MANY = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_VERDICT = select(tables.verdicts).where(tables.verdicts.c.attempt_id == bindparam("wanted"))
 _BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
 )
@@ -122,7 +123,7 @@ class DatabaseJobStore:
             if labels:
                 connection.execute(_NEW_LABELS, labels)
             if self._hooks is not None:
-                self._hooks.accepted(connection, attempt)
+                self._hooks.accepted(connection, attempt, digest)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -157,9 +158,16 @@ class DatabaseJobStore:
         keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
         message = message_of_attempt(attempt)
 
+        tried = False
+
         def apply(connection: Connection) -> bool:
+            nonlocal tried
+            is_again, tried = tried, True
             if connection.execute(self._new_verdict, verdict).rowcount != 1:
-                return False
+                found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
+                return (
+                    is_again and found is not None and dict(found) == verdict
+                )  # the answer to its commit was lost
             if self._hooks is not None:
                 self._hooks.finished(connection, attempt)
             if keep_bundle is not None:
@@ -193,7 +201,7 @@ class DatabaseJobStore:
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return an attempt by its id; None where there is none."""
-        return await self.access.read(lambda connection: _get(connection, attempt_id))
+        return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Look attempts up, by id; those that are not there are left out."""
@@ -207,7 +215,7 @@ class DatabaseJobStore:
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}
             found = connection.execute(_BY_KEY, wanted).scalar()
-            return None if found is None else _get(connection, found)
+            return None if found is None else get_attempt(connection, found)
 
         return await self.access.read(fetch)
 
@@ -296,7 +304,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     if len(found) > 1 or found[0].submission != digest:
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
-    return _get(connection, found[0].id)
+    return get_attempt(connection, found[0].id)
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
@@ -304,7 +312,8 @@ def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
     return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 
-def _get(connection: Connection, attempt_id: str) -> Attempt | None:
+def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
+    """Look an attempt up."""
     row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
     return None if row is None else rows.read_attempt(row)
 

@@ -65,8 +65,8 @@ class Recorder(Protocol):
 class JobHooks(Protocol):
     """What belongs into the transactions of all attempts: without it they are not made."""
 
-    def accepted(self, connection: Connection, attempt: Attempt) -> None:
-        """Write what a new attempt needs beside its row."""
+    def accepted(self, connection: Connection, attempt: Attempt, submission: str) -> None:
+        """Write what a new attempt needs beside its row; `submission` is its document's digest."""
         ...
 
     def finished(self, connection: Connection, attempt: Attempt) -> None:
@@ -83,6 +83,15 @@ class Completing(Protocol):
 
         Raises: RequestError, e.g. for records that are somebody else's; StoreError.
         """
+        ...
+
+
+@runtime_checkable
+class Naming(Protocol):
+    """Records of a kind that say what an attempt belongs to."""
+
+    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+        """Return the ids of what an attempt belongs to, by what they are of; none for one without records."""
         ...
 
 

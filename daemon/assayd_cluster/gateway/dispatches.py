@@ -12,15 +12,15 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, insert, literal, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, literal, select, update
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import NOW
-from assayd_cluster.gateway.notices import Notices
-from assayd_cluster.tables import dispatches, gateways, uploads
+from assayd_cluster.gateway.notices import CHANNEL, Notices
+from assayd_cluster.tables import dispatches, gateways
 
 _ROW = dispatches.c
 _THIS = _ROW.attempt_id == bindparam("attempt")
@@ -35,8 +35,11 @@ _ADD = (
     )
     .execution_options(preserve_rowcount=True)
 )
-_REMOVE = delete(dispatches).where(_THIS)
-_REMOVE_UPLOADS = delete(uploads).where(uploads.c.attempt_id == bindparam("attempt"))
+_GONE = delete(dispatches).where(_THIS).returning(_ROW.attempt_id).cte("gone")
+# One statement for both; where there is no other gateway, nobody is told.
+_FINISH = select(func.pg_notify(bindparam("channel"), bindparam("notice"))).where(
+    exists(select(_GONE.c.attempt_id)), select(func.count()).select_from(gateways).scalar_subquery() > 1
+)
 _TICKET = update(dispatches).where(_THIS, _ROW.gateway_id == bindparam("gateway"))
 _CANCEL = update(dispatches).where(_THIS, _ROW.cancelled_at.is_(None)).values(cancelled_at=NOW)
 _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id == bindparam("attempt"))
@@ -52,32 +55,6 @@ def ticket_digest(ticket: str) -> str:
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
-class OutboxHooks:
-    """Implements `store.recorder.JobHooks`: what belongs to an attempt's own transactions."""
-
-    def __init__(self, gateway_id: str, notices: Notices) -> None:
-        self._gateway_id = gateway_id
-        self._notices = notices
-        self.tickets: dict[str, str] = {}
-        """Tickets of attempts that were accepted here and are not published yet."""
-
-    def accepted(self, connection: Connection, attempt: Attempt) -> None:
-        """Put a new attempt into the outbox. Raises: StoreError ``gateway.superseded``."""
-        ticket = new_ticket()
-        values = {"attempt": attempt.id, "gateway": self._gateway_id, "ticket": ticket_digest(ticket)}
-        if connection.execute(_ADD, values).rowcount != 1:
-            message = f"gateway {self._gateway_id} was taken for dead; send it to another, or once more"
-            raise StoreError("gateway.superseded", message, retryable=True)
-        self.tickets[attempt.id] = ticket
-
-    def finished(self, connection: Connection, attempt: Attempt) -> None:
-        """Take an attempt that has its verdict out of the outbox, and tell the other gateways."""
-        connection.execute(_REMOVE, {"attempt": attempt.id})
-        if attempt.run_number:
-            connection.execute(_REMOVE_UPLOADS, {"attempt": attempt.id})
-        self._notices.tell(connection, "finished", attempt=attempt.id)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What a node gets through the broker."""
@@ -87,22 +64,47 @@ class Message:
     ticket: str
 
 
+class OutboxHooks:
+    """Implements `store.recorder.JobHooks`: what belongs to an attempt's own transactions."""
+
+    def __init__(self, gateway_id: str, notices: Notices) -> None:
+        self._gateway_id = gateway_id
+        self._notices = notices
+        self.messages: dict[str, Message] = {}
+        """Those of attempts that were accepted here and are not published yet."""
+
+    def accepted(self, connection: Connection, attempt: Attempt, submission: str) -> None:
+        """Put a new attempt into the outbox. Raises: StoreError ``gateway.superseded``."""
+        ticket = new_ticket()
+        values = {"attempt": attempt.id, "gateway": self._gateway_id, "ticket": ticket_digest(ticket)}
+        if connection.execute(_ADD, values).rowcount != 1:
+            message = f"gateway {self._gateway_id} was taken for dead; send it to another, or once more"
+            raise StoreError("gateway.superseded", message, retryable=True)
+        self.messages[attempt.id] = Message(attempt=attempt.id, submission=submission, ticket=ticket)
+
+    def finished(self, connection: Connection, attempt: Attempt) -> None:
+        """Take an attempt that has its verdict out of the outbox, and tell the other gateways."""
+        notice = self._notices.write("finished", attempt=attempt.id)
+        connection.execute(_FINISH, {"attempt": attempt.id, "channel": CHANNEL, "notice": notice})
+
+
 class Dispatches:
     """The outbox of this gateway."""
 
     def __init__(self, access: DatabaseAccess, hooks: OutboxHooks, gateway_id: str, notices: Notices) -> None:
         self._access = access
-        self._tickets = hooks.tickets
+        self._messages = hooks.messages
         self._gateway_id = gateway_id
         self._notices = notices
 
     async def message(self, attempt_id: str) -> Message | None:
         """Return what is to be published of an attempt; None where it has its verdict, or is another's."""
-        ticket = self._tickets.pop(attempt_id, None)
-        if ticket is None:
-            ticket = new_ticket()
-            if not await self._renew(attempt_id, ticket):
-                return None
+        message = self._messages.pop(attempt_id, None)
+        if message is not None:
+            return message
+        ticket = new_ticket()
+        if not await self._renew(attempt_id, ticket):
+            return None
         wanted = {"attempt": attempt_id}
         found = await self._access.read(lambda connection: connection.execute(_SUBMISSION, wanted).scalar())
         return None if found is None else Message(attempt=attempt_id, submission=found, ticket=ticket)

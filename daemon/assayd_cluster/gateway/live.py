@@ -21,11 +21,13 @@ from assayd_cluster.documents import Claim, Claimed, LiveEvent, RunLost, RunVerd
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.notices import Notices
-from assayd_cluster.gateway.runs import Exhausted, HeldRun, Runs
+from assayd_cluster.gateway.runs import Exhausted, Held, HeldRun, Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, read_events
 
 log = structlog.get_logger()
 
+ELSEWHERE_S = 0.5
+"""How long a message waits that came to a node which is not to have it."""
 MOST_UPLOADED_BYTES = 128 * 2**20
 
 
@@ -59,6 +61,14 @@ class LiveRuns:
         except Exhausted:
             await self._exhaust(claim.attempt)
             raise
+        except Held as held:
+            if not held.elsewhere:
+                raise
+            # Put back, the message would stand first in the queue, and come to this node again and again.
+            await asyncio.sleep(ELSEWHERE_S)
+            self._execution.publish_again(claim.attempt)
+            await self._runs.publish_again(claim.attempt)
+            raise RequestError("run.over", "another message has another node run it; drop this one") from held
 
     async def _exhaust(self, attempt_id: str) -> None:
         if self._execution.is_here(attempt_id):

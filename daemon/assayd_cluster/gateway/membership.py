@@ -22,7 +22,7 @@ from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BEAT_S
 from assayd_cluster.gateway.dispatches import new_ticket, ticket_digest
-from assayd_cluster.tables import dispatches, drivers, gateways
+from assayd_cluster.tables import dispatches, drivers, gateways, uploads
 
 log = structlog.get_logger()
 
@@ -42,6 +42,7 @@ _TAKE_DRIVEN = (
     .values(gateway_id=bindparam("gateway"))
     .returning(drivers.c.kind, drivers.c.subject)
 )
+_FORGET_UPLOADS = delete(uploads).where(not_(exists().where(dispatches.c.attempt_id == uploads.c.attempt_id)))
 _UNLISTED = insert(dispatches).from_select(
     ["attempt_id", "gateway_id", "ticket_sha256", "created_at"],
     select(tables.attempts.c.id, literal(""), bindparam("ticket"), NOW).where(
@@ -121,6 +122,7 @@ class Membership:
 
         def apply(connection: Connection) -> Estate:
             connection.execute(_BURY)
+            connection.execute(_FORGET_UPLOADS)
             return Estate(
                 attempts=list(connection.execute(_TAKE, own).scalars()),
                 driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],

@@ -13,6 +13,7 @@ from assayd import __version__
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BeatAnswer, NodeBeat
+from assayd_cluster.nodes import DRAINED
 from assayd_cluster.tables import gateways, nodes
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
@@ -101,8 +102,16 @@ class Nodes:
             "runs": json.dumps(beat.runs),
         }
         fresh = {column: value for column, value in values.items() if column != "name"}
-        statement = insert(nodes).values(values).on_conflict_do_update(index_elements=["name"], set_=fresh)
-        await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
+        statement = (
+            insert(nodes)
+            .values(values)
+            .on_conflict_do_update(index_elements=["name"], set_=fresh)
+            .returning(nodes.c.drained)
+        )
+        drained = await self._access.write(
+            lambda connection: connection.execute(statement).scalar_one(), durable=False
+        )
+        why = DRAINED if drained else why
         return BeatAnswer(consume=not why, why=why)
 
     async def census(self) -> Census:
@@ -114,7 +123,7 @@ class Nodes:
                 LiveNode(
                     name=row["name"],
                     capacity=row["capacity"],
-                    why=row["why"],
+                    why=DRAINED if row["drained"] else row["why"],
                     version=row["version"],
                     engine=row["engine"],
                     images=json.loads(row["images"]),

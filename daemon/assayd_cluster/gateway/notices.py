@@ -47,11 +47,15 @@ class Notices:
 
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
         """Tell the others once the transaction is committed; False for what is too much for a notice."""
-        notice = json.dumps({"from": self._gateway_id, "kind": kind, **content}, separators=(",", ":"))
-        if len(notice) > MOST_BYTES:  # ASCII
+        notice = self.write(kind, **content)
+        if len(notice) > MOST_BYTES:
             return False
         connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
         return True
+
+    def write(self, kind: str, **content: object) -> str:
+        """Return a notice as text, in ASCII."""
+        return json.dumps({"from": self._gateway_id, "kind": kind, **content}, separators=(",", ":"))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from functools import partial
@@ -12,9 +13,10 @@ import structlog
 import uvicorn
 import uvloop
 
+from assayd import memory
 from assayd.aio import task_group
 from assayd.api import server_config
-from assayd.daemon import ApiServer, Daemon, state_lock, take_priority
+from assayd.daemon import SWITCH_S, ApiServer, Daemon, state_lock, take_priority
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.sd_notify import Notifier
@@ -23,6 +25,7 @@ from assayd.wiring import access_of, application
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating, routes
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
+from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import DatabaseTokens
@@ -37,6 +40,8 @@ def run(settings: GatewaySettings) -> int:
     Raises: ConfigError, StoreError when it can't start.
     """
     configure(settings.log.level, settings.log.format)
+    sys.setswitchinterval(SWITCH_S)
+    memory.settle()
     take_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_main(settings))
@@ -82,8 +87,15 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     app = application(gateway.parts, access, (operating.router, routes.router))
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
+    app.state.cluster_nodes = DatabaseNodes(basics.access)
     app.state.node_door = gateway.cluster.door
-    gate = TokenGate(app, verifier, most_of_one=limits.connections * 3 // 4)
+    refusals = gateway.cluster.metrics.refusals
+    gate = TokenGate(
+        app,
+        verifier,
+        most_of_one=limits.connections * 3 // 4,
+        refused=lambda code: refusals.labels(code).inc(),
+    )
     return partial(server_config, gate, access, connections=limits.connections, silence_s=limits.silence_s)
 
 

@@ -7,7 +7,7 @@ record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -37,6 +37,8 @@ class Publisher:
         self._celery = celery
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="publisher")
         self._confirmed: list[str] = []
+        self.count: Callable[[str], None] = lambda _: None
+        """Told of each try: `published` or `failed`."""
         self.problem = ""
         """What keeps messages from the broker; empty while they get there."""
 
@@ -59,11 +61,13 @@ class Publisher:
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._send, message)
             except (AMQPError, OperationalError, OSError) as trouble:
                 failures += 1
+                self.count("failed")
                 self.problem = f"the broker does not take messages: {type(trouble).__name__}"
                 log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
                 await asyncio.sleep(back_off_s(failures))
             else:
                 self.problem = ""
+                self.count("published")
                 self._confirmed.append(message.attempt)
                 return
 

@@ -11,7 +11,10 @@ import structlog
 from assayd.errors import EngineError, StoreError
 from assayd.metrics import Metrics
 from assayd.ports.service import Health, HealthRow
+from assayd_cluster.gateway.doctor import ClusterDoctor
+from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Census, Nodes
+from assayd_cluster.nodes import DatabaseNodes
 
 log = structlog.get_logger()
 
@@ -23,8 +26,13 @@ IN_FLIGHT = 2
 class ClusterReadiness:
     """Implements `attempts.execution.Readiness` by what nodes say of themselves."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(
+        self, nodes: Nodes, seen: DatabaseNodes, metrics: ClusterMetrics, doctor: ClusterDoctor
+    ) -> None:
         self._nodes = nodes
+        self._seen = seen
+        self._metrics = metrics
+        self._doctor = doctor
         self.tried = asyncio.Event()
         self.census = Census()
         self.problem = "no node has been looked for yet"
@@ -50,6 +58,7 @@ class ClusterReadiness:
         """See which nodes live, and how many attempts may be under way."""
         try:
             self.census = await self._nodes.census()
+            self._metrics.show(await self._seen.list(), await self._seen.outbox())
         except StoreError as trouble:
             self.problem = "the database is in trouble; see the gateway's log"
             log.error("nodes.not_read", code=trouble.code)
@@ -73,23 +82,12 @@ class ClusterReadiness:
         raise EngineError("image.missing", f"image {name}: not every node {has}; build it on each of them")
 
     def show(self, metrics: Metrics) -> None:
-        """Set no gauge of containers: they are the nodes' own."""
+        """Set no gauge of containers: they are the nodes' own. Those of the cluster are set at each look."""
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine the nodes."""
+        """Examine database, broker and nodes."""
         await self.look()
-        if not self.census.nodes:
-            remedy = "start assayd-node on a host, or look at its log"
-            return [HealthRow(check="nodes", status=Health.FAIL, detail=self.problem, remedy=remedy)]
-        return [
-            HealthRow(
-                check=f"node {node.name}",
-                status=Health.OK if node.consumes else Health.WARN,
-                detail=node.why or f"takes {node.capacity} at once, {node.version}, {node.engine}",
-                remedy="" if node.consumes else "look at `assay doctor` on that host",
-            )
-            for node in self.census.nodes
-        ]
+        return await self._doctor.rows()
 
     async def examine_isolation(self) -> HealthRow:
         """Tell who tries the isolation."""

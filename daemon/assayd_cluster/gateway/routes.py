@@ -30,6 +30,7 @@ from assayd_cluster.documents import (
 )
 from assayd_cluster.gate import require_node
 from assayd_cluster.gateway.live import LiveRuns
+from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.runs import Held
 
@@ -56,6 +57,7 @@ class NodeDoor:
 
     nodes: Nodes
     runs: LiveRuns
+    metrics: ClusterMetrics
 
 
 def _door(request: Request) -> NodeDoor:
@@ -96,12 +98,19 @@ async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
     """Claim the run that a message of the broker is of."""
     require_node(request, name)
     claim = await _read(request, call, Claim)
+    door = _door(request)
     try:
-        return json_response(await _door(request).runs.claim(name, claim))
+        claimed = await door.runs.claim(name, claim)
+        door.metrics.claims.labels("granted").inc()
+        return json_response(claimed)
     except Held as held:
+        door.metrics.claims.labels("held").inc()
         refused = plain(error_document(held))
         refused["error"]["elsewhere"] = held.elsewhere
         return Response(compact(refused), status_code=409, media_type="application/json")
+    except RequestError as refusal:
+        door.metrics.claims.labels("over" if refusal.code == "run.over" else "refused").inc()
+        raise
 
 
 @router.get("/cancelled", responses={200: {"model": CancelledRuns}})
@@ -150,8 +159,11 @@ async def put_run_verdict(
     require_node(request, name)
     with call.holding() as held:
         brought = _parsed(_BROUGHT, await read_body(request, call, held, max_bytes=VERDICT_BYTES))
-        runs = _door(request).runs
+        door = _door(request)
         if isinstance(brought, RunLost):
-            await runs.lose(name, attempt, run, brought)
+            await door.runs.lose(name, attempt, run, brought)
+            door.metrics.verdicts.labels("lost").inc()
             return json_response(VerdictAnswer(counted=False))
-        return json_response(VerdictAnswer(counted=await runs.take(name, attempt, run, brought)))
+        counted = await door.runs.take(name, attempt, run, brought)
+        door.metrics.verdicts.labels("counted" if counted else "late").inc()
+        return json_response(VerdictAnswer(counted=counted))

@@ -13,8 +13,10 @@ from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from assayd.documents import compact, read_json
 from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
+from assayd.store.jobs import get_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim
@@ -34,6 +36,9 @@ _LATEST = (
     select(func.max(_NEWEST.c.run_number))
     .where(_NEWEST.c.attempt_id == _DISPATCH.attempt_id)
     .scalar_subquery()
+)
+_LATEST_OF_RUN = (
+    select(func.max(_NEWEST.c.run_number)).where(_NEWEST.c.attempt_id == _RUN.attempt_id).scalar_subquery()
 )
 _OF_DISPATCH = dispatches.join(tables.attempts, tables.attempts.c.id == _DISPATCH.attempt_id).join(
     tables.submissions, tables.submissions.c.digest == tables.attempts.c.submission
@@ -78,8 +83,18 @@ _THIS = and_(
     _RUN.daemon_id == bindparam("node"),
 )
 _HELD = (
-    select(_RUN.leased_at, _RUN.expires_at, _DISPATCH.attempt_id, _LATEST.label("latest"))
-    .select_from(tables.runs.outerjoin(dispatches, _DISPATCH.attempt_id == _RUN.attempt_id))
+    select(
+        _RUN.leased_at,
+        _RUN.expires_at,
+        _RUN.run_number,
+        _LATEST_OF_RUN.label("latest"),
+        tables.submissions.c.document,
+    )
+    .select_from(
+        tables.runs.join(tables.attempts, tables.attempts.c.id == _RUN.attempt_id).join(
+            tables.submissions, tables.submissions.c.digest == tables.attempts.c.submission
+        )
+    )
     .where(_THIS)
 )
 _END = update(tables.runs).where(_THIS).values(expires_at=OVER)
@@ -100,13 +115,22 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRun:
-    """A run that a node has in hand. `leased_at` is in microseconds; `finished`: the verdict is in."""
+    """A run that a node has in hand: `leased_at` in microseconds, with its attempt and submission.
 
-    attempt_id: str
+    `finished`: another run's verdict is in, or another run goes on.
+    """
+
     number: int
     node: str
     leased_at: int
+    attempt: Attempt
+    document: bytes
     finished: bool = False
+
+    @property
+    def attempt_id(self) -> str:
+        """Return whose run it is."""
+        return self.attempt.id
 
 
 class Held(RequestError):
@@ -166,18 +190,24 @@ class Runs:
         Raises: RequestError ``run.foreign``, ``run.over``.
         """
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
-        row = await self._access.read(lambda connection: connection.execute(_HELD, wanted).one_or_none())
-        if row is None:
-            raise RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
-        if row.expires_at == OVER:
-            raise _over(attempt_id)
-        return HeldRun(
-            attempt_id=attempt_id,
-            number=number,
-            node=node,
-            leased_at=row.leased_at,
-            finished=row.attempt_id is None or row.latest != number,
-        )
+
+        def fetch(connection: Connection) -> HeldRun:
+            row = connection.execute(_HELD, wanted).one_or_none()
+            attempt = get_attempt(connection, attempt_id) if row is not None else None
+            if row is None or attempt is None:
+                raise RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
+            if row.expires_at == OVER:
+                raise _over(attempt_id)
+            return HeldRun(
+                number=number,
+                node=node,
+                leased_at=row.leased_at,
+                attempt=attempt,
+                document=bytes(row.document),
+                finished=attempt.state is State.FINISHED or row.latest != number,
+            )
+
+        return await self._access.read(fetch)
 
     async def lose(self, held: HeldRun, *, started: bool) -> None:
         """Note that a run came to no verdict; one that never started counts for nothing."""
@@ -188,6 +218,12 @@ class Runs:
             self._notices.tell(connection, "again", attempt=held.attempt_id)
 
         await self._access.write(apply)
+
+    async def publish_again(self, attempt_id: str) -> None:
+        """Have the attempt's gateway publish it once more."""
+        await self._access.write(
+            lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
+        )
 
     async def exhaust(self, attempt_id: str) -> None:
         """Tell the attempt's gateway that both runs are lost."""

@@ -70,18 +70,18 @@ class RunVerdicts:
         Raises: RequestError ``invalid``, for what is not the attempt's; StoreError.
         """
         deps = self._deps
-        attempt = await deps.jobs.get(held.attempt_id)
-        if attempt is None or attempt.state is State.FINISHED:
+        attempt = held.attempt
+        if attempt.state is State.FINISHED:
             return False
         files = await self._files(held, attempt, brought)
         report = _report(attempt, brought, files)
         attempt = _with_verdict(attempt, held, brought, deps.clock)
-        files.update(await self._own_files(attempt))
+        files.update(await self._own_files(attempt, held.document))
         written = await deps.artifacts.write(_bundle(attempt, held, brought, files))
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
         if not await deps.jobs.finish(attempt, events, _cases(report)):
-            await self._remove(written.location)
+            await self._remove(attempt.id, written.location)
             return False
         shown = {event.seq for event in deps.hub.durable(attempt.id)}
         if deps.execution.is_here(attempt.id):
@@ -110,9 +110,8 @@ class RunVerdicts:
                 raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
         return files
 
-    async def _own_files(self, attempt: Attempt) -> Mapping[str, bytes]:
+    async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return what the bundle has from here: the submission as it was accepted, and what was before."""
-        document = await self._deps.jobs.document(attempt.id)
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
         if attempt.parent_id is None or attempt.verdict is None:
             return files
@@ -141,9 +140,12 @@ class RunVerdicts:
         ]
         return [*(known or [queued]), *middle, *ends]
 
-    async def _remove(self, location: str) -> None:
+    async def _remove(self, attempt_id: str, location: str) -> None:
+        """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
         try:
-            await self._deps.artifacts.remove(location)
+            recorded = await self._deps.jobs.get(attempt_id)
+            if recorded is not None and recorded.bundle != location:
+                await self._deps.artifacts.remove(location)
         except StoreError as trouble:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
 
@@ -198,7 +200,7 @@ def _report(attempt: Attempt, brought: RunVerdict, files: Mapping[str, bytes]) -
         "attempt_id": attempt.id,
         "kind": attempt.kind,
         "input_digest": attempt.input_digest,
-        "verdict": verdict.value if verdict is not None else None,
+        "status": verdict.value.upper() if verdict is not None else None,
     }
     for name, value in said.items():
         if report.get(name) != value:

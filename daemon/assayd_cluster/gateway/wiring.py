@@ -11,18 +11,21 @@ from functools import partial
 from assayd.attempts.execution import Execution
 from assayd.ids import Ulids
 from assayd.policies import PolicySet
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.artifacts import BundleAttachments
 from assayd.repairs.attempt_gateway import stored_submission
 from assayd.repairs.chain import repair_attachments
-from assayd.store.artifacts import FileArtifactStore
 from assayd.store.jobs import BUNDLES
 from assayd.wiring import Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
+from assayd_cluster.bundles import open_bundles
+from assayd_cluster.bundles.sweeping import sweeping
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
+from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteDependencies, RemoteExecution
 from assayd_cluster.gateway.live import LiveRuns, noticed_event
 from assayd_cluster.gateway.membership import Estate, Membership
+from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
 from assayd_cluster.gateway.publisher import Publisher
@@ -31,6 +34,7 @@ from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, VerdictDependencies
 from assayd_cluster.gateway.watching import RunWatch
+from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import GatewaySettings, read_secret
 from assayd_cluster.tables import ALL
 
@@ -46,6 +50,7 @@ class Cluster:
     execution: RemoteExecution
     publisher: Publisher
     door: NodeDoor
+    metrics: ClusterMetrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class Gateway:
             (attempt for attempt in found.values() if not self.cluster.execution.is_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),
         )
+        self.cluster.metrics.inherited.inc(len(unfinished))
         await self.parts.admission.recover(unfinished, renumbered=False)
 
 
@@ -78,18 +84,14 @@ async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gat
     hooks = OutboxHooks(gateway_id, notices)
     publisher = Publisher(make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
     building = _Building(gateway_id, notices, hooks, publisher)
-    overrides = PartOverrides(execution=building.execution, artifacts=_open_bundles(settings), hooks=hooks)
+    bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
+    overrides = PartOverrides(execution=building.execution, artifacts=bundles, hooks=hooks)
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
+    await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
     return Gateway(parts=parts, cluster=cluster)
-
-
-def _open_bundles(settings: GatewaySettings) -> ArtifactStore:
-    folder = settings.cluster.bundles.directory or settings.state_dir / BUNDLES
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return FileArtifactStore(folder)
 
 
 class _Building:
@@ -148,7 +150,11 @@ class _Building:
         _listen(self._notices, remote, others, live)
         await stack.enter_async_context(self._notices.running())
         nodes = Nodes(access, partial(_digests, shared.policies))
-        readiness = ClusterReadiness(nodes)
+        seen = DatabaseNodes(access)
+        metrics = ClusterMetrics(basics.metrics.registry)
+        self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
+        doctor = ClusterDoctor(access, seen, self._publisher, shared.artifacts)
+        readiness = ClusterReadiness(nodes, seen, metrics, doctor)
         self._built = Cluster(
             gateway_id=self._gateway_id,
             basics=basics,
@@ -156,7 +162,8 @@ class _Building:
             readiness=readiness,
             execution=remote,
             publisher=self._publisher,
-            door=NodeDoor(nodes=nodes, runs=live),
+            door=NodeDoor(nodes=nodes, runs=live, metrics=metrics),
+            metrics=metrics,
         )
         return Execution(execute=remote, readiness=readiness, selftest=None, elsewhere=others)
 

@@ -21,8 +21,8 @@ from assayd_cluster.node.running import Runner, Stopping
 
 log = structlog.get_logger()
 
-AWAY_BEAT_S = 1.0
-"""How often a gateway is asked that does not answer."""
+IDLE_BEAT_S = 1.0
+"""How often a node beats that takes no messages: it is to take some soon after it can."""
 
 
 class Heart:
@@ -45,28 +45,34 @@ class Heart:
         self._capacity = capacity
         self._want = want
         self._answered = 0.0
+        self._consuming = False
         self._why = ""
         self.sooner = threading.Event()
         """Set, it asks for a beat before its time."""
 
     def beat(self) -> None:
         """Beat once, and wait until the next one is due."""
-        due_s = BEAT_S
+        self._beaten()
+        self.sooner.wait(BEAT_S if self._consuming else IDLE_BEAT_S)
+        self.sooner.clear()
+
+    def _beaten(self) -> None:
         try:
             state = self._state()
             answer = self._gateway.beat(state)
         except AssaydError as trouble:
-            due_s = AWAY_BEAT_S
             self._tell(f"{trouble.code}: {trouble.message}")
             if time.monotonic() - self._answered > LIVE_S:
-                self._want(False)
-        else:
-            self._answered = time.monotonic()
-            consume = answer.consume and state.ready and not state.draining
-            self._tell("" if consume else answer.why or state.reason or "the node is draining")
-            self._want(consume)
-        self.sooner.wait(due_s)
-        self.sooner.clear()
+                self._take(consuming=False)
+            return
+        self._answered = time.monotonic()
+        consuming = answer.consume and state.ready and not state.draining
+        self._tell("" if consuming else answer.why or state.reason or "the node is draining")
+        self._take(consuming=consuming)
+
+    def _take(self, *, consuming: bool) -> None:
+        self._consuming = consuming
+        self._want(consuming)
 
     def _state(self) -> NodeBeat:
         reason, profiles = self._daemon.readiness(), dict[str, str]()

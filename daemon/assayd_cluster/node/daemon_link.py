@@ -70,7 +70,8 @@ class DaemonLink:
         packed = io.BytesIO(self._client.bundle(attempt["id"]))
         with tarfile.open(fileobj=packed, mode="r:") as archive:
             read = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
-            return [_file(name, file.read()) for name, file in read if file is not None]
+            # Within the archive they are in a folder, named as the bundle is.
+            return [_file(name.partition("/")[2], file.read()) for name, file in read if file is not None]
 
     def cancel(self, attempt_id: str) -> None:
         """End an attempt; one that has ended or never came is left alone."""

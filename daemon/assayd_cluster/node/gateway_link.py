@@ -30,9 +30,7 @@ class GatewayAway(AssaydError):
 
 
 class RunHeld(AssaydError):
-    """Another node holds the attempt; `elsewhere`: this one shall leave it to another."""
-
-    elsewhere = False
+    """Another node holds the attempt."""
 
 
 class RunOver(AssaydError):
@@ -124,18 +122,15 @@ class GatewayLink:
 
 
 def _refusal(response: httpx.Response) -> AssaydError:
-    code, message, elsewhere = "http", f"HTTP status {response.status_code}", False
+    code, message = "http", f"HTTP status {response.status_code}"
     try:
         error = response.json()["error"]
         code, message = str(error["code"]), str(error["message"])
-        elsewhere = error.get("elsewhere") is True
     except (ValueError, KeyError, TypeError, AttributeError):
         pass  # not from the gateway itself: its server, or a proxy
     match response.status_code:
         case 409:
-            held = RunHeld(code, message, retryable=True)
-            held.elsewhere = elsewhere
-            return held
+            return RunHeld(code, message, retryable=True)
         case 410:
             return RunOver(code, message)
         case 408 | 425 | 429:

@@ -49,7 +49,6 @@ class Tries:
     """
 
     again_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
-    elsewhere_s: float = 1.0
     daemon_away_s: float = 60.0
 
     def pauses(self) -> Iterator[float]:
@@ -132,9 +131,7 @@ class Runner:
                 log.info("claim.over", code=over.code)
                 return None
             except RunHeld as held:
-                if held.elsewhere:
-                    self._pause(self._tries.elsewhere_s)
-                    raise PutBack(held.code, held.message) from held
+                log.debug("claim.held", code=held.code)
             except NodeRefused as refused:
                 log.warning("claim.refused", code=refused.code)
                 raise Untrue(refused.code, refused.message) from refused
@@ -150,7 +147,7 @@ class Runner:
             try:
                 attempt = self._daemon.submit(run.attempt, claimed.document, wait_s=AT_ONCE_S)
                 accepted = True
-                return self._finished(run, claimed, attempt)
+                return self._finished(run, attempt)
             except ClientError as trouble:
                 if not trouble.retryable:
                     return _lost(f"{trouble.code}: {trouble.message}", started=True)
@@ -161,11 +158,9 @@ class Runner:
             away_s += pause_s
         raise AssertionError  # pauses have no end
 
-    def _finished(self, run: Run, claimed: Claimed, attempt: Document) -> Document:
+    def _finished(self, run: Run, attempt: Document) -> Document:
         """Wait for the verdict, with events on the way, and return it with its files."""
-        if claimed.cancelled:
-            self._daemon.cancel(run.attempt)
-        if attempt["verdict"] is None and claimed.live:
+        if attempt["verdict"] is None:
             with self._forwarder.forwarding(run) as forward:
                 for event in self._daemon.events(run.attempt):
                     forward(event)

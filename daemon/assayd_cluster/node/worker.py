@@ -55,7 +55,7 @@ def run(settings: NodeSettings) -> int:
     warnings.filterwarnings("ignore", category=SecurityWarning)
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     for name in ("celery.app.trace", "celery.worker.strategy"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # they tell of every message
+        logging.getLogger(name).setLevel(logging.ERROR)  # they tell of every message
     node = Node(settings)
     return node.run()
 

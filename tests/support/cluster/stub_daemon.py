@@ -98,7 +98,8 @@ class StubDaemon:
         return {"report.json": b"{}", **({"out/large.bin": b"x" * size} if size else {})}
 
     def _event(self, attempt_id: str, seq: int) -> dict[str, object]:
-        kind, body = ("finished", {"verdict": "validated"}) if seq == 3 else ("state", {"state": "running"})
+        kind = "finished" if seq == 3 else "state"
+        body = {"verdict": "validated"} if seq == 3 else {"state": ("queued", "running")[seq - 1]}
         at = "2026-01-01T00:00:00.000Z"
         return {"id": f"1.{seq}", "attempt_id": attempt_id, "kind": kind, "at": at, "body": body}
 
@@ -118,7 +119,7 @@ def _packed(contents: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in contents.items():
-            member = tarfile.TarInfo(name)
+            member = tarfile.TarInfo(f"20260101T000000.000000Z_bundle/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return packed.getvalue()

@@ -23,7 +23,6 @@ class Known:
     verdicts: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     events: list[object] = field(default_factory=list)
-    cancelled: bool = False
     files: dict[str, int] = field(default_factory=dict)
 
 
@@ -96,8 +95,8 @@ class StubGateway:
                 return refusal(410, "run.over")
             known.holders.append(node)
         document = json.dumps(known.document)
-        facts = {"uid": 0, "kind": "script", "policy": "script", "created_at": "2026-01-01T00:00:00.000Z"}
-        claimed = {"run": len(known.holders), "document": document, "cancelled": known.cancelled}
+        facts = {"uid": 0, "kind": "script", "policy": "script"}
+        claimed = {"run": len(known.holders), "document": document}
         return Answer(200, {**claimed, **facts})
 
     def _take(self, known: Known, node: str, what: list[str], asked: Request) -> Answer:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client import CollectorRegistry
 
 from assayd.metrics import Metrics
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 ALERTS = DEPLOY / "prometheus/alerts.yml"
 DASHBOARD = DEPLOY / "grafana/assayd.json"
+CLUSTER = DEPLOY / "grafana/cluster.json"
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -23,14 +25,14 @@ def alerts() -> list[dict[str, Any]]:
     return rules
 
 
-def dashboard() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(DASHBOARD.read_text())
+def dashboard(path: Path = DASHBOARD) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text())
     return document
 
 
-def dashboard_queries() -> Iterator[str]:
+def dashboard_queries(path: Path = DASHBOARD) -> Iterator[str]:
     """Return every query of the dashboard, with the variables that Grafana would fill in filled in."""
-    document = dashboard()
+    document = dashboard(path)
     queries = [target["expr"] for panel in document["panels"] for target in panel.get("targets", ())]
     queries += [note["expr"] for note in document["annotations"]["list"]]
     for query in queries:
@@ -47,9 +49,9 @@ def labels_in(query: str) -> Iterator[tuple[str, set[str]]]:
         yield name, set(re.findall(r"(\w+)\s*[=!]~?", matchers)) - {"instance"}
 
 
-def exposed() -> dict[str, set[str]]:
+def exposed(registry: CollectorRegistry | None = None) -> dict[str, set[str]]:
     """Return the names under which the daemon's metrics are scraped, with their labels."""
-    registry = Metrics().registry
+    registry = registry or Metrics().registry
     # Those of the process have values at once; the others are listed, also while nothing was counted yet.
     names = {sample.name: set(sample.labels) for family in registry.collect() for sample in family.samples}
     for collector, registered in registry._collector_to_names.items():

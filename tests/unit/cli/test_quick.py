@@ -18,6 +18,7 @@ LINES = [
     "validate extractor a.py b.py --sample-path /x --sample-path=/y --json",
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
     "validate code n.py --cases c.json --intent @words",
+    "validate pipeline a.sql b.db --sample-rows --repair claude",
     "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
     "validate code n.py --webhook https://ci.example/a",
     "validate fifth --form yaml --policy first --policy second",

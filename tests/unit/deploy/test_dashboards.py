@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from assayd.metrics import Metrics
+from assayd_cluster.gateway.metrics import ClusterMetrics
 from support.texts import dashboards
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNBOOK = ROOT / "docs/operating/alerts.md"
 EXPOSED = dashboards.exposed()
+PAGES = (dashboards.DASHBOARD, dashboards.CLUSTER)
 QUERIES = [*dashboards.dashboard_queries(), *(rule["expr"] for rule in dashboards.alerts())]
 
 
@@ -47,8 +50,9 @@ def test_every_alert_has_its_place_in_the_guide_and_no_other_has() -> None:
         assert rule["annotations"]["summary"]
 
 
-def test_panels_are_named_apart_and_do_not_overlap() -> None:
-    panels = dashboards.dashboard()["panels"]
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_panels_are_named_apart_and_do_not_overlap(path: Path) -> None:
+    panels = dashboards.dashboard(path)["panels"]
     titles = [panel["title"] for panel in panels]
     cells = [
         (x, y)
@@ -63,8 +67,9 @@ def test_panels_are_named_apart_and_do_not_overlap() -> None:
     assert max(x for x, _ in cells) < 24
 
 
-def test_panels_read_the_source_that_is_chosen() -> None:
-    document = dashboards.dashboard()
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_panels_read_the_source_that_is_chosen(path: Path) -> None:
+    document = dashboards.dashboard(path)
     variables = {each["name"] for each in document["templating"]["list"]}
     sources = [panel["datasource"] for panel in document["panels"] if panel["type"] != "row"]
 
@@ -75,3 +80,17 @@ def test_panels_read_the_source_that_is_chosen() -> None:
         for panel in document["panels"]
         for target in panel.get("targets", ())
     )
+
+
+def test_page_of_the_cluster_asks_for_all_that_a_gateway_measures_and_nothing_else() -> None:
+    metrics = Metrics()
+    ClusterMetrics(metrics.registry)
+    exposed = dashboards.exposed(metrics.registry)
+    own = {re.sub(r"_created$", "", name) for name in exposed if name.startswith("assayd_cluster_")}
+    own = {name for name in own if f"{name}_total" not in own}
+    queries = [*dashboards.dashboard_queries(dashboards.CLUSTER)]
+    shown = {name for query in queries for name in dashboards.metrics_in(query)}
+    asked = [(name, labels) for query in queries for name, labels in dashboards.labels_in(query)]
+
+    assert own - {"assayd_process_start_time_seconds"} <= shown <= exposed.keys()
+    assert [(name, labels) for name, labels in asked if labels - exposed[name]] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-EXTRAS = ("anthropic.txt", "gemini.txt", "lsp.txt", "mcp.txt", "openai.txt")
+EXTRAS = ("anthropic.txt", "cluster.txt", "gemini.txt", "lsp.txt", "mcp.txt", "openai.txt")
 
 
 def locked(name: str) -> dict[str, str]:

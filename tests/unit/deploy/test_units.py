@@ -19,6 +19,9 @@ analysed = (
 """For those without systemd these are among the tests of `make test-system`, which installs it."""
 
 
+UNITS = [*sorted(SYSTEMD.glob("*.service")), *sorted(SYSTEMD.glob("*.socket"))]
+
+
 def read(path: Path) -> configparser.ConfigParser:
     unit = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
     unit.optionxform = str  # type: ignore[assignment,method-assign]
@@ -26,21 +29,27 @@ def read(path: Path) -> configparser.ConfigParser:
     return unit
 
 
+SERVICES = ("assayd", "assayd-gateway", "assayd-node")
+
+
 @analysed
-def test_hardening_is_rated_ok_or_better() -> None:
-    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", SERVICE]
+@pytest.mark.parametrize("name", SERVICES)
+def test_hardening_is_rated_ok_or_better(name: str) -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", SYSTEMD / f"{name}.service"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
-    rating = re.search(r"exposure level for assayd\.service: ([\d.]+)", done.stdout)
+    rating = re.search(rf"exposure level for {name}\.service: ([\d.]+)", done.stdout)
     assert rating, done.stdout + done.stderr
     assert float(rating[1]) < 5.0  # from here on it says MEDIUM
 
 
 @analysed
 def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
-    for unit in (SERVICE, SYSTEMD / "assayd.socket", SYSTEMD / "assay-console.service"):
+    for unit in UNITS:
         # The programs are not installed here, which is all that may be said.
-        text = re.sub(r"^ExecStart=/usr/bin/\w+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE)
+        text = re.sub(
+            r"^ExecStart=/usr/bin/[\w-]+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE
+        )
         (tmp_path / unit.name).write_text(text)
     for name in ("egress.conf", "oci.conf"):
         (tmp_path / "assayd.service.d").mkdir(exist_ok=True)
@@ -49,9 +58,7 @@ def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
         "systemd-analyze",
         "verify",
         "--man=no",
-        tmp_path / "assayd.service",
-        tmp_path / "assayd.socket",
-        tmp_path / "assay-console.service",
+        *(tmp_path / unit.name for unit in UNITS),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -100,11 +107,31 @@ def test_socket_is_where_client_and_daemon_look_for_it() -> None:
     assert (socket["SocketMode"], socket["SocketGroup"]) == ("0660", "assayd")
 
 
-def test_every_group_that_a_unit_names_is_made() -> None:
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_group_that_a_unit_names_is_made(name: str) -> None:
     made = set(re.findall(r"^[ug] (\S+)", (SYSTEMD / "assayd.sysusers").read_text(), re.MULTILINE))
-    service = read(SERVICE)["Service"]
-    named = {service["User"], service["Group"], *service["SupplementaryGroups"].split()}
+    service = read(SYSTEMD / f"{name}.service")["Service"]
+    named = {service["User"], service["Group"], *service.get("SupplementaryGroups", "").split()}
     assert named <= made
+
+
+@pytest.mark.parametrize("name", ["assayd-gateway", "assayd-node"])
+def test_services_of_a_cluster_make_no_containers_and_get_secrets_as_credentials(name: str) -> None:
+    text = (SYSTEMD / f"{name}.service").read_text()
+    service = read(SYSTEMD / f"{name}.service")["Service"]
+    assert "docker" not in service.get("SupplementaryGroups", "")
+    assert (service["User"], service["CapabilityBoundingSet"]) == (name, "")
+    handed = re.findall(r"^LoadCredential=([\w-]+):/etc/assayd/cluster/", text, re.MULTILINE)
+    read_from = re.findall(r"^Environment=\w+_FILE=%d/([\w-]+)$", text, re.MULTILINE)
+    assert handed == read_from
+    assert len(handed) == 2
+
+
+def test_gateway_is_handed_the_socket_that_nodes_look_for() -> None:
+    from assayd_cluster.settings import NodeSettings
+
+    usual = NodeSettings.model_fields["gateway"].default
+    assert usual == "http+unix://" + read(SYSTEMD / "assayd-gateway.socket")["Socket"]["ListenStream"]
 
 
 def test_everything_that_is_installed_is_in_the_checkout() -> None:

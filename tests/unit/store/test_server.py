@@ -197,7 +197,8 @@ async def test_answer_to_a_commit_that_was_lost_is_found_out(tmp_path: Path, url
         lose_next_answer(jobs)
         await jobs.lease(make.run())
         lose_next_answer(jobs)
-        await jobs.finish(make.finished(), [make.event()])
+        assert await jobs.finish(make.finished(), [make.event()])
+        assert not await jobs.finish(make.finished(), [make.event()])
         assert await jobs.get(make.attempt().id) == make.finished()
         assert (await jobs.accept(make.attempt(2), b"{}", idempotency_key="k")).existing
 

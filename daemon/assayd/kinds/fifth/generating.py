@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from assayd.kinds.fifth.payload import MOST_FILES, Label, Name, Path
+from assayd.findings.expected import CASES, cases_told
+from assayd.kinds.fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
 from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
 
@@ -17,7 +19,7 @@ TASK = (
 
 
 class FifthContext(BaseModel):
-    """Libraries that are loaded, files that it may load, whether it is run; what steers what is told."""
+    """Libraries that are loaded, files that it may load, cases, whether it is run; what steers the rest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,6 +28,7 @@ class FifthContext(BaseModel):
     libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
     files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
     execute: StrictBool = False
+    cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
 
 
 def base_of(context: FifthContext) -> Document:
@@ -37,4 +40,12 @@ def around(context: FifthContext) -> list[Surrounding]:
     """Return what the code has to fit."""
     loaded = Surrounding(title="libraries that are loaded", text=", ".join(context.libraries) or "none")
     files = [Surrounding(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
-    return [loaded, *files]
+    return [loaded, *files, *cases_of(context.cases)]
+
+
+def cases_of(cases: Sequence[FifthCase]) -> list[Surrounding]:
+    """Return cases as a model is told them."""
+    if not cases:
+        return []
+    told = cases_told((case, case.stdin, case.expected) for case in cases)
+    return [Surrounding(title="cases that have to pass: standard input -> output", text=told)]

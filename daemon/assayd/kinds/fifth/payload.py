@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, field_validator
+
+from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
 
 MOST_FILES = 100
 
@@ -20,11 +22,18 @@ Path = Annotated[
 Label = Annotated[str, StringConstraints(max_length=200)]
 
 
+class FifthCase(ExpectedCase):
+    """What the program has to print when it reads `stdin`."""
+
+    stdin: str = ""
+    expected: str
+
+
 class FifthPayload(BaseModel):
     """`code` is a program, or an answer that has it in fenced blocks; `files` are what it may load.
 
-    `libraries` are loaded before it. `task_type` and `model_source` steer what another try is told, and
-    nothing else.
+    `libraries` are loaded before it. Each of `cases` is a run of its own; without any,
+    `execute` is one. `task_type` and `model_source` steer what another try is told, and nothing else.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
@@ -36,3 +45,10 @@ class FifthPayload(BaseModel):
     libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
     files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
     execute: StrictBool = False
+    cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
+
+    @field_validator("cases")
+    @classmethod
+    def _name_each(cls, cases: tuple[FifthCase, ...]) -> tuple[FifthCase, ...]:
+        refuse_twins(cases)
+        return cases

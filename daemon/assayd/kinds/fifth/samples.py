@@ -52,5 +52,19 @@ SAMPLES = (
         "unavailable", "require lib/str.fs\n", "fifth.library_unavailable", verdict="validated", runs=True
     ),
     _sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
+    _sample(
+        "case",
+        _GOOD,
+        verdict="validated",
+        runs=True,
+        cases=[{"name": "five", "expected": "5 doubled is 10 \n"}],
+    ),
+    _sample(
+        "case_differs",
+        _GOOD,
+        "case.differs",
+        runs=True,
+        cases=[{"name": "six", "expected": "6 doubled is 12", "compare": "tokens"}],
+    ),
     _sample("endless", ": f ( -- ) begin again ;\nf\n", "sandbox.timeout", runs=True),
 )

@@ -1,37 +1,35 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
 Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With
-`execute`, the program is loaded in a sandbox. Source: docs/kinds/fifth.md.
+`execute` or cases, the program is loaded in a sandbox. Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
 from assayd.findings import exec_unit
+from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import code_briefing, with_code
-from assayd.findings.exec_unit import judge_exec
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
 from assayd.kinds.fifth.from_files import from_files
 from assayd.kinds.fifth.generating import FifthContext
+from assayd.kinds.fifth.judging import GFORTH, judge_runs, runs_of
 from assayd.kinds.fifth.language import language, use_tables
-from assayd.kinds.fifth.payload import (
-    FifthPayload,
-)
-from assayd.kinds.fifth.run import PROGRAM_FILE, error_finding, notes
+from assayd.kinds.fifth.payload import FifthPayload
+from assayd.kinds.fifth.run import PROGRAM_FILE
 from assayd.kinds.fifth.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import CaseStatus, Judgement, Rating
-from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.report import Judgement, Rating
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
 from assayd.ports.generatable import Briefing, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
@@ -40,10 +38,8 @@ from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
-_GFORTH = "/usr/bin/gforth"
 _LIBRARY_HOME = "/usr/share/forth"
 _WRITE = "Write Fifth: words between blanks, a stack comment in every definition."
-_UNIT = "program"
 _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
 
@@ -53,7 +49,9 @@ class Fifth:
 
     kind: str = "fifth"
     payload: type[FifthPayload] = FifthPayload
-    bounded: Mapping[str, Cap] = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE})
+    bounded: Mapping[str, Cap] = MappingProxyType(
+        {"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS}
+    )
     default_policy: str = "fifth"
     image: str = "forth"
     runtime_stages: Sequence[str] = ("sandbox",)
@@ -69,6 +67,7 @@ class Fifth:
             *run_findings.CAUSE_RULES,
             run_findings.LIMIT_RULE,
             exec_unit.NOT_EXECUTED_RULE,
+            *expected_results.RULES,
         )
 
     @property
@@ -94,21 +93,27 @@ class Fifth:
         return payload.model_copy(update={"code": program_of(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Plan one run in gforth, where it is asked for."""
-        if not payload.execute:
+        """Plan the runs in gforth: one for each case, else one where it is asked for."""
+        arguments = {
+            "argv": [GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"],
+            "env": {"FIFTH_HOME": _LIBRARY_HOME},
+        }
+        units = tuple(
+            Unit(
+                name=name,
+                program=Program.EXEC,
+                arguments=arguments,
+                deadline_s=limits.unit_timeout_s,
+                stdin=read.encode(),
+            )
+            for name, read, _ in runs_of(payload)
+        )
+        if not units:
             return None
-        argv = [_GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"]
         return RunSpec(
             image=self.image,
             limits=limits,
-            units=(
-                Unit(
-                    name=_UNIT,
-                    program=Program.EXEC,
-                    arguments={"argv": argv, "env": {"FIFTH_HOME": _LIBRARY_HOME}},
-                    deadline_s=limits.unit_timeout_s,
-                ),
-            ),
+            units=units,
             network=policy.network,
             imports=policy.imports,
             files=_laid(payload),
@@ -116,21 +121,8 @@ class Fifth:
         )
 
     def judge(self, payload: FifthPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the run by how it ended; what gforth says only words a bad end."""
-        unit = next((unit for unit in result.units[:1] if unit.name == _UNIT), None)
-        tried = judge_exec(_UNIT, unit, program=_GFORTH)
-        if unit is None:
-            return Judgement(stage_findings={"sandbox": tried.findings}, cases=(tried.case,))
-        stderr = unit.stderr.text()
-        if tried.case.status is CaseStatus.PASSED:
-            return Judgement(
-                stage_findings={"sandbox": tuple(notes(stderr, language()))}, cases=(tried.case,)
-            )
-        said = error_finding(stderr, payload.code, language())
-        if said is None or unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
-            return Judgement(stage_findings={"sandbox": tried.findings}, cases=(tried.case,))
-        case = replace(tried.case, error_type=said.rule, message=said.message, line=said.line)
-        return Judgement(stage_findings={"sandbox": (said,)}, cases=(case,))
+        """Judge how each run ended, and what cases printed."""
+        return judge_runs(payload, result)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
@@ -152,7 +144,7 @@ class Fifth:
             report,
             instructions=(_WRITE, *advice.told(report.get("feedback"), language())),
             runtime_stages=self.runtime_stages,
-            surroundings=(libraries,),
+            surroundings=(libraries, *generating.cases_of(payload.cases)),
         )
 
     def patch(self, payload: FifthPayload, passage: str, code: str) -> Mapping[str, object]:
@@ -186,7 +178,7 @@ class Fifth:
                 language(),
                 model_source=payload.model_source or "",
                 task_type=payload.task_type or "",
-                ran=payload.execute,
+                ran=payload.execute or bool(payload.cases),
             ),
         )
 

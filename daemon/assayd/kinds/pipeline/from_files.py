@@ -15,6 +15,7 @@ SCHEMA_FILE = "schema.sql"
 """What the file of a database's schema is called."""
 
 _DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
+_OPTIONS = {"pipeline_id", "sample_rows"}
 _STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
 
 
@@ -26,9 +27,19 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     Raises: RequestError ``request.options``.
     """
-    if options.input is not None or options.sample_paths or options.extra.keys() - {"pipeline_id"}:
-        raise RequestError("request.options", "a pipeline takes files and --option pipeline_id=ID")
-    return {**_payload_of(files), **options.extra}
+    if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
+        message = "a pipeline takes files, --option pipeline_id=ID and --sample-rows"
+        raise RequestError("request.options", message)
+    extra = dict(options.extra)
+    shows_rows = extra.pop("sample_rows", "false") == "true"
+    payload = _payload_of(files)
+    if not shows_rows:
+        return {**payload, **extra}
+    database = payload["database"]
+    if not isinstance(database, dict) or "base64" not in database:
+        message = "--sample-rows shows rows of a database file, and none was given"
+        raise RequestError("request.options", message, field="database")
+    return {**payload, "database": {**database, "sample_rows": True}, **extra}
 
 
 def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:

@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 
 class DatabasePipelines:
-    """Implements `stored.Pipelines` and `store.recorder.Completing`."""
+    """Implements `stored.Pipelines`, `store.recorder.Completing` and `store.recorder.Naming`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -48,6 +48,11 @@ class DatabasePipelines:
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
         """List pipelines, newest first, without steps and attempts."""
         return await self._reader.read(lambda connection: _list(connection, query))
+
+    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+        """Return the pipeline that an attempt belongs to."""
+        found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
+        return {"pipeline_id": found[0].id} if found else {}
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
         """Return the payload with the steps of the pipeline that it names, where it has none of its own.

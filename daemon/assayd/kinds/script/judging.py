@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from assayd.findings.call_unit import Tried
 from assayd.findings.exec_unit import judge_exec
-from assayd.findings.expected import judge_output
+from assayd.findings.expected import judge_output, together
 from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started
-from assayd.findings.runs import grouped, unfinished
+from assayd.findings.runs import unfinished
 from assayd.kinds.script.payload import ScriptCase, ScriptPayload
 from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import CaseStatus, Judgement
@@ -38,7 +38,7 @@ def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
     ]
     if all(one.case.status is CaseStatus.PASSED and not has_errors(one.findings) for one in tries):
         tries[-1] = _with_outputs(tries[-1], submitted, result)
-    found = _together(tries)
+    found = together(tries)
     if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
         found = (*found, *unfinished(result, "The script"))
     return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
@@ -65,14 +65,6 @@ def _judge_run(
     before = tried.findings
     judged = judge_output(tried, wanted, wanted.expected, unit.stdout)
     return judged if judged.findings is before else replace(judged, findings=(*before, *judged.findings))
-
-
-def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; what several of them say alike is said once."""
-    if len(tries) == 1:
-        return tries[0].findings
-    alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
-    return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
 
 
 def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:

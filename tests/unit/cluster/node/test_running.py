@@ -91,14 +91,6 @@ def test_an_attempt_that_another_node_holds_is_waited_for(parts: NodeParts) -> N
     assert parts.daemon.submitted == []
 
 
-def test_a_run_that_is_to_go_elsewhere_is_put_back(parts: NodeParts) -> None:
-    attempt_id, _ = parts.attempt()
-    parts.gateway.refuses["runs"] = refusal(409, "run.held", elsewhere=True)
-
-    with pytest.raises(PutBack):
-        parts.runner.run(attempt_id, TICKET)
-
-
 def test_a_node_that_drains_puts_back_what_it_has_not_claimed(parts: NodeParts) -> None:
     attempt_id, known = parts.attempt()
     parts.stopping.draining.set()
@@ -129,16 +121,6 @@ def test_runs_of_a_daemon_that_stays_away_are_left_to_others(parts: NodeParts) -
     parts.runner.run(attempt_id, TICKET)
 
     assert known.lost == ["node-1"]
-
-
-def test_a_run_that_was_cancelled_before_it_was_claimed_is_cancelled_at_the_daemon(parts: NodeParts) -> None:
-    attempt_id, known = parts.attempt(takes_s=60)
-    known.cancelled = True
-
-    parts.runner.run(attempt_id, TICKET)
-
-    assert parts.daemon.cancelled == [attempt_id]
-    assert len(known.verdicts) == 1
 
 
 def test_events_of_a_run_that_takes_long_are_sent_while_it_is_under_way(parts: NodeParts) -> None:

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.kinds.fifth.validator import FifthPayload, validator
+from assayd.kinds.fifth.payload import FifthCase, FifthPayload
+from assayd.kinds.fifth.validator import validator
 from assayd.model.finding import Finding, Layer
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
@@ -230,6 +231,12 @@ def test_nothing_is_planned_unless_it_is_asked_for(policies: PolicySet) -> None:
     assert validator.plan(FifthPayload(code=CLEAN), policies.get("fifth"), LIMITS) is None
 
 
+CASES = (
+    FifthCase(name="one", expected="1", compare="tokens"),
+    FifthCase(name="two", stdin="2", expected="4 \n"),
+)
+
+
 def test_the_plan_loads_prelude_libraries_and_program_in_gforth(policies: PolicySet) -> None:
     payload = FifthPayload(code=CLEAN, execute=True, libraries=("core", "ui"), files={"lib/own.fs": ": x ;"})
     spec = validator.plan(payload, policies.get("fifth"), LIMITS)
@@ -247,6 +254,37 @@ def test_the_plan_loads_prelude_libraries_and_program_in_gforth(policies: Policy
     assert spec.files["assayd/libraries.fs"] == b"require core.fs\nrequire ui.fs\n"
     assert spec.files["lib/own.fs"] == b": x ;"
     assert set(argv[1:4]) <= set(spec.files)
+
+
+def test_each_case_is_a_run_that_reads_its_own_input(policies: PolicySet) -> None:
+    payload = FifthPayload(code=CLEAN, cases=CASES)
+    spec = validator.plan(payload, policies.get("fifth"), LIMITS)
+    assert spec is not None
+    assert [(unit.name, unit.stdin) for unit in spec.units] == [("one", b""), ("two", b"2")]
+
+
+def test_cases_of_one_name_are_refused() -> None:
+    with pytest.raises(ValidationError, match="one"):
+        FifthPayload(code=CLEAN, cases=(CASES[0], CASES[0]))
+
+
+def test_program_that_prints_something_else_fails_the_case_that_expects_it() -> None:
+    units = tuple(
+        UnitResult(
+            name=case.name,
+            wait_status=0,
+            stdout=Captured(head=b"1 \n", total_bytes=3),
+            stderr=Captured(),
+            outcome=Outcome(cause=Cause.COMPLETED),
+        )
+        for case in CASES
+    )
+    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=units[0].outcome)
+    judgement = validator.judge(FifthPayload(code=CLEAN, cases=CASES), POLICY, result)
+    [finding] = judgement.stage_findings["sandbox"]
+    assert (finding.rule, "received" in finding.message) == ("case.differs", True)
+    assert [case.status for case in judgement.cases] == [CaseStatus.PASSED, CaseStatus.FAILED]
+    assert [case.expected for case in judgement.cases] == ["1", "4 \n"]
 
 
 def judged(cause: Cause, stderr: str = "", status: int = 256, results: tuple[bytes, ...] = ()) -> Judgement:

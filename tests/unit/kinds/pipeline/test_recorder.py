@@ -159,6 +159,16 @@ async def test_status_follows_the_verdict(
     assert (await stored(pipelines, pipeline_id)).status is status
 
 
+async def test_every_attempt_of_a_pipeline_names_it_and_others_name_none(
+    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+) -> None:
+    first = await submit(jobs, make, 1, document())
+    fixed = await submit(jobs, make, 2, document(), parent_id=first)
+
+    assert await pipelines.belongs_to(fixed) == {"pipeline_id": first}
+    assert await pipelines.belongs_to("01") == {}
+
+
 async def test_repair_changes_its_step_and_the_status(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from assayd.analysis.shfmt import read_shell
 from assayd.errors import RequestError
+from assayd.kinds.pipeline.from_files import SQLITE_HEADER
 from assayd.kinds.pipeline.payload import PipelinePayload
 from assayd.kinds.pipeline.validator import validator
 from assayd.model.run import Program
@@ -68,6 +69,15 @@ def test_what_is_no_pipeline_is_refused_with_its_field(
     assert words in found[field]
 
 
+def test_rows_of_a_database_file_are_shown_where_that_is_asked_for() -> None:
+    files = {"a.sql": b"SELECT 1", "b.db": SQLITE_HEADER}
+    asked = FileOptions(extra={"sample_rows": "true"})
+    header = base64.b64encode(SQLITE_HEADER).decode()
+    assert validator.from_files(files, asked)["database"] == {"base64": header, "sample_rows": True}
+    with pytest.raises(RequestError, match="database file"):
+        validator.from_files({"a.sql": b"SELECT 1", "schema.sql": b""}, asked)
+
+
 def test_files_of_a_command_line_become_steps_data_and_a_database(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         connection.execute("CREATE TABLE t (a)")
@@ -98,7 +108,7 @@ def test_files_of_a_command_line_become_steps_data_and_a_database(tmp_path: Path
     [
         ({"a.db": b"", "schema.sql": b"x"}, {}, "one database, not a.db, schema.sql"),
         ({"a.sh": b"\xff"}, {}, "a.sh is not UTF-8 text"),
-        ({"a.sh": b"true"}, {"extra": {"x": "y"}}, "takes files and --option pipeline_id"),
+        ({"a.sh": b"true"}, {"extra": {"x": "y"}}, "takes files, --option pipeline_id"),
     ],
 )
 def test_files_that_make_no_pipeline_are_refused(

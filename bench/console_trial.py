@@ -1,0 +1,137 @@
+"""Starts a daemon with a batch of 200 of which some fail, and a console on it: for a trial by a fresh person.
+
+    make images-oci; sudo deploy/dev/oci.sh run .venv/bin/python -m bench.console_trial [--port N] [--once]
+
+Three kinds of failure are planted. Which they are, and how many items each has, is in `PLANTED`, and not on
+the screen: the person is to find out by the console alone. One of them was repaired, and one extractor was
+made from words. It ends by Ctrl+C and leaves nothing; with --once it ends as soon as all is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from assayd.client import Document, PlainClient
+from bench.daemon import daemon
+
+ROOT = Path(__file__).parents[1]
+ITEMS = 200
+READS = """\
+import re
+
+
+def extract(path: str) -> dict:
+    supplier, year, file = path.strip("/").split("/")[1:4]
+    quarter = int(re.search(r"_Q([1-4])", file)[1])
+    return {"supplier": supplier, "year": int(year), "quarter": quarter}
+"""
+HUNGRY = READS.replace(
+    "    quarter = int",
+    "    page = 0\n    while not file.endswith(str(page)):\n        page += 2\n    quarter = int",
+)
+CURIOUS = READS.replace("import re\n", "import re\nimport requests\n")
+PLANTED = {
+    "supplier `polar` names its files without a quarter, so that nothing is found in them": 22,
+    "the program for supplier `tundra` waits for a page number that never comes": 8,
+    "the program for supplier `atoll` imports requests, which the policy does not allow": 12,
+}
+PROVIDER = """\
+import json, sys
+
+asked = json.load(sys.stdin)
+code = {code!r}
+if not asked["passage"]["name"]:
+    code = code.replace("[1:4]", "[0:3]")
+print(json.dumps({{"code": code, "reason": "The first folder is the archive; the supplier comes after it."}}))
+"""
+
+
+def lines() -> Iterator[bytes]:
+    """Return the submissions, the failing ones between the others."""
+    for number in range(ITEMS):
+        supplier, code, file = (
+            ["delta", "fjord", "mesa", "ridge"][number % 4],
+            READS,
+            f"sales_Q{number % 4 + 1}.csv",
+        )
+        if number % 9 == 4 and number < 23 * 9:
+            supplier, file = "polar", f"sales_{number % 12 + 1:02}.csv"
+        elif number % 22 == 7:
+            supplier, code = "tundra", HUNGRY
+        elif number % 14 == 3:
+            supplier, code = "atoll", CURIOUS
+        path = f"/archive/{supplier}/{2018 + number % 7}/{file}"
+        yield (
+            json.dumps(
+                {
+                    "kind": "extractor",
+                    "payload": {"code": f"# {number}\n{code}", "sample_paths": [path]},
+                    "labels": {"category": "sales", "platform": supplier},
+                    "overrides": {"resources": {"unit_timeout_s": 1}},
+                }
+            ).encode()
+            + b"\n"
+        )
+
+
+def fill(client: PlainClient) -> Document:
+    """Have the batch run, one attempt repaired, and one extractor made from words."""
+    batch = client.send_batch(lines(), name="nightly-sales", concurrency=4)
+    for event in client.batch_events(batch["id"]):
+        counts = event.body
+    refused = client.attempts(batch=batch["id"], label=["platform=atoll"], limit=1)["attempts"][0]
+    for _ in client.repair_events(client.repair(refused["id"], provider="rules")["id"]):
+        pass
+    paths = ["/archive/delta/2024/sales_Q1.csv", "/archive/mesa/2023/sales_Q3.csv"]
+    case = {"name": "first", "path": paths[0], "expected": {"supplier": "delta", "quarter": 1}}
+    made = client.generate(
+        kind="extractor",
+        intent="supplier, year and quarter of a sales file",
+        context={"sample_paths": paths, "cases": [case]},
+        provider="written",
+    )
+    for _ in client.generation_events(made["id"]):
+        pass
+    return counts
+
+
+def main() -> None:
+    """Start all of it, print the link, and wait."""
+    asked = argparse.ArgumentParser(prog="bench.console_trial")
+    asked.add_argument("--port", default="0", help="of the console; 0 takes any")
+    asked.add_argument("--once", action="store_true", help="end as soon as all is there")
+    given = asked.parse_args()
+    with tempfile.TemporaryDirectory(prefix="assayd-trial-") as folder:
+        provider = Path(folder, "provider.py")
+        provider.write_text(PROVIDER.format(code=READS), encoding="utf-8")
+        written = {"type": "command", "argv": [sys.executable, str(provider)]}
+        settings = {
+            "ENGINE__KIND": "oci",
+            "ENGINE__IMAGES_DIR": os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", str(ROOT / ".run/images")),
+            "REPAIR__PROVIDERS": json.dumps({"written": written}),
+        }
+        with daemon(Path(folder, "d"), **settings) as target, PlainClient(target.socket) as client:
+            print("A moment: 200 attempts …", file=sys.stderr, flush=True)
+            counts = fill(client)
+            told = {name: counts[name] for name in ("total", "validated", "failed", "error")}
+            print(f"Batch nightly-sales: {told}", file=sys.stderr, flush=True)
+            if given.once:
+                return
+            assay = Path(sys.executable).parent / "assay"
+            try:
+                subprocess.run(
+                    [assay, "--socket", target.socket, "console", "--port", given.port], check=False
+                )
+            except KeyboardInterrupt:
+                print("ended", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What a manifest says of its bundle's files, and whether they are that. The location vouches for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from assayd.errors import StoreError
+from assayd.store.artifacts import DIGEST_CHARS, MANIFEST, location_parts, missing
+from assayd.store.folders import parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file of a bundle, as it was written."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBundle:
+    """What a bundle is to be: its files by name, the manifest among them."""
+
+    location: str
+    files: dict[str, StoredFile]
+
+    def file(self, name: str) -> StoredFile:
+        """Return what a file is to be. Raises: StoreError ``artifact.missing``."""
+        if name not in self.files:
+            raise missing(self.location, name)
+        return self.files[name]
+
+
+def read_manifest(location: str, content: bytes) -> StoredBundle:
+    """Read the manifest of a bundle. Raises: StoreError ``artifact.damaged``, ``artifact.missing``."""
+    named = location_parts(location)[2].partition("-")[2][:DIGEST_CHARS]
+    digest = hashlib.sha256(content).hexdigest()
+    if not named or not digest.startswith(named):
+        raise damaged(location, MANIFEST)
+    listed = [
+        StoredFile(name=each["name"], bytes=each["bytes"], sha256=each["sha256"])
+        for each in json.loads(content)["files"]
+    ]
+    if any(parts(each.name) is None for each in listed):
+        raise damaged(location, MANIFEST)
+    own = StoredFile(name=MANIFEST, bytes=len(content), sha256=digest)
+    return StoredBundle(location=location, files={each.name: each for each in (*listed, own)})
+
+
+async def checked_pieces(
+    location: str, file: StoredFile, pieces: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """Return the pieces of a file; the last only when all of them are what was written.
+
+    Raises: StoreError ``artifact.damaged``.
+    """
+    digest, held, count = hashlib.sha256(), b"", 0
+    async for piece in pieces:
+        if held:
+            yield held
+        held, count = piece, count + len(piece)
+        digest.update(piece)
+        if count > file.bytes:
+            break
+    if digest.hexdigest() != file.sha256:
+        raise damaged(location, file.name)
+    if held:
+        yield held
+
+
+def damaged(location: str, name: str) -> StoreError:
+    """Return the error for a file that is not what was written."""
+    message = (
+        f"{location}/{name} is not what was written: its SHA-256 is another; restore it from a backup of the "
+        "bundles, or remove the attempt"
+    )
+    return StoreError("artifact.damaged", message)

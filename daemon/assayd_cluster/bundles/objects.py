@@ -1,0 +1,165 @@
+"""Bundles in object storage (S3 and what speaks its protocol): an object for each file, the manifest last.
+
+    <category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2]/<SHA-256 of the file>
+
+Objects are named by what they hold and never written over, so that any number of gateways may write. A bundle
+is there when its manifest is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
+
+from assayd.errors import StoreError
+from assayd.ports.artifacts import Bundle, Written
+from assayd.store.artifacts import (
+    MANIFEST,
+    OTHERS_S,
+    PIECE_BYTES,
+    bundle_contents,
+    bundle_folder,
+    bundle_name,
+    location_parts,
+    missing,
+)
+from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, read_manifest
+
+AT_ONCE = 8
+"""Objects of one bundle that are written at the same time."""
+LISTED = 1000
+UNLIMITED = 2**50
+"""What is free where nobody says what is."""
+
+
+class ObjectArtifactStore:
+    """Implements `ports.artifacts.ArtifactStore` on a bucket; `VerifiedArtifactStore` checks what is read."""
+
+    def __init__(self, store: obstore.store.ObjectStore) -> None:
+        self._store = store
+
+    async def write(self, bundle: Bundle) -> Written:
+        """Write a bundle: durable when this returns. Raises: StoreError."""
+        files, artifacts = bundle_contents(bundle)
+        manifest = files.pop(MANIFEST)
+        location = "/".join((*bundle_folder(bundle), bundle_name(bundle, manifest)))
+        described = read_manifest(location, manifest)
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def put(name: str, content: bytes) -> None:
+            async with turns:
+                await obstore.put_async(self._store, _key(location, described.files[name]), content)
+
+        with _translated("writing a bundle"):
+            await asyncio.gather(*(put(name, content) for name, content in files.items()))
+            await obstore.put_async(self._store, f"{location}/{MANIFEST}", manifest)
+        return Written(location=location, artifacts=artifacts)
+
+    def path(self, location: str) -> Path | None:
+        """Return None: there is no folder."""
+        return None
+
+    async def read(self, location: str, name: str) -> bytes:
+        """Return one file. Raises: StoreError ``artifact.missing``."""
+        return b"".join([piece async for piece in self.pieces(location, name)])
+
+    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+        """Return one file in pieces. Raises: as `read`."""
+        location_parts(location)
+        key = f"{location}/{MANIFEST}"
+        if name != MANIFEST:
+            key = _key(location, (await self._described(location)).file(name))
+        with _translated("reading a bundle"):
+            try:
+                found = await obstore.get_async(self._store, key)
+            except (NotFoundError, FileNotFoundError) as problem:
+                raise missing(location, name) from problem
+            async for part in found.stream(min_chunk_size=PIECE_BYTES):
+                for begin in range(0, len(part), PIECE_BYTES):
+                    yield bytes(part[begin : begin + PIECE_BYTES])
+
+    async def _described(self, location: str) -> StoredBundle:
+        return read_manifest(location, await self.read(location, MANIFEST))
+
+    async def tar(self, location: str) -> AsyncIterator[bytes]:
+        """Return nothing by itself: a stream of unchecked files is nobody's. Raises: StoreError."""
+        raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
+        yield b""
+
+    async def remove(self, location: str) -> None:
+        """Remove a bundle, its manifest first; one that is gone is fine."""
+        location_parts(location)
+        with _translated("removing a bundle"):
+            await self._delete([f"{location}/{MANIFEST}"])
+            keys = [each["path"] async for each in self._listed(location)]
+            await self._delete(keys)
+
+    async def doubles(self) -> Sequence[str]:
+        """Return nothing: names tell runs apart, and what no verdict names goes by age."""
+        return ()
+
+    async def sweep(self) -> int:
+        """Remove old objects without a manifest; return of how many bundles."""
+        swept = 0
+        async for location, age_s, is_whole in self.locations():
+            if not is_whole and age_s > OTHERS_S:
+                await self.remove(location)
+                swept += 1
+        return swept
+
+    async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+        """Return each location, how many seconds ago it was written, and whether it is whole."""
+        now, location, newest, is_whole = time.time(), "", 0.0, False
+        with _translated("listing the bundles"):
+            async for each in self._listed(None):
+                folder, _, name = each["path"].rpartition("/")
+                if folder != location:
+                    if location:
+                        yield location, now - newest, is_whole
+                    location, newest, is_whole = folder, 0.0, False
+                newest = max(newest, each["last_modified"].timestamp())
+                is_whole = is_whole or name == MANIFEST
+            if location:
+                yield location, now - newest, is_whole
+
+    async def free_bytes(self) -> int:
+        """Return more than anybody needs: object storage does not say."""
+        return UNLIMITED
+
+    async def _listed(self, prefix: str | None) -> AsyncIterator[obstore.ObjectMeta]:
+        async for chunk in obstore.list(self._store, prefix, chunk_size=LISTED):
+            for each in chunk:
+                yield each
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            try:
+                await obstore.delete_async(self._store, key)
+            except (NotFoundError, FileNotFoundError):
+                continue
+
+
+def _key(location: str, file: StoredFile) -> str:
+    return f"{location}/{file.sha256}"
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (PermissionDeniedError, UnauthenticatedError) as problem:
+        message = (
+            f"{what} failed: {problem}; see that the keys may read, write, list and delete in the bucket"
+        )
+        raise StoreError("store.unwritable", message) from problem
+    except (BaseError, OSError) as problem:
+        message = (
+            f"{what} failed: {problem}; see that the object storage is there, and that it has the bucket"
+        )
+        raise StoreError("store.unreachable", message, retryable=True) from problem

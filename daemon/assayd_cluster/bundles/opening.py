@@ -1,0 +1,55 @@
+"""Open the bundles that the settings name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.store.artifacts import FileArtifactStore
+from assayd_cluster.bundles.verified import SharedBundles, VerifiedArtifactStore
+from assayd_cluster.settings import BundleSettings, read_secret
+
+TIMEOUT_S = 30.0
+RETRY_S = 20.0
+"""How long a request is repeated that object storage did not answer, or answered by an error of its own."""
+
+
+def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStore:
+    """Return where bundles lie. `folder`: where, when nothing else is named.
+
+    Raises: ConfigError ``settings.invalid``.
+    """
+    if settings.kind == "s3":
+        return VerifiedArtifactStore(_object_storage(settings))
+    directory = settings.directory or folder
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return VerifiedArtifactStore(FileArtifactStore(directory, is_shared=True))
+
+
+def _object_storage(settings: BundleSettings) -> SharedBundles:
+    # Only then: object storage is not everybody's.
+    from obstore.store import S3Store
+
+    from assayd_cluster.bundles.objects import ObjectArtifactStore
+
+    endpoint = settings.endpoint or ""
+    if not endpoint.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+        message = (
+            f"cluster.bundles.endpoint: {endpoint!r} has to begin with https:// (http:// on loopback alone)"
+        )
+        raise ConfigError("settings.invalid", message, field="cluster.bundles.endpoint")
+    client = {"allow_http": endpoint.startswith("http://"), "timeout": timedelta(seconds=TIMEOUT_S)}
+    if settings.ca_file is not None:
+        client["root_certificate"] = settings.ca_file.read_bytes()
+    store = S3Store(
+        settings.bucket,
+        endpoint=endpoint,
+        region=settings.region,
+        access_key_id=read_secret(settings.access_key_file, "cluster.bundles.access_key_file"),
+        secret_access_key=read_secret(settings.secret_key_file, "cluster.bundles.secret_key_file"),
+        virtual_hosted_style_request=False,
+        client_options=client,  # type: ignore[arg-type]
+        retry_config={"max_retries": 6, "retry_timeout": timedelta(seconds=RETRY_S)},
+    )
+    return ObjectArtifactStore(store)

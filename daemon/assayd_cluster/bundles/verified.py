@@ -1,0 +1,102 @@
+"""Bundles that are checked when they are read: one that was changed is an error that says so."""
+
+from __future__ import annotations
+
+import tarfile
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from assayd.ports.artifacts import ArtifactStore, Bundle, Written
+from assayd.store.artifacts import MANIFEST, location_parts, tar_header
+from assayd_cluster.bundles.manifest import StoredBundle, checked_pieces, damaged, read_manifest
+
+
+class SharedBundles(ArtifactStore, Protocol):
+    """Bundles that several gateways write."""
+
+    def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+        """Return each location, how many seconds ago it was written, and whether it is whole."""
+        ...
+
+
+MOST_MANIFEST_BYTES = 8 * 2**20
+KEPT = 256
+"""Manifests that are remembered: a report and its neighbours are often read together."""
+
+
+class VerifiedArtifactStore:
+    """Implements `ports.artifacts.ArtifactStore` on another one, whose locations have manifests' digests."""
+
+    def __init__(self, inner: SharedBundles) -> None:
+        self._inner = inner
+        self._kept: OrderedDict[str, StoredBundle] = OrderedDict()
+
+    async def write(self, bundle: Bundle) -> Written:
+        """Write a bundle durably. Raises: StoreError."""
+        return await self._inner.write(bundle)
+
+    def path(self, location: str) -> Path | None:
+        """Return the folder of a bundle; None where bundles are no folders."""
+        return self._inner.path(location)
+
+    async def read(self, location: str, name: str) -> bytes:
+        """Return one file. Raises: StoreError ``artifact.missing``, ``artifact.damaged``."""
+        return b"".join([piece async for piece in self.pieces(location, name)])
+
+    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+        """Return one file in pieces; the last only when all are right. Raises: as `read`."""
+        file = (await self._described(location)).file(name)
+        async for piece in checked_pieces(location, file, self._inner.pieces(location, name)):
+            yield piece
+
+    async def tar(self, location: str) -> AsyncIterator[bytes]:
+        """Return a bundle as a tar stream, one file after the other. Raises: as `read`."""
+        described = await self._described(location)
+        folder = location_parts(location)[-1]
+        for name in sorted(described.files):
+            size = described.files[name].bytes
+            yield tar_header(f"{folder}/{name}", size)
+            async for piece in self.pieces(location, name):
+                yield piece
+            if left := -size % tarfile.BLOCKSIZE:
+                yield bytes(left)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+    async def remove(self, location: str) -> None:
+        """Remove a bundle; one that is gone is fine."""
+        self._kept.pop(location, None)
+        await self._inner.remove(location)
+
+    async def doubles(self) -> Sequence[str]:
+        """Name the first bundle of every attempt that has two."""
+        return await self._inner.doubles()
+
+    async def sweep(self) -> int:
+        """Remove what an interrupted write has left; return how many."""
+        return await self._inner.sweep()
+
+    def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+        """Return each location, how many seconds ago it was written, and whether it is whole."""
+        return self._inner.locations()
+
+    async def free_bytes(self) -> int:
+        """Return how much room is left."""
+        return await self._inner.free_bytes()
+
+    async def _described(self, location: str) -> StoredBundle:
+        if location not in self._kept:
+            self._kept[location] = read_manifest(location, await self._manifest(location))
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(location)
+        return self._kept[location]
+
+    async def _manifest(self, location: str) -> bytes:
+        content = b""
+        async for piece in self._inner.pieces(location, MANIFEST):
+            content += piece
+            if len(content) > MOST_MANIFEST_BYTES:
+                raise damaged(location, MANIFEST)
+        return content

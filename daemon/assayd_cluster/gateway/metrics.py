@@ -1,0 +1,55 @@
+"""What a gateway counts and measures beside what a daemon does, in the same registry.
+
+Every gateway shows what is of all of them (nodes, outbox) as the database has it: take the maximum of these,
+and the sum of what each counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from assayd.documents.cluster import NodeState
+from assayd_cluster.nodes import Node, Outbox
+
+
+class ClusterMetrics:
+    """All metrics of a cluster."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"assayd_cluster_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"assayd_cluster_{name}", text, labels, registry=registry)
+
+        self.messages = counter("messages", "Tries to hand a message to the broker.", "outcome")
+        self.claims = counter("claims", "Runs that nodes asked for, by what they were told.", "outcome")
+        self.verdicts = counter("verdicts", "Runs that ended, by what came of them.", "outcome")
+        self.inherited = counter("inherited", "Attempts taken over from gateways that were gone.")
+        self.refusals = counter("refusals", "Requests refused for their token, by code.", "code")
+        self._nodes = gauge("nodes", "Nodes by state.", "state")
+        self._capacity = gauge("node_capacity", "How many attempts a node takes at once.", "node")
+        self._in_hand = gauge("node_in_hand", "How many attempts a node has.", "node")
+        self._silent = gauge("node_silent_seconds", "How long ago a node was heard of.", "node")
+        self._gateways = gauge("gateways", "Gateways that live.")
+        self._outbox = gauge("outbox_depth", "Attempts without a verdict, by where they are.", "state")
+        self._outbox_age = gauge("outbox_age_seconds", "How long the oldest waits for the broker.")
+
+    def show(self, nodes: Sequence[Node], outbox: Outbox) -> None:
+        """Set the gauges to what there is now; nodes that are gone from the table go from here."""
+        states = [node.state for node in nodes]
+        for state in get_args(NodeState):
+            self._nodes.labels(state).set(states.count(state))
+        for each in (self._capacity, self._in_hand, self._silent):
+            each.clear()
+        for node in nodes:
+            self._capacity.labels(node.name).set(node.capacity)
+            self._in_hand.labels(node.name).set(node.in_hand)
+            self._silent.labels(node.name).set(node.silent_s)
+        self._gateways.set(outbox.gateways)
+        self._outbox.labels("unpublished").set(outbox.unpublished)
+        self._outbox.labels("published").set(outbox.published)
+        self._outbox_age.set(outbox.oldest_s)

@@ -1,0 +1,50 @@
+"""The nodes of a cluster: what each has in hand, why one takes no work; drained for work on its host."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from assayd.client import ClientError, requests
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.forms import read_form
+from assayd_console.rendering import page
+
+BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"}
+
+
+async def has_nodes(daemon: ConsoleDaemon) -> bool:
+    """Return whether there is a cluster whose nodes may be shown to this user."""
+    try:
+        await daemon.ask(requests.nodes())
+    except ClientError:  # a daemon of one host, no operator, or nobody answers yet
+        return False
+    return True
+
+
+async def list_nodes(request: Request) -> Response:
+    """Show all nodes."""
+    found = (await request.app.state.daemon.ask(requests.nodes()))["nodes"]
+    return page("nodes.html", title="Nodes", nodes=found, badges=BADGES)
+
+
+async def drain(request: Request) -> Response:
+    """Have a node take no further work."""
+    await read_form(request)
+    await request.app.state.daemon.ask(requests.drain_node(request.path_params["name"]))
+    return RedirectResponse("/nodes", status_code=303)
+
+
+async def resume(request: Request) -> Response:
+    """Have a node that was drained take work again."""
+    await read_form(request)
+    await request.app.state.daemon.ask(requests.resume_node(request.path_params["name"]))
+    return RedirectResponse("/nodes", status_code=303)
+
+
+ROUTES = [
+    Route("/nodes", list_nodes),
+    Route("/nodes/{name}/drain", drain, methods=["POST"]),
+    Route("/nodes/{name}/resume", resume, methods=["POST"]),
+]

@@ -1,0 +1,112 @@
+"""Work for a cluster whose verdicts are known, and that is sent again until the cluster has taken it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from assayd.client import Document, PlainClient
+from assayd.client.errors import ClientError
+from assayd.ids import Ulids
+
+_PASSES = 'import sys\nprint("{text}")\n'
+_FAILS = 'raise SystemExit("{text}")\n'
+_SLOW = 'import time\ntime.sleep({seconds})\nprint("{text}")\n'
+_LARGE = 'with open("large.bin", "wb") as file:\n    file.write(bytes(200_000))\nprint("{text}")\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of all that was sent."""
+
+    verdicts: Counter[str]
+    wrong: list[str]
+    lost: list[str]
+    last_at: float
+    """When the last verdict was seen."""
+
+
+class Load:
+    """Attempts sent to one gateway, each with the verdict that it must get."""
+
+    def __init__(self, socket: Path) -> None:
+        self._client = PlainClient(socket)
+        self._ulids = Ulids()
+        self._numbers = count()
+        self._random = random.Random(7)
+        self.expected: dict[str, str] = {}
+
+    def submissions(self, number: int, *, slow_s: float = 0.3) -> list[tuple[Document, str]]:
+        """Return so many with their verdicts: one in four fails, some are slow, some bring much."""
+        made = []
+        for _ in range(number):
+            text = f"attempt {next(self._numbers)}"
+            kind = self._random.choice(("passes", "fails", "slow", "large"))
+            seconds = round(slow_s * (0.5 + self._random.random()), 2)
+            code = {"passes": _PASSES, "fails": _FAILS, "slow": _SLOW, "large": _LARGE}[kind]
+            payload: Document = {"code": code.format(text=text, seconds=seconds)}
+            if kind == "large":
+                payload["collect"] = ["large.bin"]
+            made.append(
+                ({"kind": "script", "payload": payload}, "failed" if kind == "fails" else "validated")
+            )
+        return made
+
+    def send(self, number: int, *, slow_s: float = 0.3, within_s: float = 120.0) -> list[str]:
+        """Send so many attempts, each until it is accepted; return their ids."""
+        works = [(self._ulids.new(), *made) for made in self.submissions(number, slow_s=slow_s)]
+        until = time.monotonic() + within_s
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda work: self._send(work[0], work[1], until), works))
+        self.expected |= {attempt_id: verdict for attempt_id, _, verdict in works}
+        return [attempt_id for attempt_id, _, _ in works]
+
+    def lines(self, number: int) -> list[bytes]:
+        """Return so many lines of a batch."""
+        return [json.dumps(document).encode() + b"\n" for document, _ in self.submissions(number)]
+
+    def _send(self, attempt_id: str, document: Document, until: float) -> None:
+        while True:
+            try:
+                self._client.submit(document, attempt_id=attempt_id)
+            except ClientError as trouble:
+                if not trouble.retryable or time.monotonic() > until:
+                    raise
+                time.sleep(0.3)
+            else:
+                return
+
+    def outcome(self, ids: list[str], *, within_s: float = 180.0) -> Outcome:
+        """Wait until all have a verdict; those that have none after the time are lost."""
+        until = time.monotonic() + within_s
+        verdicts = {attempt_id: self._verdict(attempt_id, until) for attempt_id in ids}
+        last_at = time.monotonic()
+        wrong = [
+            f"{attempt_id}: {verdict}, which is to be {self.expected[attempt_id]}: {self._error(attempt_id)}"
+            for attempt_id, verdict in verdicts.items()
+            if verdict not in {None, self.expected[attempt_id]}
+        ]
+        lost = [attempt_id for attempt_id, verdict in verdicts.items() if verdict is None]
+        return Outcome(verdicts=Counter(map(str, verdicts.values())), wrong=wrong, lost=lost, last_at=last_at)
+
+    def _error(self, attempt_id: str) -> object:
+        return self._client.attempt(attempt_id)["error"]
+
+    def _verdict(self, attempt_id: str, until: float) -> str | None:
+        while (left_s := until - time.monotonic()) > 0:
+            try:
+                verdict = self._client.attempt(attempt_id, wait_s=min(left_s, 20))["verdict"]
+            except ClientError as trouble:
+                if not trouble.retryable:
+                    raise
+                time.sleep(0.3)
+                continue
+            if verdict is not None:
+                return str(verdict)
+        return None
